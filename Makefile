@@ -1,0 +1,69 @@
+# Everything a developer does, in one word each; `make` alone lists them.
+# Two of them set a fresh machine up by themselves: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+SEEDS ?= 10000
+# Enough to catch a broken protocol at every `make check`, few enough not to be felt.
+CHECK_SEEDS ?= 300
+SPARK ?= 1
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help dev demo test check lint types imports sim bench docs wheel clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | \
+		while IFS='|' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+# The editable install brings the dependencies and the console script; the link is what type checkers
+# and import-linter can follow. The stamp is the last step, so a failed pip leaves nothing "installed".
+# Never `pip install` a wheel of Tidegate into this environment: pip would write through the link.
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	ln -sfn "$(CURDIR)" "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tidegate"
+	@touch $(STAMP)
+
+dev: $(STAMP) ## create .venv and install everything a developer needs
+
+demo: $(STAMP) ## run the flights job on an embedded Ray (SPARK=0: without the Spark stage)
+	SPARK=$(SPARK) $(BIN)/python examples/flights/main.py
+
+test: $(STAMP) ## install and run all tests (PYTEST_ARGS=... is handed on)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/python -m mypy -p tidegate
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+# The tests come last, so that the last line of a CI log is pytest's summary.
+check: lint types imports ## what CI runs: lint, types, import rules, a short simulation, all tests
+	$(BIN)/python -m tidegate.testing.simulate --seeds $(CHECK_SEEDS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
+	$(BIN)/python -m tidegate.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+bench: $(STAMP) ## compare with Bytewax and PyFlink, each in an environment of its own
+	$(BIN)/python -m benchmarks.run
+
+docs: $(STAMP) ## regenerate the diagrams in docs/ from the protocol's tables
+	$(BIN)/python docs/generate.py
+
+wheel: $(STAMP) ## build the wheel into dist/
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+clean: ## remove build products, caches and the link (the environment itself stays)
+	rm -f $(VENV)/lib/python3.*/site-packages/tidegate $(STAMP)
+	rm -rf build dist tidegate.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,118 @@
+"""Builds the parts of a task from its deployment."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+from dataclasses import dataclass
+
+from ..common.typeinfo import TypeInformation
+from ..operators.base import OperatorContext
+from ..operators.chain import OperatorChain
+from ..protocol.key_groups import key_group_range_of_subtask
+from ..protocol.plan import StreamNode
+from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
+from ..state.operator_state import OperatorStateBackend
+from .gate import InputGate
+from .output import OutputChannel, TaskOutput
+from .partitioners import partitioner
+from .ports import TaskDeployment, TaskPorts
+from .results import CoordinatorResults
+
+
+@dataclass(slots=True)
+class TaskParts:
+    """What a task's loop drives."""
+
+    gate: InputGate
+    output: TaskOutput
+    chain: OperatorChain
+    results: CoordinatorResults
+
+
+def assemble(deployment: TaskDeployment, ports: TaskPorts) -> TaskParts:
+    """Build gate, output and operators; nothing is restored or opened yet."""
+    subtask = deployment.subtask
+    gate = InputGate(deployment.attempt, subtask.inputs, ports.decode, ports.return_credit)
+    channels = {
+        channel: OutputChannel(deployment.attempt, channel, deployment.settings, ports)
+        for out in subtask.outputs
+        for channel in out.channels
+    }
+    names = {node.node_id: node.name for node in subtask.task.nodes}
+    exchanges = {
+        out.edge.edge_id: partitioner(
+            out, [channels[channel] for channel in out.channels], names[out.edge.source_id]
+        )
+        for out in subtask.outputs
+    }
+    results = CoordinatorResults(deployment, ports)
+    chain = OperatorChain(subtask, _ContextFactory(deployment, ports, results), exchanges)
+    return TaskParts(gate, TaskOutput(list(channels.values())), chain, results)
+
+
+class _ContextFactory:
+    """Makes the context of each operator of one subtask."""
+
+    def __init__(
+        self, deployment: TaskDeployment, ports: TaskPorts, results: CoordinatorResults
+    ) -> None:
+        self._deployment = deployment
+        self._ports = ports
+        self._results = results
+
+    def __call__(self, node: StreamNode) -> OperatorContext:
+        deployment, index = self._deployment, self._deployment.subtask_id.index
+        return OperatorContext(
+            operator_uid=node.uid,
+            operator_name=node.name,
+            subtask_index=index,
+            parallelism=node.parallelism,
+            max_parallelism=node.max_parallelism,
+            attempt=deployment.attempt,
+            attempt_number=deployment.attempt_number,
+            is_checkpointing=deployment.settings.is_checkpointing,
+            is_restored=deployment.restored is not None and node.uid in deployment.restored,
+            now_ms=lambda: self._ports.now_ns() // 1_000_000,
+            create_keyed_backend=lambda key_type: self._keyed_backend(node, key_type),
+            operator_state=OperatorStateBackend(node.name, index),
+            local_dir=self._local_dir(node),
+            results=self._results,
+            job_parameters=deployment.settings.job_parameters,
+        )
+
+    def _keyed_backend(
+        self, node: StreamNode, key_type: TypeInformation | None
+    ) -> KeyedStateBackend:
+        deployment, index = self._deployment, self._deployment.subtask_id.index
+        settings = deployment.settings
+        return settings.state_backend.create_keyed_backend(
+            KeyedStateBackendParameters(
+                operator_uid=node.uid,
+                operator_name=node.name,
+                subtask_index=index,
+                attempt=deployment.attempt,
+                max_parallelism=node.max_parallelism,
+                key_groups=key_group_range_of_subtask(
+                    index, node.max_parallelism, node.parallelism
+                ),
+                key_type=key_type,
+                local_dir=self._local_dir(node),
+                storage=settings.storage,
+                file_prefix=f"shared/{_as_file_name(node.uid)}",
+            )
+        )
+
+    def _local_dir(self, node: StreamNode) -> str:
+        deployment = self._deployment
+        return os.path.join(
+            deployment.settings.local_dir,
+            deployment.job_id,
+            str(deployment.attempt),
+            f"{_as_file_name(node.uid)}-{deployment.subtask_id.index}",
+        )
+
+
+def _as_file_name(uid: str) -> str:
+    """A uid may hold anything; a file name may not be `..` or hold a slash."""
+    return "op-" + urllib.parse.quote(uid, safe="")

@@ -1,0 +1,152 @@
+"""The output of a task: partitions batches over channels, fills messages and keeps to its credit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..protocol.elements import Batch, ControlElement, Message, StreamElement
+from ..protocol.ids import Attempt, ChannelId
+from .ports import TaskPorts, TaskSettings
+
+
+class OutputChannel:
+    """One outgoing channel: what waits to be sent, and what is out on credit.
+
+    A message is sent when a full batch has gathered, when a control element ends it, when nothing else
+    is under way on the channel (Nagle's rule: an idle receiver should not wait), or when it has
+    waited for `buffer_timeout_ms`.
+    """
+
+    def __init__(
+        self, attempt: Attempt, channel_id: ChannelId, settings: TaskSettings, ports: TaskPorts
+    ) -> None:
+        self._attempt = attempt
+        self.channel_id = channel_id
+        self._batch_size = settings.batch_size
+        self._timeout_ns = settings.buffer_timeout_ms * 1_000_000
+        self._credit_bytes = settings.channel_credit_bytes
+        self._ports = ports
+        self._sequence_number = 0
+        self._outstanding_bytes = 0
+        self._pending: list[StreamElement] = []
+        self._pending_records = 0
+        self._pending_since_ns = 0
+
+    @property
+    def outstanding_bytes(self) -> int:
+        """Bytes sent and not yet consumed."""
+        return self._outstanding_bytes
+
+    def has_credit(self) -> bool:
+        """Whether more may be produced for this channel."""
+        return self._outstanding_bytes < self._credit_bytes
+
+    def add_batch(self, batch: Batch) -> None:
+        """Queue records; sends when a full batch has gathered."""
+        if not self._pending:
+            self._pending_since_ns = self._ports.now_ns()
+        self._pending.append(batch)
+        self._pending_records += len(batch)
+        if self._pending_records >= self._batch_size:
+            self.flush()
+
+    def add_control(self, element: ControlElement) -> None:
+        """Queue a control element behind the records and send."""
+        self._pending.append(element)
+        self.flush()
+
+    def credit_returned(self, size_bytes: int) -> None:
+        """The receiver consumed a message."""
+        self._outstanding_bytes -= size_bytes
+
+    def due_in_ms(self, now_ns: int) -> int | None:
+        """Milliseconds until what waits must be sent, `None` if nothing waits."""
+        if not self._pending:
+            return None
+        if self._outstanding_bytes == 0:
+            return 0
+        return max(0, self._timeout_ns - (now_ns - self._pending_since_ns)) // 1_000_000
+
+    def flush(self) -> None:
+        """Send what waits."""
+        if not self._pending:
+            return
+        elements, self._pending, self._pending_records = _coalesced(self._pending), [], 0
+        payload, size_bytes = self._ports.encode(elements)
+        message = Message(
+            self._attempt, self.channel_id, self._sequence_number, payload, size_bytes
+        )
+        self._sequence_number += 1
+        self._outstanding_bytes += size_bytes
+        self._ports.send(message)
+
+
+def _coalesced(elements: list[StreamElement]) -> list[StreamElement]:
+    """Neighbouring list batches joined into one: less to encode, and longer loops downstream."""
+    joined: list[StreamElement] = []
+    for element in elements:
+        last = joined[-1] if joined else None
+        if isinstance(element, Batch) and isinstance(last, Batch) and _can_join(last, element):
+            joined[-1] = _join(last, element)
+        else:
+            joined.append(element)
+    return joined
+
+
+def _can_join(left: Batch, right: Batch) -> bool:
+    return (
+        isinstance(left.values, list)
+        and isinstance(right.values, list)
+        and (left.timestamps is None) == (right.timestamps is None)
+        and type(left.keys) is type(right.keys)
+    )
+
+
+def _join(left: Batch, right: Batch) -> Batch:
+    timestamps = keys = None
+    if left.timestamps is not None and right.timestamps is not None:
+        timestamps = [*left.timestamps, *right.timestamps]
+    if isinstance(left.keys, list):
+        keys = left.keys + right.keys
+    elif left.keys is not None:
+        keys = np.concatenate([left.keys, right.keys])
+    return Batch(left.values + right.values, timestamps, keys)
+
+
+class TaskOutput:
+    """All channels of a subtask."""
+
+    def __init__(self, channels: Sequence[OutputChannel]) -> None:
+        self._channels = list(channels)
+        self._by_id: Mapping[ChannelId, OutputChannel] = {c.channel_id: c for c in channels}
+
+    def has_credit(self) -> bool:
+        """Whether every channel may be produced for."""
+        return all(channel.has_credit() for channel in self._channels)
+
+    def broadcast(self, element: ControlElement) -> None:
+        """Send a control element down every channel, behind the records before it."""
+        for channel in self._channels:
+            channel.add_control(element)
+
+    def credit_returned(self, channel_id: ChannelId, size_bytes: int) -> None:
+        """A receiver consumed a message."""
+        self._by_id[channel_id].credit_returned(size_bytes)
+
+    def flush_due(self, now_ns: int) -> int | None:
+        """Send what is due; milliseconds until the next is, `None` if nothing waits."""
+        soonest: int | None = None
+        for channel in self._channels:
+            due_ms = channel.due_in_ms(now_ns)
+            if due_ms == 0:
+                channel.flush()
+            elif due_ms is not None:
+                soonest = due_ms if soonest is None else min(soonest, due_ms)
+        return soonest
+
+    @property
+    def outstanding_bytes(self) -> int:
+        """Bytes on credit over all channels."""
+        return sum(channel.outstanding_bytes for channel in self._channels)

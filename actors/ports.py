@@ -1,0 +1,85 @@
+"""What a task needs from the shell it runs in, and its deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..protocol.elements import CheckpointingMode, Message, StreamElement
+from ..protocol.handles import OperatorSnapshot
+from ..protocol.ids import Attempt, ChannelId, JobId, SubtaskId
+from ..protocol.plan import Subtask
+from ..protocol.task_events import TaskEvent
+from ..state.backend import StateBackend
+from ..state.storage import CheckpointStorage
+
+
+class TaskPorts(Protocol):
+    """The outside world of a task. Every call returns at once."""
+
+    def now_ns(self) -> int:
+        """Wall-clock time in nanoseconds."""
+
+    def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
+        """The payload that travels for some elements, and its size in bytes for credit."""
+
+    def decode(self, payload: Any) -> list[StreamElement]:
+        """The elements of a payload."""
+
+    def send(self, message: Message) -> None:
+        """Send a message to the subtask at the other end of its channel."""
+
+    def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
+        """A message of this input channel was consumed."""
+
+    def report(self, event: TaskEvent) -> None:
+        """Tell the coordinator."""
+
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        """Run `work` off the task's loop, in the order of the calls, one at a time."""
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """Settings that are the same for every task of a job.
+
+    Attributes:
+        is_checkpointing: Whether checkpoints are taken at all.
+        batch_size: Records in a full batch.
+        buffer_timeout_ms: How long a part-filled batch may wait; 0 sends at once.
+        channel_credit_bytes: Bytes outstanding on one channel before its sender waits.
+        result_credit_bytes: Collected bytes the driver has not taken before a collector waits.
+        storage: Checkpoint storage of this job; `None` without checkpoints.
+        local_dir: Directory for local files of all tasks.
+    """
+
+    state_backend: StateBackend
+    storage: CheckpointStorage | None
+    local_dir: str
+    is_checkpointing: bool
+    mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
+    batch_size: int = 4_096
+    buffer_timeout_ms: int = 100
+    channel_credit_bytes: int = 1 << 20
+    result_credit_bytes: int = 16 << 20
+    job_parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskDeployment:
+    """Everything one subtask needs to run in one attempt."""
+
+    job_id: JobId
+    attempt: Attempt
+    attempt_number: int
+    subtask: Subtask
+    settings: TaskSettings
+    restored: Mapping[str, OperatorSnapshot] | None
+    """State by operator uid, or `None` when the job starts afresh."""
+    restored_is_owned: bool = True
+
+    @property
+    def subtask_id(self) -> SubtaskId:
+        """The subtask to run."""
+        return self.subtask.subtask_id

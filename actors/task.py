@@ -1,0 +1,361 @@
+"""The task: one loop over input, output, mail and snapshots. No threads, no clock of its own, no Ray.
+
+A shell calls `step` again and again; each call does a bounded amount of work and never blocks. So a
+thread, the local executor or the simulator can drive it.
+"""
+
+from __future__ import annotations
+
+import enum
+import queue
+import traceback
+from dataclasses import dataclass
+from typing import Any, Union
+
+from ..common.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    KeyTypeError,
+    SerializationError,
+    StateMigrationError,
+)
+from ..operators.chain import OperatorChain
+from ..operators.sources import EndOfSource
+from ..protocol import task_events as events
+from ..protocol.alignment import (
+    AbortCheckpoint,
+    AlignmentCommand,
+    AlignmentEvent,
+    BarrierReceived,
+    BlockChannel,
+    CancelMarkerReceived,
+    ChannelEnded,
+    CheckpointTriggered,
+    ResumeChannels,
+    barrier_handler,
+)
+from ..protocol.checkpoint import SubtaskDeclined, SubtaskInputEnded
+from ..protocol.elements import (
+    MAX_WATERMARK_MS,
+    Batch,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    EndOfInput,
+    Message,
+    StreamElement,
+    Watermark,
+)
+from ..protocol.ids import CheckpointId
+from ..protocol.watermarks import WatermarkValve
+from .assembly import TaskParts, assemble
+from .ports import TaskDeployment, TaskPorts
+from .snapshots import SnapshotDone, Snapshotter
+
+UNRECOVERABLE = (
+    ConfigurationError,
+    CorruptCheckpointError,
+    KeyTypeError,
+    SerializationError,
+    StateMigrationError,
+)
+"""A restart meets the same error again, or would hide it."""
+
+
+class TaskPhase(enum.Enum):
+    """What a task is doing."""
+
+    CREATED = "created"
+    """Nothing is built yet."""
+    INITIALIZED = "initialized"
+    """State is restored and functions are open; waiting for the others."""
+    RUNNING = "running"
+    """Processing."""
+    COMMITTING = "committing"
+    """All input ended; waiting for the final checkpoint to commit."""
+    FINISHED = "finished"
+    CANCELED = "canceled"
+    FAILED = "failed"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the task will do nothing more."""
+        return self in (TaskPhase.FINISHED, TaskPhase.CANCELED, TaskPhase.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """`wait_ms` is 0 when there is more to do now, otherwise how long to wait for mail at most."""
+
+    wait_ms: int
+    is_over: bool = False
+
+
+_AGAIN = StepOutcome(0)
+_OVER = StepOutcome(0, is_over=True)
+_IDLE_MS = 1_000
+_POLL_MS = 2
+"""How soon a source that had nothing, or a sink that was not ready, is asked again."""
+
+_Mail = Union[Message, events.TaskMail, SnapshotDone]
+
+
+class StreamTask:
+    """One subtask in one attempt."""
+
+    def __init__(self, deployment: TaskDeployment, ports: TaskPorts) -> None:
+        self._deployment = deployment
+        self._ports = ports
+        self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
+        self._phase = TaskPhase.CREATED
+        channel_count = len(deployment.subtask.inputs)
+        self._barriers = barrier_handler(deployment.settings.mode, channel_count)
+        self._watermarks = WatermarkValve(channel_count)
+        self._open_channels = channel_count
+        self._final_id: CheckpointId | None = None
+        self._parts: TaskParts
+        self._chain: OperatorChain
+        self._snapshots: Snapshotter
+
+    # ------------------------------------------------------------ called by the shell
+
+    @property
+    def phase(self) -> TaskPhase:
+        """What the task is doing."""
+        return self._phase
+
+    def put(self, mail: _Mail) -> None:
+        """Hand over a message or a control mail; may be called from any thread."""
+        self._mailbox.put(mail)
+
+    def wait(self, timeout_ms: int) -> None:
+        """Block the calling thread until there is mail (threaded shells only)."""
+        try:
+            mail = self._mailbox.get(timeout=timeout_ms / 1_000)
+        except queue.Empty:
+            return
+        self._guarded(lambda: self._take_mail(mail))
+
+    def initialize(self) -> None:
+        """Build the operators, restore their state and open them; reports the outcome."""
+        self._guarded(self._initialize)
+
+    def step(self) -> StepOutcome:
+        """Take all mail, then do one piece of work."""
+        outcome = self._guarded(self._step)
+        return _OVER if self._phase.is_terminal or outcome is None else outcome
+
+    def cancel(self) -> None:
+        """Stop now, on the loop's thread; reports `TaskStopped`."""
+        if not self._phase.is_terminal:
+            self._cancel()
+
+    def abandon(self) -> None:
+        """Release everything without a report: the shell itself ends."""
+        if not self._phase.is_terminal:
+            self._phase = TaskPhase.CANCELED
+            self._close()
+
+    # ------------------------------------------------------------ life cycle
+
+    def _initialize(self) -> None:
+        self._parts = assemble(self._deployment, self._ports)
+        self._chain = self._parts.chain
+        self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put)
+        restored = self._deployment.restored
+        if restored is not None:
+            self._chain.restore(restored, self._deployment.restored_is_owned)
+        self._chain.open()
+        self._phase = TaskPhase.INITIALIZED
+        self._ports.report(
+            events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id)
+        )
+
+    def _guarded(self, work: Any) -> Any:
+        try:
+            return work()
+        except Exception as error:
+            self._fail(error)
+            return None
+
+    def _fail(self, error: Exception) -> None:
+        self._phase = TaskPhase.FAILED
+        self._close()
+        deployment = self._deployment
+        where = f"{deployment.subtask.task.name} ({deployment.subtask_id.index + 1}/{deployment.subtask.task.parallelism})"
+        self._ports.report(
+            events.TaskFailed(
+                deployment.attempt,
+                deployment.subtask_id,
+                f"task {where}: {type(error).__name__}: {error}",
+                "".join(traceback.format_exception(error)),
+                not isinstance(error, UNRECOVERABLE),
+            )
+        )
+
+    def _close(self) -> list[Exception]:
+        chain = getattr(self, "_chain", None)
+        return chain.close() if chain is not None else []
+
+    def _finish(self) -> None:
+        errors = self._close()
+        if errors:
+            raise errors[0]
+        self._phase = TaskPhase.FINISHED
+        self._ports.report(
+            events.TaskFinished(self._deployment.attempt, self._deployment.subtask_id)
+        )
+
+    # ------------------------------------------------------------ the loop
+
+    def _step(self) -> StepOutcome:
+        self._drain_mailbox()
+        if self._phase is not TaskPhase.RUNNING:
+            return StepOutcome(_IDLE_MS)
+        if not self._parts.output.has_credit():
+            return StepOutcome(_IDLE_MS)
+        if not self._chain.is_ready():
+            return StepOutcome(_POLL_MS)
+        progressed = self._poll_source() if self._chain.source else self._poll_gate()
+        for frozen in self._chain.spills():
+            self._snapshots.persist_spill(frozen)
+        due_ms = self._parts.output.flush_due(self._ports.now_ns())
+        if progressed:
+            return _AGAIN
+        idle_ms = _POLL_MS if self._chain.source else _IDLE_MS
+        return StepOutcome(idle_ms if due_ms is None else max(1, min(due_ms, idle_ms)))
+
+    def _poll_source(self) -> bool:
+        source = self._chain.source
+        assert source is not None
+        try:
+            return source.poll(self._deployment.settings.batch_size)
+        except EndOfSource:
+            self._end_of_input()
+            return True
+
+    def _poll_gate(self) -> bool:
+        entry = self._parts.gate.poll()
+        if entry is None:
+            return False
+        self._process_element(*entry)
+        return True
+
+    def _process_element(self, channel: int, element: StreamElement) -> None:
+        if isinstance(element, Batch):
+            self._chain.process_batch(element, self._parts.gate.input_index(channel))
+        elif isinstance(element, Watermark):
+            self._advance_watermark(self._watermarks.on_watermark(channel, element.timestamp_ms))
+        elif isinstance(element, CheckpointBarrier):
+            self._align(BarrierReceived(channel, element))
+        elif isinstance(element, CancelCheckpointMarker):
+            self._align(CancelMarkerReceived(channel, element.checkpoint_id))
+        else:
+            self._channel_ended(channel)
+
+    def _advance_watermark(self, timestamp_ms: int | None) -> None:
+        if timestamp_ms is not None:
+            self._chain.process_watermark(timestamp_ms)
+            self._parts.output.broadcast(Watermark(timestamp_ms))
+
+    def _channel_ended(self, channel: int) -> None:
+        self._advance_watermark(self._watermarks.on_channel_ended(channel))
+        self._align(ChannelEnded(channel))
+        self._open_channels -= 1
+        if self._open_channels == 0:
+            self._end_of_input()
+
+    def _end_of_input(self) -> None:
+        if self._chain.source:
+            self._advance_watermark(MAX_WATERMARK_MS)
+        self._chain.finish()
+        self._parts.output.broadcast(EndOfInput())
+        if not self._deployment.settings.is_checkpointing:
+            self._finish()
+            return
+        self._phase = TaskPhase.COMMITTING
+        self._ports.report(
+            SubtaskInputEnded(self._deployment.attempt, self._deployment.subtask_id)
+        )
+
+    # ------------------------------------------------------------ mail
+
+    def _drain_mailbox(self) -> None:
+        while not self._phase.is_terminal:
+            try:
+                mail = self._mailbox.get_nowait()
+            except queue.Empty:
+                return
+            self._take_mail(mail)
+
+    def _take_mail(self, mail: _Mail) -> None:
+        if isinstance(mail, Message):
+            self._parts.gate.accept(mail)
+        elif isinstance(mail, events.CreditReturned):
+            self._parts.output.credit_returned(mail.channel, mail.size_bytes)
+        elif isinstance(mail, events.CancelTask):
+            self._cancel()
+        elif isinstance(mail, SnapshotDone):
+            self._snapshots.finish(mail)
+        elif isinstance(mail, events.ResultsTaken):
+            self._parts.results.taken(mail.size_bytes)
+        elif isinstance(mail, events.StartRunning):
+            if self._phase is TaskPhase.INITIALIZED:
+                self._phase = TaskPhase.RUNNING
+        elif self._phase in (TaskPhase.RUNNING, TaskPhase.COMMITTING):
+            self._take_checkpoint_mail(mail)
+
+    def _take_checkpoint_mail(
+        self, mail: events.TriggerCheckpoint | events.CheckpointCompleted | events.CheckpointAborted
+    ) -> None:
+        if isinstance(mail, events.TriggerCheckpoint):
+            self._align(CheckpointTriggered(mail.barrier))
+        elif isinstance(mail, events.CheckpointCompleted):
+            self._chain.notify_checkpoint_complete(mail.checkpoint_id)
+            if self._final_id is not None and mail.checkpoint_id >= self._final_id:
+                self._finish()
+        else:
+            self._chain.notify_checkpoint_aborted(mail.checkpoint_id)
+
+    def _cancel(self) -> None:
+        self._phase = TaskPhase.CANCELED
+        self._close()
+        self._ports.report(
+            events.TaskStopped(self._deployment.attempt, self._deployment.subtask_id)
+        )
+
+    # ------------------------------------------------------------ checkpoints
+
+    def _align(self, event: AlignmentEvent) -> None:
+        now_ms = self._ports.now_ns() // 1_000_000
+        for command in self._barriers.handle(event, now_ms):
+            self._perform(command)
+
+    def _perform(self, command: AlignmentCommand) -> None:
+        if isinstance(command, BlockChannel):
+            self._parts.gate.block(command.channel)
+        elif isinstance(command, ResumeChannels):
+            self._parts.gate.resume(command.channels)
+        elif isinstance(command, AbortCheckpoint):
+            self._abort_checkpoint(command)
+        else:
+            self._take_snapshot(command.barrier, command.started_ms)
+
+    def _abort_checkpoint(self, command: AbortCheckpoint) -> None:
+        self._parts.output.broadcast(CancelCheckpointMarker(command.checkpoint_id))
+        self._ports.report(
+            SubtaskDeclined(
+                self._deployment.attempt,
+                self._deployment.subtask_id,
+                command.checkpoint_id,
+                command.reason.value,
+            )
+        )
+
+    def _take_snapshot(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
+        """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
+        self._chain.prepare_snapshot(barrier)
+        if self._phase is TaskPhase.RUNNING:
+            self._parts.output.broadcast(barrier)
+        else:
+            self._final_id = self._final_id or barrier.checkpoint_id
+        self._snapshots.start(barrier, alignment_started_ms)

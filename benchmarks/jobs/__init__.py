@@ -1,0 +1,1 @@
+"""The workloads on Tidegate, written as a user would write them."""

@@ -1,0 +1,134 @@
+"""What every measured program shares: its orders, its stopwatch and its tally.
+
+Standard library only, because it runs inside each peer's own environment. The clock is
+`time.monotonic_ns`, which on Linux is one clock for all processes of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MULTIPLIER = 2654435761
+
+
+@dataclass(frozen=True)
+class Orders:
+    """One run, as the harness orders it.
+
+    Attributes:
+        workload: `W1`, `W2`, `W3`, `W5-fill` or `W5`.
+        records: records the source emits (0 … records-1).
+        keys: number of distinct keys K.
+        marks_dir: directory the program leaves its time stamps and sums in.
+        state_dir: directory for checkpoints or recovery stores.
+        backend: name of the state backend, where the system has several.
+        parallelism: subtasks of each operator.
+        shell: `local` or `ray` (Tidegate only).
+        interval_ms: checkpoint interval; 0 means none.
+        restore_path: checkpoint to start from; empty means a fresh start.
+        fill_records: `W5-fill` reports as soon as the sink has seen this many records.
+    """
+
+    workload: str
+    records: int
+    keys: int
+    marks_dir: str
+    state_dir: str
+    backend: str = "hashmap"
+    parallelism: int = 1
+    shell: str = "local"
+    interval_ms: int = 0
+    restore_path: str = ""
+    fill_records: int = 0
+
+    @classmethod
+    def from_argv(cls) -> Orders:
+        """Reads the orders from the program's only argument, a JSON object."""
+        return cls(**json.loads(sys.argv[1]))
+
+
+def leave_mark(marks_dir: str, name: str, **facts: Any) -> None:
+    """Writes one mark atomically, so that the harness never reads half of it."""
+    stamped = {"at_ns": time.monotonic_ns(), **facts}
+    target = Path(marks_dir) / f"{name}.json"
+    draft = target.with_suffix(f".{os.getpid()}.draft")
+    draft.write_text(json.dumps(stamped))
+    draft.replace(target)
+
+
+class Tally:
+    """Counts and sums what reaches the sink; the sums prove the answer right.
+
+    For `(key, count, sum)` results the running counts and running sums are added up over
+    all records, so one lost, doubled or misplaced update anywhere changes the result.
+    """
+
+    def __init__(self, orders: Orders, subtask: int = 0) -> None:
+        self.orders = orders
+        self.subtask = subtask
+        self.records = 0
+        self.counts = 0
+        self.sums = 0
+        self.last_ns = 0
+        self._filled = False
+
+    def add_numbers(self, numbers: list[int]) -> None:
+        """Takes a batch of W1."""
+        self.records += len(numbers)
+        self.last_ns = time.monotonic_ns()
+
+    def add_triples(self, triples: Iterable[Any]) -> None:
+        """Takes a batch of `(key, count, sum)`."""
+        records = counts = sums = 0
+        triple = None
+        for triple in triples:
+            records += 1
+            counts += triple[1]
+            sums += triple[2]
+        if triple is None:
+            return
+        self.records += records
+        self.counts += counts
+        self.sums += sums
+        self.last_ns = time.monotonic_ns()
+        if self.orders.fill_records and self.records >= self.orders.fill_records:
+            self._report_fill()
+        if self.orders.restore_path and not self._filled:
+            self._filled = True
+            self.first(list(triple))
+
+    def end_of_commit(self) -> None:
+        """Stamps the time for systems whose results come row by row in commits."""
+        self.last_ns = time.monotonic_ns()
+        if self.orders.fill_records and self.counts >= self.orders.fill_records:
+            self._report_fill()
+        if self.orders.restore_path and self.records and not self._filled:
+            self._filled = True
+            self.first([])
+
+    def first(self, triple: list[int]) -> None:
+        """Reports a result of the first batch after a restart."""
+        leave_mark(self.orders.marks_dir, "first", triple=triple)
+
+    def _report_fill(self) -> None:
+        if not self._filled:
+            self._filled = True
+            leave_mark(self.orders.marks_dir, "filled", records=self.records)
+
+    def close(self) -> None:
+        """Leaves the sums of this sink subtask for the harness."""
+        leave_mark(
+            self.orders.marks_dir,
+            f"end-{self.subtask}",
+            last_ns=self.last_ns,
+            records=self.records,
+            counts=self.counts,
+            sums=self.sums,
+        )

@@ -1,0 +1,37 @@
+"""Words that every room shares: types, rows, time, settings and errors (as `pyflink.common`).
+
+Lives here: plain values and declarations, with the standard library alone. May not live here:
+anything that runs, does I/O or knows about another room.
+"""
+
+from __future__ import annotations
+
+from .config_options import ConfigOption, ConfigOptions
+from .configuration import Configuration
+from .execution_config import ExecutionConfig
+from .job_id import JobID
+from .job_status import JobStatus
+from .restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from .time import Duration, Instant, Time
+from .typeinfo import TypeInformation, Types
+from .types import Row, RowKind
+from .watermark_strategy import WatermarkStrategy
+
+__all__ = [
+    "ConfigOption",
+    "ConfigOptions",
+    "Configuration",
+    "Duration",
+    "ExecutionConfig",
+    "Instant",
+    "JobID",
+    "JobStatus",
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
+    "Row",
+    "RowKind",
+    "Time",
+    "TypeInformation",
+    "Types",
+    "WatermarkStrategy",
+]

@@ -1,0 +1,58 @@
+"""Every error that Tidegate raises on purpose derives from `TidegateError`.
+
+A message names the operator and the subtask where there is one, the cause, and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class TidegateError(Exception):
+    """Base of all errors raised by Tidegate."""
+
+
+class ConfigurationError(TidegateError, ValueError):
+    """A setting is missing, malformed or contradicts another one."""
+
+
+class GraphError(ConfigurationError):
+    """The stream graph cannot be run as written: a cycle, a duplicate uid, a missing sink."""
+
+
+class SerializationError(TidegateError, TypeError):
+    """A function or a value cannot be shipped to another process."""
+
+
+class KeyTypeError(TidegateError, TypeError):
+    """A key has no deterministic encoding, or does not match the declared key type."""
+
+
+class StateError(TidegateError):
+    """State was declared or used in a way that cannot work."""
+
+
+class StateMigrationError(StateError):
+    """Restored state does not match what the job now declares."""
+
+
+class CheckpointStorageError(TidegateError):
+    """Checkpoint storage could not be read or written."""
+
+
+class CorruptCheckpointError(CheckpointStorageError):
+    """A stored checkpoint is damaged: a checksum, a length or the format does not hold."""
+
+
+class UserCodeError(TidegateError):
+    """A user function raised. The cause is chained; the message names operator and subtask."""
+
+
+class ResourceError(TidegateError):
+    """The cluster cannot place what the job asks for."""
+
+
+class JobExecutionError(TidegateError):
+    """A job ended in failure. Raised to the driver that waited for it."""
+
+
+class JobCancelledError(JobExecutionError):
+    """The job was cancelled before it finished."""

@@ -1,0 +1,250 @@
+"""The options that Tidegate reads, with Flink's keys, class names and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .config_options import ConfigOption, ConfigOptions
+from .time import Duration
+
+__all__ = [
+    "CheckpointingOptions",
+    "CoreOptions",
+    "DataPlaneOptions",
+    "DeploymentOptions",
+    "ExecutionOptions",
+    "PipelineOptions",
+    "RestartStrategyOptions",
+    "StateBackendOptions",
+    "StateRecoveryOptions",
+]
+
+
+class CheckpointingOptions:
+    """When checkpoints are taken, where they go and how long they stay."""
+
+    CHECKPOINTING_INTERVAL: ConfigOption[Duration | None] = (
+        ConfigOptions.key("execution.checkpointing.interval").duration_type().no_default_value()
+    )
+    """Time between two triggers; checkpoints are off where it is not set."""
+    CHECKPOINTING_CONSISTENCY_MODE: ConfigOption[str] = (
+        ConfigOptions.key("execution.checkpointing.mode")
+        .choice_type("EXACTLY_ONCE", "AT_LEAST_ONCE")
+        .default_value("EXACTLY_ONCE")
+    )
+    CHECKPOINTING_TIMEOUT: ConfigOption[Duration] = (
+        ConfigOptions.key("execution.checkpointing.timeout")
+        .duration_type()
+        .default_value(Duration.of_minutes(10))
+    )
+    """A checkpoint that is not complete after this time is aborted."""
+    MIN_PAUSE_BETWEEN_CHECKPOINTS: ConfigOption[Duration] = (
+        ConfigOptions.key("execution.checkpointing.min-pause")
+        .duration_type()
+        .default_value(Duration.of_millis(0))
+    )
+    """Least time between the end of one checkpoint and the trigger of the next."""
+    MAX_CONCURRENT_CHECKPOINTS: ConfigOption[int] = (
+        ConfigOptions.key("execution.checkpointing.max-concurrent-checkpoints")
+        .int_type()
+        .default_value(1)
+    )
+    TOLERABLE_FAILURE_NUMBER: ConfigOption[int] = (
+        ConfigOptions.key("execution.checkpointing.tolerable-failed-checkpoints")
+        .int_type()
+        .default_value(0)
+    )
+    """Failed checkpoints in a row that do not fail the job."""
+    MAX_RETAINED_CHECKPOINTS: ConfigOption[int] = (
+        ConfigOptions.key("execution.checkpointing.num-retained").int_type().default_value(1)
+    )
+    """Completed checkpoints that are kept."""
+    CHECKPOINTS_DIRECTORY: ConfigOption[str | None] = (
+        ConfigOptions.key("execution.checkpointing.dir").string_type().no_default_value()
+    )
+    """Directory or file system URL under which every job writes its checkpoints."""
+    EXTERNALIZED_CHECKPOINT_RETENTION: ConfigOption[str] = (
+        ConfigOptions.key("execution.checkpointing.externalized-checkpoint-retention")
+        .choice_type(
+            "NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"
+        )
+        .default_value("NO_EXTERNALIZED_CHECKPOINTS")
+    )
+    """What happens to the kept checkpoints when the job is cancelled."""
+
+
+class RestartStrategyOptions:
+    """What follows a failure; `restart_strategy.restart_strategy_from` reads these together."""
+
+    RESTART_STRATEGY: ConfigOption[str | None] = (
+        ConfigOptions.key("restart-strategy.type")
+        .choice_type("none", "off", "disable", "fixed-delay", "failure-rate", "exponential-delay")
+        .no_default_value()
+    )
+    FIXED_DELAY_ATTEMPTS: ConfigOption[int] = (
+        ConfigOptions.key("restart-strategy.fixed-delay.attempts").int_type().default_value(1)
+    )
+    FIXED_DELAY_DELAY: ConfigOption[Duration] = (
+        ConfigOptions.key("restart-strategy.fixed-delay.delay")
+        .duration_type()
+        .default_value(Duration.of_seconds(1))
+    )
+    FAILURE_RATE_MAX_FAILURES_PER_INTERVAL: ConfigOption[int] = (
+        ConfigOptions.key("restart-strategy.failure-rate.max-failures-per-interval")
+        .int_type()
+        .default_value(1)
+    )
+    FAILURE_RATE_FAILURE_RATE_INTERVAL: ConfigOption[Duration] = (
+        ConfigOptions.key("restart-strategy.failure-rate.failure-rate-interval")
+        .duration_type()
+        .default_value(Duration.of_minutes(1))
+    )
+    FAILURE_RATE_DELAY: ConfigOption[Duration] = (
+        ConfigOptions.key("restart-strategy.failure-rate.delay")
+        .duration_type()
+        .default_value(Duration.of_seconds(1))
+    )
+    EXPONENTIAL_DELAY_INITIAL_BACKOFF: ConfigOption[Duration] = (
+        ConfigOptions.key("restart-strategy.exponential-delay.initial-backoff")
+        .duration_type()
+        .default_value(Duration.of_seconds(1))
+    )
+    EXPONENTIAL_DELAY_MAX_BACKOFF: ConfigOption[Duration] = (
+        ConfigOptions.key("restart-strategy.exponential-delay.max-backoff")
+        .duration_type()
+        .default_value(Duration.of_minutes(1))
+    )
+    EXPONENTIAL_DELAY_BACKOFF_MULTIPLIER: ConfigOption[float] = (
+        ConfigOptions.key("restart-strategy.exponential-delay.backoff-multiplier")
+        .float_type()
+        .default_value(1.5)
+    )
+    EXPONENTIAL_DELAY_RESET_BACKOFF_THRESHOLD: ConfigOption[Duration] = (
+        ConfigOptions.key("restart-strategy.exponential-delay.reset-backoff-threshold")
+        .duration_type()
+        .default_value(Duration.of_hours(1))
+    )
+    EXPONENTIAL_DELAY_JITTER_FACTOR: ConfigOption[float] = (
+        ConfigOptions.key("restart-strategy.exponential-delay.jitter-factor")
+        .float_type()
+        .default_value(0.1)
+    )
+    EXPONENTIAL_DELAY_ATTEMPTS: ConfigOption[int] = (
+        ConfigOptions.key("restart-strategy.exponential-delay.attempts-before-reset-backoff")
+        .int_type()
+        .default_value(2**31 - 1)
+    )
+
+
+class CoreOptions:
+    """Settings of the whole job."""
+
+    DEFAULT_PARALLELISM: ConfigOption[int] = (
+        ConfigOptions.key("parallelism.default").int_type().default_value(1)
+    )
+
+
+class PipelineOptions:
+    """Settings of the job graph."""
+
+    NAME: ConfigOption[str | None] = (
+        ConfigOptions.key("pipeline.name").string_type().no_default_value()
+    )
+    MAX_PARALLELISM: ConfigOption[int] = (
+        ConfigOptions.key("pipeline.max-parallelism").int_type().default_value(-1)
+    )
+    """Number of key groups; -1 lets it follow from the parallelism."""
+    AUTO_WATERMARK_INTERVAL: ConfigOption[Duration] = (
+        ConfigOptions.key("pipeline.auto-watermark-interval")
+        .duration_type()
+        .default_value(Duration.of_millis(200))
+    )
+    GLOBAL_JOB_PARAMETERS: ConfigOption[Mapping[str, str] | None] = (
+        ConfigOptions.key("pipeline.global-job-parameters").map_type().no_default_value()
+    )
+    """What `RuntimeContext.get_job_parameter` finds."""
+
+
+class ExecutionOptions:
+    """Settings of the data plane."""
+
+    BUFFER_TIMEOUT: ConfigOption[Duration] = (
+        ConfigOptions.key("execution.buffer-timeout.interval")
+        .duration_type()
+        .default_value(Duration.of_millis(100))
+    )
+    """Longest time for which a record waits for its batch to fill."""
+
+
+class StateBackendOptions:
+    """Where keyed state lives."""
+
+    STATE_BACKEND: ConfigOption[str] = (
+        ConfigOptions.key("state.backend.type").string_type().default_value("hashmap")
+    )
+
+
+class DeploymentOptions:
+    """Where and how a job runs."""
+
+    TARGET: ConfigOption[str] = (
+        ConfigOptions.key("execution.target").choice_type("ray", "local").default_value("ray")
+    )
+    """`ray`: actors on the cluster that is there, else on an embedded one; `local`: this process."""
+    COORDINATOR_LINGER: ConfigOption[Duration] = (
+        ConfigOptions.key("tidegate.coordinator.linger")
+        .duration_type()
+        .default_value(Duration.of_seconds(30))
+    )
+    """How long a finished job's coordinator stays to answer questions when nobody fetched its end."""
+    SLOT_CPUS: ConfigOption[float] = (
+        ConfigOptions.key("tidegate.slot.cpus").float_type().default_value(1.0)
+    )
+    """CPUs that the subtasks of one slot share; a job needs as many slots as its widest operator."""
+    LOCAL_DIR: ConfigOption[str | None] = (
+        ConfigOptions.key("tidegate.local-dir").string_type().no_default_value()
+    )
+    """Directory for local state of the tasks; a temporary one where it is not set."""
+    TRACE_FILE: ConfigOption[str | None] = (
+        ConfigOptions.key("tidegate.trace.file").string_type().no_default_value()
+    )
+    """Where the coordinator writes the checkpoint traces as Jaeger JSON."""
+    HEARTBEAT_TIMEOUT: ConfigOption[Duration] = (
+        ConfigOptions.key("heartbeat.timeout")
+        .duration_type()
+        .default_value(Duration.of_seconds(50))
+    )
+    """Silence after which the process of a task counts as hung."""
+    CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
+        ConfigOptions.key("task.cancellation.timeout")
+        .duration_type()
+        .default_value(Duration.of_seconds(10))
+    )
+    """How long a cancelled task may take to stop before its process is killed."""
+
+
+class DataPlaneOptions:
+    """How records travel."""
+
+    BATCH_SIZE: ConfigOption[int] = (
+        ConfigOptions.key("tidegate.batch.size").int_type().default_value(4_096)
+    )
+    """Records in a full batch."""
+    CHANNEL_CREDIT: ConfigOption[int] = (
+        ConfigOptions.key("tidegate.channel.credit").memory_type().default_value(1 << 20)
+    )
+    """Bytes under way on one channel before its sender waits."""
+
+
+class StateRecoveryOptions:
+    """Which checkpoint a job starts from."""
+
+    SAVEPOINT_PATH: ConfigOption[str | None] = (
+        ConfigOptions.key("execution.state-recovery.path").string_type().no_default_value()
+    )
+    SAVEPOINT_IGNORE_UNCLAIMED_STATE: ConfigOption[bool] = (
+        ConfigOptions.key("execution.state-recovery.ignore-unclaimed-state")
+        .boolean_type()
+        .default_value(False)
+    )
+    """Whether stored state that no operator of the job claims may be dropped."""

@@ -1,0 +1,1 @@
+"""Sources and sinks for the world outside: files, numbers, collections, the driver."""

@@ -1,0 +1,238 @@
+"""Performs what the checkpoint state machine decides: barriers, manifests, notifications, traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..common.errors import CheckpointStorageError
+from ..protocol import checkpoint as core
+from ..protocol.elements import CheckpointBarrier
+from ..protocol.ids import Attempt, CheckpointId, SubtaskId
+from ..protocol.manifest import CheckpointManifest, OperatorManifest
+from ..protocol.task_events import CheckpointAborted, CheckpointCompleted, TriggerCheckpoint
+from ..telemetry import Span, Tracer
+from ..telemetry.spans import (
+    ACKNOWLEDGE,
+    CHECKPOINT,
+    CHECKPOINT_ABORT_REASON,
+    CHECKPOINT_ID,
+    CHECKPOINT_SIZE_BYTES,
+    CHECKPOINT_SUBTASKS,
+    CHECKPOINT_TYPE,
+    JOB_ATTEMPT,
+    JOB_ID,
+    JOB_NAME,
+    SUBTASK_INDEX,
+)
+from .checkpoint_store import CheckpointStore, FencedError
+from .ports import CoordinatorPorts
+from .spec import JobSpec
+from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
+
+
+class CheckpointDriver:
+    """The checkpoints of one job.
+
+    Args:
+        fail: Called with the cause when too many checkpoints failed.
+        stop: Called with the cause when this coordinator is fenced and must end.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        store: CheckpointStore,
+        ports: CoordinatorPorts,
+        tracer: Tracer,
+        statistics: JobStatistics,
+        fail: Callable[[str], None],
+        stop: Callable[[str], None],
+    ) -> None:
+        assert spec.settings.trigger is not None
+        self._spec = spec
+        self._store = store
+        self._ports = ports
+        self._tracer = tracer
+        self._statistics = statistics
+        self._fail = fail
+        self._stop = stop
+        self._attempt = Attempt(0)
+        self._attempt_number = 0
+        self._subtask_count = 0
+        self._spans: dict[CheckpointId, Span] = {}
+        self._triggered_ms: dict[CheckpointId, int] = {}
+        self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
+
+    @property
+    def acknowledgement_counts(self) -> dict[core.AcknowledgeResult, int]:
+        """How many acknowledgements had which result."""
+        return self._core.counts
+
+    def next_due_ms(self) -> int:
+        """When `handle(TimePassed())` is due."""
+        return self._core.next_due_ms()
+
+    def start(
+        self,
+        attempt: Attempt,
+        attempt_number: int,
+        subtasks: frozenset[SubtaskId],
+        sources: frozenset[SubtaskId],
+    ) -> None:
+        """All subtasks of an attempt run."""
+        self._attempt, self._attempt_number = attempt, attempt_number
+        self._subtask_count = len(subtasks)
+        self.handle(core.TasksRunning(attempt, subtasks, sources, self._initial_delay_ms()))
+
+    def _initial_delay_ms(self) -> int:
+        policy = self._spec.settings.trigger
+        assert policy is not None
+        interval = policy.interval_ms or 0
+        if not self._spec.settings.random_initial_delay or interval <= policy.min_pause_ms:
+            return interval
+        return policy.min_pause_ms + self._ports.random_ms(interval - policy.min_pause_ms + 1)
+
+    def handle(self, event: core.CheckpointEvent) -> None:
+        """Feed the state machine and perform its commands, and those that follow from them."""
+        started_ns = self._ports.now_ns()
+        try:
+            self._store.reserve(self._core.next_checkpoint_id)
+        except CheckpointStorageError as error:
+            self._fail(f"checkpoint ids cannot be reserved: {error}")
+            return
+        if isinstance(event, core.SubtaskAcknowledged):
+            self._trace_acknowledgement(event, started_ns)
+        for command in self._core.handle(event, started_ns // 1_000_000):
+            self._perform(command)
+
+    def _perform(self, command: core.CheckpointCommand) -> None:
+        if isinstance(command, core.TriggerSubtasks):
+            self._trigger(command)
+        elif isinstance(command, core.WriteManifest):
+            self._write_manifest(command)
+        elif isinstance(command, core.NotifyComplete):
+            for subtask in command.subtasks:
+                self._ports.send(self._attempt, subtask, CheckpointCompleted(command.checkpoint_id))
+        elif isinstance(command, core.NotifyAborted):
+            self._aborted(command)
+        else:
+            self._fail(command.cause)
+
+    def _trigger(self, command: core.TriggerSubtasks) -> None:
+        barrier = command.barrier
+        if command.is_new:
+            self._triggered_ms[barrier.checkpoint_id] = barrier.timestamp_ms
+            self._spans[barrier.checkpoint_id] = self._tracer.start_root(
+                CHECKPOINT,
+                {
+                    JOB_ID: self._spec.job_id,
+                    JOB_NAME: self._spec.job_name,
+                    JOB_ATTEMPT: self._attempt_number,
+                    CHECKPOINT_ID: barrier.checkpoint_id,
+                    CHECKPOINT_TYPE: barrier.kind.value,
+                    CHECKPOINT_SUBTASKS: self._subtask_count,
+                },
+                self._ports.now_ns(),
+            )
+        span = self._spans.get(barrier.checkpoint_id)
+        traced = replace(barrier, trace_context=span.context if span else None)
+        for subtask in command.subtasks:
+            self._ports.send(self._attempt, subtask, TriggerCheckpoint(traced))
+
+    def _write_manifest(self, command: core.WriteManifest) -> None:
+        manifest = self._manifest(command.barrier, command)
+        known = self._store.newest
+        try:
+            self._store.complete(manifest)
+        except FencedError as error:
+            self._stop(str(error))
+            return
+        except CheckpointStorageError as error:
+            self.handle(core.ManifestFailed(command.checkpoint_id, str(error)))
+            return
+        self._completed(command, manifest, known)
+        self.handle(core.ManifestWritten(command.checkpoint_id))
+        try:
+            self._store.drop_old()
+        except CheckpointStorageError as error:
+            # The checkpoint is complete; what could not be removed is removed by a later clean-up.
+            self._statistics.warnings.append(f"old checkpoints could not be removed: {error}")
+
+    def _manifest(
+        self, barrier: CheckpointBarrier, command: core.WriteManifest
+    ) -> CheckpointManifest:
+        operators = {node.uid: node for node in self._spec.graph.operators}
+        snapshots = core.operator_snapshots(command.acknowledgements, operators)
+        return CheckpointManifest(
+            job_id=self._spec.job_id,
+            job_name=self._spec.job_name,
+            checkpoint_id=barrier.checkpoint_id,
+            kind=barrier.kind,
+            triggered_ms=barrier.timestamp_ms,
+            completed_ms=self._ports.now_ns() // 1_000_000,
+            operators={
+                uid: OperatorManifest(uid, node.name, node.max_parallelism, tuple(snapshots[uid]))
+                for uid, node in operators.items()
+            },
+        )
+
+    def _completed(
+        self,
+        command: core.WriteManifest,
+        manifest: CheckpointManifest,
+        before: CheckpointManifest | None,
+    ) -> None:
+        old_files = {handle.path for handle in before.files()} if before is not None else set()
+        new_files = {h.path: h.size_bytes for h in manifest.files() if h.path not in old_files}
+        self._record(
+            command.checkpoint_id,
+            CheckpointStatistics(
+                command.checkpoint_id,
+                CheckpointOutcome.COMPLETED,
+                manifest.triggered_ms,
+                self._ports.now_ns() / 1e6 - manifest.triggered_ms,
+                manifest.size_bytes,
+                sum(new_files.values()),
+                subtasks={s: ack.metrics for s, ack in command.acknowledgements.items()},
+            ),
+        )
+
+    def _aborted(self, command: core.NotifyAborted) -> None:
+        for subtask in command.subtasks:
+            self._ports.send(self._attempt, subtask, CheckpointAborted(command.checkpoint_id))
+        detail = f": {command.cause}" if command.cause else ""
+        triggered_ms = self._triggered_ms.get(command.checkpoint_id, 0)
+        self._record(
+            command.checkpoint_id,
+            CheckpointStatistics(
+                command.checkpoint_id,
+                CheckpointOutcome.ABORTED,
+                triggered_ms,
+                self._ports.now_ns() / 1e6 - triggered_ms,
+                reason=f"{command.reason.value}{detail}",
+            ),
+        )
+
+    def _record(self, checkpoint_id: CheckpointId, statistics: CheckpointStatistics) -> None:
+        self._statistics.checkpoints.append(statistics)
+        self._triggered_ms.pop(checkpoint_id, None)
+        span = self._spans.pop(checkpoint_id, None)
+        if span is None:
+            return
+        failed = statistics.outcome is CheckpointOutcome.ABORTED
+        if failed:
+            span.set_attribute(CHECKPOINT_ABORT_REASON, statistics.reason)
+        span.set_attribute(CHECKPOINT_SIZE_BYTES, statistics.new_bytes)
+        span.end(statistics.reason if failed else None, self._ports.now_ns())
+
+    def _trace_acknowledgement(self, event: core.SubtaskAcknowledged, started_ns: int) -> None:
+        span = self._spans.get(event.checkpoint_id)
+        attributes = {
+            JOB_ID: self._spec.job_id,
+            CHECKPOINT_ID: event.checkpoint_id,
+            SUBTASK_INDEX: event.subtask.index,
+        }
+        if span is not None:
+            now_ns = self._ports.now_ns()
+            self._tracer.record_span(ACKNOWLEDGE, span.context, started_ns, now_ns, attributes)

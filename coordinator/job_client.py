@@ -1,0 +1,179 @@
+"""What a driver holds of a running job (PyFlink's `JobClient`), and what a shell provides for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from ..common.errors import JobCancelledError, JobExecutionError
+from ..common.job_id import JobID
+from ..common.job_status import JobStatus
+from ..protocol.ids import CheckpointId
+from .statistics import JobStatistics
+
+T = TypeVar("T")
+
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """A view of a job at one moment."""
+
+    status: JobStatus
+    cause: str | None
+    details: str
+    restarts: int
+    statistics: JobStatistics
+    newest_checkpoint: str | None
+    """Address of the newest complete checkpoint, to start another job from."""
+
+
+class JobHandle(Protocol):
+    """One job in one shell."""
+
+    def report(self) -> JobReport:
+        """How the job is."""
+
+    def cancel(self) -> None:
+        """Ask the job to stop."""
+
+    def trigger_checkpoint(self) -> None:
+        """Ask for a checkpoint now."""
+
+    def take_results(self) -> list[Any]:
+        """Collected records that arrived since the last call."""
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait for the end; false when the time is over first."""
+
+    def release(self) -> None:
+        """The driver is done with the job: nothing of it may stay once it is over."""
+
+
+@dataclass(frozen=True)
+class JobExecutionResult:
+    """What a finished job leaves."""
+
+    job_id: JobID
+    net_runtime_ms: int
+    report: JobReport
+
+    def get_job_id(self) -> JobID:
+        """Id of the job."""
+        return self.job_id
+
+    def get_net_runtime(self) -> int:
+        """Milliseconds from submission to the end."""
+        return self.net_runtime_ms
+
+
+class JobClient:
+    """Watches and steers one job. Calls that PyFlink answers with a future do so here too."""
+
+    def __init__(self, job_id: JobID, handle: JobHandle) -> None:
+        self._job_id = job_id
+        self._handle = handle
+        self._started_s = time.monotonic()
+
+    def get_job_id(self) -> JobID:
+        """Id of the job."""
+        return self._job_id
+
+    def get_job_status(self) -> Future[JobStatus]:
+        """Where the job is in its life."""
+        return _answered(lambda: self._handle.report().status)
+
+    def report(self) -> JobReport:
+        """Status, last failure, restarts, checkpoint history."""
+        return self._handle.report()
+
+    def cancel(self) -> Future[None]:
+        """Stop the job without a checkpoint."""
+        return _answered(self._handle.cancel)
+
+    def trigger_checkpoint(self, timeout_s: float = 60.0) -> CheckpointId:
+        """Take a checkpoint now and wait until it is complete.
+
+        Raises:
+            JobExecutionError: It was aborted, the job ended, or the time is over.
+        """
+        before = self._handle.report().statistics.checkpoints
+        known = {entry.checkpoint_id for entry in before}
+        self._handle.trigger_checkpoint()
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            report = self._handle.report()
+            for entry in report.statistics.checkpoints:
+                if entry.checkpoint_id not in known:
+                    if entry.reason:
+                        raise JobExecutionError(f"the checkpoint was aborted: {entry.reason}")
+                    return entry.checkpoint_id
+            if report.status.is_globally_terminal_state():
+                raise JobExecutionError(f"the job is {report.status.name}; no checkpoint was taken")
+            self._handle.wait(_POLL_S)
+        raise JobExecutionError(f"no checkpoint completed within {timeout_s} s")
+
+    def wait(self, timeout_s: float | None = None) -> JobStatus:
+        """Wait for the end of the job, or for `timeout_s`, and return the status."""
+        self._handle.wait(timeout_s)
+        return self._handle.report().status
+
+    def get_job_execution_result(self) -> Future[JobExecutionResult]:
+        """Wait for the end; the future holds the result or the error that ended the job."""
+        return _answered(self.result)
+
+    def result(self) -> JobExecutionResult:
+        """Wait for the end and return the result.
+
+        Raises:
+            JobCancelledError: The job was cancelled.
+            JobExecutionError: The job failed; the message names operator, subtask and cause.
+        """
+        self._handle.wait(None)
+        report = self._handle.report()
+        self._handle.release()
+        runtime_ms = int((time.monotonic() - self._started_s) * 1_000)
+        _raise_unless_finished(report)
+        return JobExecutionResult(self._job_id, runtime_ms, report)
+
+    def collected(self) -> Iterator[Any]:
+        """Collected records as they arrive, until the job ends; then its error, if it failed."""
+        while True:
+            is_over = self._handle.wait(0)
+            records = self._handle.take_results()
+            yield from records
+            if is_over and not records:
+                break
+            if not records:
+                self._handle.wait(_POLL_S)
+        report = self._handle.report()
+        self._handle.release()
+        _raise_unless_finished(report)
+
+    def close(self) -> None:
+        """Cancel the job if it still runs, wait for that, and let go of it."""
+        if not self._handle.wait(0):
+            self._handle.cancel()
+            self._handle.wait(None)
+        self._handle.release()
+
+
+def _raise_unless_finished(report: JobReport) -> None:
+    if report.status is JobStatus.FAILED:
+        details = f"\n\n{report.details}" if report.details else ""
+        raise JobExecutionError(f"{report.cause}{details}")
+    if report.status is JobStatus.CANCELED:
+        raise JobCancelledError("the job was cancelled")
+
+
+def _answered(question: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
+    try:
+        future.set_result(question())
+    except Exception as error:
+        future.set_exception(error)
+    return future

@@ -1,0 +1,339 @@
+"""The coordinator of one job, without threads, sleeping or Ray.
+
+A shell feeds it events and the passing of time; it answers through its ports. Restarting it with the
+same job and checkpoint storage resumes the job from the newest complete checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..actors.ports import TaskDeployment, TaskSettings
+from ..common.errors import TidegateError
+from ..common.job_status import JobStatus
+from ..protocol import checkpoint as core
+from ..protocol import task_events as events
+from ..protocol.failover import GiveUp
+from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.job import JobEvent, JobLifeCycle
+from ..protocol.manifest import CheckpointManifest
+from ..protocol.plan import build_execution_graph
+from ..protocol.trigger import NEVER_MS
+from ..state.storage import CheckpointStorage, open_storage
+from ..telemetry import Tracer
+from .checkpoint_driver import CheckpointDriver
+from .checkpoint_store import CheckpointStore, read_checkpoint
+from .ports import CoordinatorPorts
+from .restore import check_restore, restored_state
+from .results import ResultBuffer
+from .spec import JobSpec
+from .statistics import JobStatistics, RecoveryStatistics
+
+ATTEMPTS_PER_EPOCH = 1_000_000
+"""Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a job failed, or was restarted."""
+
+    cause: str
+    details: str
+    occurred_ms: int
+
+
+class JobCoordinator:
+    """Runs one job to its end.
+
+    Args:
+        spec: The job.
+        ports: The shell.
+        tracer: Where checkpoint traces go.
+        storage: Root of all checkpoints instead of the one in the settings (tests, simulation).
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        ports: CoordinatorPorts,
+        tracer: Tracer,
+        storage: CheckpointStorage | None = None,
+    ) -> None:
+        self._spec = spec
+        self._ports = ports
+        self._tracer = tracer
+        self._storage = storage
+        self._graph = build_execution_graph(spec.graph)
+        self._life = JobLifeCycle()
+        self._strategy = spec.settings.new_restart_strategy()
+        self._store: CheckpointStore | None = None
+        self._checkpoints: CheckpointDriver | None = None
+        self._foreign: CheckpointManifest | None = None
+        self._attempt = Attempt(0)
+        self._restarts = -1
+        self._live: set[SubtaskId] = set()
+        self._initialized: set[SubtaskId] = set()
+        self._finished: set[SubtaskId] = set()
+        self._restart_at_ms: int | None = None
+        self._failure: Failure | None = None
+        self.statistics = JobStatistics()
+        self.results = ResultBuffer()
+
+    # ------------------------------------------------------------ seen from outside
+
+    @property
+    def status(self) -> JobStatus:
+        """Where the job is in its life."""
+        return self._life.status
+
+    @property
+    def failure(self) -> Failure | None:
+        """The last failure, if any."""
+        return self._failure
+
+    @property
+    def attempt(self) -> Attempt:
+        """The current execution attempt."""
+        return self._attempt
+
+    @property
+    def restarts(self) -> int:
+        """How often this coordinator restarted the job."""
+        return max(0, self._restarts)
+
+    @property
+    def store(self) -> CheckpointStore | None:
+        """The job's completed checkpoints, `None` without checkpointing."""
+        return self._store
+
+    def next_due_ms(self) -> int:
+        """When `tick` should be called next."""
+        due = NEVER_MS if self._restart_at_ms is None else self._restart_at_ms
+        if self._checkpoints is not None:
+            due = min(due, self._checkpoints.next_due_ms())
+        return due
+
+    # ------------------------------------------------------------ start
+
+    def start(self) -> None:
+        """Claim the job, find the state to start from, and deploy."""
+        try:
+            self._open_storage()
+            self._find_foreign_state()
+        except TidegateError as error:
+            self._failure = Failure(str(error), "", self._now_ms())
+            self._life.handle(JobEvent.GAVE_UP)
+            return
+        self._life.handle(JobEvent.DEPLOYED)
+        self._deploy()
+
+    def _open_storage(self) -> None:
+        settings = self._spec.settings
+        if settings.trigger is None:
+            return
+        assert settings.checkpoint_dir is not None
+        root = self._storage or open_storage(settings.checkpoint_dir)
+        self._store = CheckpointStore(root.sub(self._spec.job_id), settings.num_retained)
+        epoch = self._store.claim()
+        self._attempt = Attempt((epoch - 1) * ATTEMPTS_PER_EPOCH)
+        self._store.load()
+        self._checkpoints = CheckpointDriver(
+            self._spec,
+            self._store,
+            self._ports,
+            self._tracer,
+            self.statistics,
+            fail=self._fail_job,
+            stop=self._give_up,
+        )
+
+    def _find_foreign_state(self) -> None:
+        path = self._spec.settings.restore_path
+        if path is None or (self._store is not None and self._store.newest is not None):
+            return
+        self._foreign = read_checkpoint(path)
+        check_restore(
+            self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state
+        )
+
+    def _deploy(self) -> None:
+        self._attempt = Attempt(self._attempt + 1)
+        self._restarts += 1
+        self._restart_at_ms = None
+        self._initialized, self._finished = set(), set()
+        self._live = set(self._graph.subtasks)
+        own = self._store.newest if self._store is not None else None
+        manifest = own or self._foreign
+        if self._store is not None:
+            self._store.remove_orphans()
+        restored = None if manifest is None else restored_state(self._spec.graph, manifest)
+        task_settings = self._task_settings()
+        self._ports.deploy(
+            [
+                TaskDeployment(
+                    job_id=self._spec.job_id,
+                    attempt=self._attempt,
+                    attempt_number=self._restarts,
+                    subtask=subtask,
+                    settings=task_settings,
+                    restored=None if restored is None else restored.get(subtask_id, {}),
+                    restored_is_owned=own is not None,
+                )
+                for subtask_id, subtask in self._graph.subtasks.items()
+            ]
+        )
+
+    def _task_settings(self) -> TaskSettings:
+        settings = self._spec.settings
+        return TaskSettings(
+            state_backend=settings.state_backend,
+            storage=None if self._store is None else self._store.storage,
+            local_dir=settings.local_dir,
+            is_checkpointing=settings.trigger is not None,
+            mode=settings.mode,
+            batch_size=settings.batch_size,
+            buffer_timeout_ms=settings.buffer_timeout_ms,
+            channel_credit_bytes=settings.channel_credit_bytes,
+            result_credit_bytes=settings.result_credit_bytes,
+            job_parameters=settings.job_parameters,
+        )
+
+    # ------------------------------------------------------------ events
+
+    def handle(self, event: events.TaskEvent) -> None:
+        """Take one event from a task."""
+        if isinstance(event, events.ResultsCollected):
+            self.results.add(event)
+        elif isinstance(event, events.SpansRecorded):
+            self._tracer.forward(event.spans)
+        elif event.attempt != self._attempt:
+            return
+        elif isinstance(event, events.TaskInitialized):
+            self._on_initialized(event.subtask)
+        elif isinstance(event, events.TaskFailed):
+            self._on_failed(event)
+        elif isinstance(event, events.TaskFinished):
+            self._on_finished(event.subtask)
+        elif isinstance(event, events.TaskStopped):
+            self._live.discard(event.subtask)
+            self._go_on_when_stopped()
+        elif self._checkpoints is not None:
+            self._checkpoints.handle(event)
+
+    def tick(self) -> None:
+        """Time passed: perform what is due."""
+        if self._checkpoints is not None and not self.status.is_terminal_state():
+            self._checkpoints.handle(core.TimePassed())
+        self._go_on_when_stopped()
+
+    def cancel(self) -> None:
+        """Stop the job without a checkpoint."""
+        if not self._life.allows(JobEvent.CANCEL_REQUESTED):
+            return
+        self._life.handle(JobEvent.CANCEL_REQUESTED)
+        self._stop_tasks()
+        self._go_on_when_stopped()
+
+    def trigger_checkpoint(self) -> bool:
+        """Ask for a checkpoint now; false if checkpointing is off."""
+        if self._checkpoints is None:
+            return False
+        self._checkpoints.handle(core.CheckpointRequested())
+        return True
+
+    def _on_initialized(self, subtask: SubtaskId) -> None:
+        if self.status not in (JobStatus.INITIALIZING, JobStatus.RESTARTING):
+            return
+        self._initialized.add(subtask)
+        if self._initialized != set(self._graph.subtasks):
+            return
+        was_restart = self.status is JobStatus.RESTARTING
+        self._life.handle(JobEvent.TASKS_RUNNING)
+        for target in sorted(self._graph.subtasks):
+            self._ports.send(self._attempt, target, events.StartRunning())
+        if was_restart:
+            self._record_recovery()
+        if self._checkpoints is not None:
+            subtasks = frozenset(self._graph.subtasks)
+            self._checkpoints.start(self._attempt, self._restarts, subtasks, self._graph.sources)
+
+    def _record_recovery(self) -> None:
+        assert self._failure is not None
+        newest = self._store.newest if self._store is not None else None
+        self.statistics.recoveries.append(
+            RecoveryStatistics(
+                self._attempt,
+                self._failure.occurred_ms,
+                self._now_ms(),
+                self._failure.cause,
+                None if newest is None else newest.checkpoint_id,
+            )
+        )
+
+    def _on_finished(self, subtask: SubtaskId) -> None:
+        self._finished.add(subtask)
+        self._live.discard(subtask)
+        if self.status is JobStatus.RUNNING and not self._live:
+            self._life.handle(JobEvent.TASKS_FINISHED)
+            self._clean_up(self._spec.settings.keep_on_finish)
+        else:
+            self._go_on_when_stopped()
+
+    # ------------------------------------------------------------ failure
+
+    def _on_failed(self, event: events.TaskFailed) -> None:
+        self._live.discard(event.subtask)
+        if self._restart_at_ms is None and self._life.allows(JobEvent.TASK_FAILED):
+            self._restart_or_give_up(event.cause, event.details, event.is_recoverable)
+        else:
+            self._go_on_when_stopped()
+
+    def _fail_job(self, cause: str) -> None:
+        if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
+            self._restart_or_give_up(cause, "", is_recoverable=True)
+
+    def _give_up(self, cause: str) -> None:
+        if self._life.allows(JobEvent.TASK_FAILED):
+            self._restart_or_give_up(cause, "", is_recoverable=False)
+
+    def _restart_or_give_up(self, cause: str, details: str, is_recoverable: bool) -> None:
+        now_ms = self._now_ms()
+        self._life.handle(JobEvent.TASK_FAILED)
+        self._failure = Failure(cause, details, now_ms)
+        decision = self._strategy.on_failure(now_ms) if is_recoverable else GiveUp("")
+        if isinstance(decision, GiveUp):
+            if decision.reason and self._restarts:
+                self._failure = Failure(f"{cause} ({decision.reason})", details, now_ms)
+            self._life.handle(JobEvent.GAVE_UP)
+        else:
+            self._restart_at_ms = now_ms + decision.delay_ms
+        self._stop_tasks()
+        self._go_on_when_stopped()
+
+    def _stop_tasks(self) -> None:
+        self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
+        if self._checkpoints is not None:
+            self._checkpoints.handle(core.TasksStopped())
+        if self._live:
+            self._ports.stop(self._attempt, sorted(self._live))
+
+    def _go_on_when_stopped(self) -> None:
+        if self._live:
+            return
+        if self.status is JobStatus.RESTARTING and self._restart_at_ms is not None:
+            if self._restart_at_ms <= self._now_ms():
+                self._deploy()
+        elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING):
+            self._life.handle(JobEvent.TASKS_STOPPED)
+            keep = self.status is JobStatus.FAILED or self._spec.settings.keep_on_cancel
+            self._clean_up(keep)
+
+    def _clean_up(self, keep_checkpoints: bool) -> None:
+        if self._store is not None and not keep_checkpoints:
+            try:
+                self._store.remove_all()
+            except TidegateError as error:
+                self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
+
+    def _now_ms(self) -> int:
+        return self._ports.now_ns() // 1_000_000

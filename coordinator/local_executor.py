@@ -1,0 +1,191 @@
+"""The local shell: coordinator and all tasks in one thread of one process.
+
+Messages are handed over as objects, snapshots are persisted by one background thread. It is what
+`execution.target: local` runs, and the easiest place to debug a job.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ..actors.ports import TaskDeployment
+from ..actors.task import StreamTask
+from ..common.errors import JobExecutionError
+from ..protocol.elements import Batch, Message, StreamElement
+from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.plan import build_execution_graph
+from ..protocol.task_events import CreditReturned, ResultsTaken, TaskEvent, TaskMail
+from ..state.storage import CheckpointStorage
+from ..telemetry import Tracer
+from .job_coordinator import JobCoordinator
+from .spec import JobSpec
+
+ESTIMATED_RECORD_BYTES = 64
+"""What a record counts for credit here, where nothing is serialised."""
+
+
+class LocalExecutor:
+    """Runs one job in the thread that calls `run`.
+
+    Args:
+        spec: The job.
+        tracer: Where checkpoint traces go.
+        storage: Checkpoint storage instead of the one in the settings.
+    """
+
+    def __init__(
+        self, spec: JobSpec, tracer: Tracer, storage: CheckpointStorage | None = None
+    ) -> None:
+        self._tasks: dict[SubtaskId, StreamTask] = {}
+        self._attempt = Attempt(0)
+        self._events: deque[TaskEvent] = deque()
+        self._requests: deque[Callable[[], None]] = deque()
+        self._wake = threading.Event()
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-snapshot")
+        self._new_tasks: list[StreamTask] = []
+        self._receivers = build_execution_graph(spec.graph).receivers
+        self._senders = build_execution_graph(spec.graph).senders
+        self.coordinator = JobCoordinator(spec, self, tracer, storage)
+        self._done = threading.Event()
+
+    # ------------------------------------------------------------ driving
+
+    def run(self) -> None:
+        """Run the job until it is over; its outcome is in `coordinator.status`."""
+        try:
+            self.coordinator.start()
+            while not self.coordinator.status.is_globally_terminal_state():
+                if not self._round():
+                    self._pause()
+        finally:
+            for task in self._tasks.values():
+                task.abandon()
+            self._background.shutdown(wait=True)
+            self._done.set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait in another thread for the end of `run`; false when the time is over first."""
+        return self._done.wait(timeout_s)
+
+    def call(self, request: Callable[[], Any]) -> Any:
+        """Run `request` on the executor's thread, from any other thread; returns its result."""
+        answer: list[Any] = []
+        answered = threading.Event()
+
+        def perform() -> None:
+            answer.append(request())
+            answered.set()
+
+        self._requests.append(perform)
+        self._wake.set()
+        while not answered.wait(0.05):
+            if self._done.is_set():
+                raise JobExecutionError("the job is over; it takes no more requests")
+        return answer[0]
+
+    def take_results(self) -> list[Any]:
+        """Collected records that wait for the driver; on the executor's thread or after the end."""
+        records: list[Any] = []
+        for event in self.coordinator.results.take():
+            records.extend(record for batch in event.values for record in batch.values)
+            task = self._tasks.get(event.subtask)
+            if task is not None and event.attempt == self._attempt:
+                task.put(ResultsTaken(event.size_bytes))
+        return records
+
+    def _round(self) -> bool:
+        progressed = self._take_requests()
+        new, self._new_tasks = self._new_tasks, []
+        for task in new:
+            task.initialize()
+        for task in list(self._tasks.values()):
+            outcome = task.step()
+            progressed |= outcome.wait_ms == 0 and not outcome.is_over
+        while self._events:
+            progressed = True
+            self.coordinator.handle(self._events.popleft())
+        if self.coordinator.next_due_ms() <= self.now_ns() // 1_000_000:
+            self.coordinator.tick()
+            progressed = True
+        return progressed or bool(new)
+
+    def _take_requests(self) -> bool:
+        progressed = bool(self._requests)
+        while self._requests:
+            self._requests.popleft()()
+        return progressed
+
+    def _pause(self) -> None:
+        due_ms = self.coordinator.next_due_ms() - self.now_ns() // 1_000_000
+        self._wake.wait(max(0, min(due_ms, 2)) / 1_000)
+        self._wake.clear()
+
+    # ------------------------------------------------------------ CoordinatorPorts
+
+    def now_ns(self) -> int:
+        return time.time_ns()
+
+    def random_ms(self, bound_ms: int) -> int:
+        return random.randrange(max(1, bound_ms))
+
+    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+        self._attempt = deployments[0].attempt
+        self._tasks = {
+            deployment.subtask_id: StreamTask(deployment, _LocalTaskPorts(self))
+            for deployment in deployments
+        }
+        self._new_tasks = list(self._tasks.values())
+
+    def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
+        if attempt == self._attempt:
+            self._tasks[subtask].put(mail)
+
+    def stop(self, attempt: Attempt, subtasks: Sequence[SubtaskId]) -> None:
+        for subtask in subtasks:
+            if attempt == self._attempt:
+                self._tasks[subtask].cancel()
+
+    # ------------------------------------------------------------ for the tasks
+
+    def report(self, event: TaskEvent) -> None:
+        """Queue an event for the coordinator."""
+        self._events.append(event)
+
+    def route(self, message: Message) -> None:
+        """Hand a message to the subtask at the end of its channel."""
+        self._tasks[self._receivers[message.channel]].put(message)
+
+    def return_credit(self, channel: ChannelId, size_bytes: int) -> None:
+        """Give credit back to the sender of a channel."""
+        self._tasks[self._senders[channel]].put(CreditReturned(channel, size_bytes))
+
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        """Run `work` on the background thread."""
+        self._background.submit(work).add_done_callback(lambda _: self._wake.set())
+
+
+class _LocalTaskPorts:
+    """The ports of one task."""
+
+    def __init__(self, executor: LocalExecutor) -> None:
+        self._executor = executor
+        self.now_ns = time.time_ns
+        self.report = executor.report
+        self.send = executor.route
+        self.run_in_background = executor.run_in_background
+
+    def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
+        records = sum(len(element) for element in elements if isinstance(element, Batch))
+        return elements, max(1, records) * ESTIMATED_RECORD_BYTES
+
+    def decode(self, payload: Any) -> list[StreamElement]:
+        return payload  # type: ignore[no-any-return]
+
+    def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
+        self._executor.return_credit(channel, size_bytes)

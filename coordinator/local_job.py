@@ -1,0 +1,98 @@
+"""Runs a job in the local shell, in the caller's thread or in one of its own."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from ..common.errors import JobExecutionError
+from ..telemetry import JaegerJsonFile, OtlpSettings, Tracer, create_tracer
+from .job_client import JobReport
+from .job_coordinator import JobCoordinator
+from .local_executor import LocalExecutor
+from .spec import JobSpec
+
+
+class LocalJob:
+    """The `JobHandle` of a job in this process."""
+
+    def __init__(self, spec: JobSpec, otlp: OtlpSettings | None = None) -> None:
+        self._tracer = coordinator_tracer(spec, otlp)
+        self._executor = LocalExecutor(spec, self._tracer)
+        self._thread: threading.Thread | None = None
+        self._crash: BaseException | None = None
+
+    def run(self) -> None:
+        """Run in the calling thread to the end."""
+        try:
+            self._executor.run()
+        except BaseException as error:
+            self._crash = error
+            raise
+        finally:
+            self._tracer.close()
+
+    def start(self) -> None:
+        """Run in a thread of its own."""
+        self._thread = threading.Thread(target=self._run_quietly, name="tidegate-job", daemon=True)
+        self._thread.start()
+
+    def _run_quietly(self) -> None:
+        try:
+            self.run()
+        except Exception as error:
+            # Kept in `_crash`; `wait` raises it in the driver's thread.
+            self._crash = error
+
+    def report(self) -> JobReport:
+        return report_of(self._executor.coordinator)
+
+    def cancel(self) -> None:
+        if not self.wait(0):
+            self._executor.call(self._executor.coordinator.cancel)
+
+    def trigger_checkpoint(self) -> None:
+        self._executor.call(self._executor.coordinator.trigger_checkpoint)
+
+    def take_results(self) -> list[Any]:
+        if self.wait(0):
+            return self._executor.take_results()
+        try:
+            return self._executor.call(self._executor.take_results)  # type: ignore[no-any-return]
+        except JobExecutionError:
+            return self._executor.take_results()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        is_over = self._executor.wait(timeout_s)
+        if is_over and self._crash is not None:
+            raise self._crash
+        return is_over
+
+    def release(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+
+def coordinator_tracer(spec: JobSpec, otlp: OtlpSettings | None) -> Tracer:
+    """The tracer of a job's coordinator: a Jaeger file if the job wants one, and OTLP."""
+    path = spec.settings.trace_file
+    sink = JaegerJsonFile(Path(path)).add if path is not None else None
+    resource = {"tidegate.job": spec.job_name}
+    return create_tracer("tidegate-coordinator", resource, sink, otlp)
+
+
+def report_of(coordinator: JobCoordinator) -> JobReport:
+    """A view of a coordinator's job."""
+    failure, store = coordinator.failure, coordinator.store
+    newest = store.newest if store is not None else None
+    return JobReport(
+        status=coordinator.status,
+        cause=None if failure is None else failure.cause,
+        details="" if failure is None else failure.details,
+        restarts=coordinator.restarts,
+        statistics=coordinator.statistics,
+        newest_checkpoint=None
+        if store is None or newest is None
+        else store.directory_of(newest.checkpoint_id),
+    )

@@ -1,0 +1,58 @@
+"""Matches a checkpoint to a job graph, and says clearly where they do not fit."""
+
+from __future__ import annotations
+
+from ..common.errors import StateMigrationError
+from ..protocol.handles import OperatorSnapshot
+from ..protocol.ids import SubtaskId
+from ..protocol.manifest import CheckpointManifest
+from ..protocol.plan import JobGraph, StreamNode
+from ..protocol.redistribution import redistribute
+
+
+def check_restore(
+    graph: JobGraph, manifest: CheckpointManifest, allow_non_restored_state: bool
+) -> None:
+    """Raise `StateMigrationError` unless every stored operator finds its place in the graph."""
+    nodes = {node.uid: node for node in graph.operators}
+    unclaimed = sorted(
+        f"{operator.name!r} (uid {uid})"
+        for uid, operator in manifest.operators.items()
+        if uid not in nodes and operator.has_state
+    )
+    if unclaimed and not allow_non_restored_state:
+        raise StateMigrationError(
+            f"checkpoint {manifest.checkpoint_id} of job {manifest.job_name!r} holds state of "
+            f"{', '.join(unclaimed)}, which the job does not have. Give the operator its old uid() "
+            f"again, or drop this state with execution.state-recovery.ignore-unclaimed-state: true"
+        )
+    for node in nodes.values():
+        _check_max_parallelism(node, manifest)
+
+
+def _check_max_parallelism(node: StreamNode, manifest: CheckpointManifest) -> None:
+    stored = manifest.operators.get(node.uid)
+    if stored is None or stored.max_parallelism == node.max_parallelism:
+        return
+    if any(snapshot.keyed.segments for snapshot in stored.subtasks):
+        raise StateMigrationError(
+            f"{node} has max parallelism {node.max_parallelism}, but its state in checkpoint "
+            f"{manifest.checkpoint_id} was written with {stored.max_parallelism}; keys cannot move "
+            f"between key groups: call set_max_parallelism({stored.max_parallelism})"
+        )
+
+
+def restored_state(
+    graph: JobGraph, manifest: CheckpointManifest
+) -> dict[SubtaskId, dict[str, OperatorSnapshot]]:
+    """State by subtask and operator uid, redistributed to the graph's parallelism."""
+    result: dict[SubtaskId, dict[str, OperatorSnapshot]] = {}
+    for task in graph.tasks:
+        for node in task.nodes:
+            stored = manifest.operators.get(node.uid)
+            if stored is None:
+                continue
+            parts = redistribute(stored.subtasks, node.parallelism, node.max_parallelism)
+            for index, snapshot in enumerate(parts):
+                result.setdefault(SubtaskId(task.task_id, index), {})[node.uid] = snapshot
+    return result

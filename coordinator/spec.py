@@ -1,0 +1,87 @@
+"""What a job is, as handed to a coordinator."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+from ..common.errors import ConfigurationError
+from ..protocol.elements import CheckpointingMode
+from ..protocol.failover import NoRestart, RestartStrategy
+from ..protocol.ids import JobId
+from ..protocol.plan import JobGraph
+from ..protocol.trigger import TriggerPolicy
+from ..state.backend import StateBackend
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """Everything about a job that is not its graph.
+
+    Attributes:
+        trigger: When checkpoints are taken; `None` switches them off.
+        checkpoint_dir: URI under which the job makes its own directory; required with `trigger`.
+        num_retained: Completed checkpoints to keep.
+        keep_on_cancel: Whether checkpoints survive the cancellation of the job.
+        keep_on_finish: Whether they survive its regular end.
+        restore_path: Checkpoint to start from, as a URI of its directory.
+        allow_non_restored_state: Whether stored state that no operator claims may be dropped.
+        random_initial_delay: Whether the first checkpoint is delayed at random, as Flink does.
+        slot_cpus: CPUs that the subtasks of one slot share (Ray shell).
+        heartbeat_timeout_ms: Silence after which a process counts as hung (Ray shell).
+        stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
+        linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
+        trace_file: Where the coordinator writes the traces, or `None`.
+    """
+
+    state_backend: StateBackend
+    local_dir: str
+    trigger: TriggerPolicy | None = None
+    mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
+    checkpoint_dir: str | None = None
+    num_retained: int = 1
+    keep_on_cancel: bool = False
+    keep_on_finish: bool = False
+    restart_strategy: RestartStrategy = field(default_factory=NoRestart)
+    restore_path: str | None = None
+    allow_non_restored_state: bool = False
+    random_initial_delay: bool = True
+    batch_size: int = 4_096
+    buffer_timeout_ms: int = 100
+    channel_credit_bytes: int = 1 << 20
+    result_credit_bytes: int = 16 << 20
+    job_parameters: dict[str, str] = field(default_factory=dict)
+    slot_cpus: float = 1.0
+    heartbeat_timeout_ms: int = 50_000
+    stop_timeout_ms: int = 10_000
+    linger_ms: int = 30_000
+    trace_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.trigger is not None and self.checkpoint_dir is None:
+            raise ConfigurationError(
+                "checkpointing is enabled but there is no place for checkpoints; set "
+                "execution.checkpointing.dir to a directory or file system URL"
+            )
+        if self.num_retained < 1:
+            raise ConfigurationError(
+                f"execution.checkpointing.num-retained is {self.num_retained}; keep at least 1"
+            )
+
+    def new_restart_strategy(self) -> RestartStrategy:
+        """A strategy without memory of earlier failures."""
+        return copy.deepcopy(self.restart_strategy)
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One job to run."""
+
+    job_id: JobId
+    graph: JobGraph
+    settings: JobSettings
+
+    @property
+    def job_name(self) -> str:
+        """The name the user gave the job."""
+        return self.graph.job_name

@@ -1,0 +1,39 @@
+"""Checks that can be made before anything of a job runs."""
+
+from __future__ import annotations
+
+import os
+
+from ..common.errors import ConfigurationError
+from ..operators.chain import load_operator
+from ..state.storage import open_storage
+from .checkpoint_store import read_checkpoint
+from .restore import check_restore
+from .spec import JobSpec
+
+
+def validate_before_start(spec: JobSpec) -> None:
+    """Raise a clear error for a job that could not run.
+
+    Raises:
+        ConfigurationError: The checkpoint directory cannot be written, or an operator refuses.
+        CheckpointStorageError: The checkpoint to restore from does not exist, or is damaged.
+        StateMigrationError: It does not fit the job.
+    """
+    settings = spec.settings
+    if settings.trigger is not None:
+        assert settings.checkpoint_dir is not None
+        probe = open_storage(settings.checkpoint_dir).sub(spec.job_id)
+        probe.write_file("epochs/0", b"")
+    if settings.restore_path is not None:
+        manifest = read_checkpoint(settings.restore_path)
+        check_restore(spec.graph, manifest, settings.allow_non_restored_state)
+    try:
+        os.makedirs(settings.local_dir, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"tidegate.local-dir {settings.local_dir} cannot be used: {error}; choose a directory "
+            f"that can be written"
+        ) from error
+    for node in spec.graph.operators:
+        load_operator(node).validate()

@@ -1,0 +1,1 @@
+"""Connectors, by PyFlink's import path."""

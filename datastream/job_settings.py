@@ -1,0 +1,153 @@
+"""Turns a configuration into the settings of a job, and refuses what cannot work."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from ..common.configuration import Configuration
+from ..common.errors import ConfigurationError
+from ..common.options import (
+    CheckpointingOptions,
+    DataPlaneOptions,
+    DeploymentOptions,
+    ExecutionOptions,
+    PipelineOptions,
+    StateBackendOptions,
+    StateRecoveryOptions,
+)
+from ..common.restart_strategy import (
+    ExponentialDelayRestartStrategyConfiguration,
+    FailureRateRestartStrategyConfiguration,
+    FallbackRestartStrategyConfiguration,
+    FixedDelayRestartStrategyConfiguration,
+    RestartStrategyConfiguration,
+)
+from ..coordinator.spec import JobSettings
+from ..protocol.failover import (
+    ExponentialDelayRestart,
+    FailureRateRestart,
+    FixedDelayRestart,
+    NoRestart,
+    RestartStrategy,
+)
+from ..protocol.trigger import TriggerPolicy
+from ..state.backend import HashMapStateBackend, StateBackend
+from ..state.lmdb_backend import LmdbStateBackend
+from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
+
+DEFAULT_RESTART = ExponentialDelayRestart(
+    initial_backoff_ms=100,
+    max_backoff_ms=10_000,
+    multiplier=2.0,
+    reset_threshold_ms=60_000,
+    jitter_factor=0.1,
+    max_attempts=10,
+)
+"""With checkpoints and no strategy chosen: quick at first, and an error that stays ends the job."""
+
+_BACKENDS: dict[str, type[StateBackend]] = {
+    "hashmap": HashMapStateBackend,
+    "memory": HashMapStateBackend,
+    "lmdb": LmdbStateBackend,
+    "rocksdb": LmdbStateBackend,
+}
+
+
+def job_settings(
+    configuration: Configuration,
+    restart: RestartStrategyConfiguration,
+    state_backend: StateBackend | None,
+) -> JobSettings:
+    """The settings of a job.
+
+    Args:
+        configuration: All options that were set.
+        restart: The chosen restart strategy.
+        state_backend: The backend set in code, or `None` for the configured one.
+
+    Raises:
+        ConfigurationError: An option is malformed, or options contradict each other.
+    """
+    trigger = _trigger_policy(configuration)
+    retention = CheckpointConfig(configuration).get_externalized_checkpoint_retention()
+    keep = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    local_dir = configuration.get(DeploymentOptions.LOCAL_DIR)
+    return JobSettings(
+        state_backend=state_backend or _state_backend(configuration),
+        local_dir=local_dir or os.path.join(tempfile.gettempdir(), "tidegate"),
+        trigger=trigger,
+        mode=CheckpointConfig(configuration).get_checkpointing_mode(),
+        checkpoint_dir=configuration.get(CheckpointingOptions.CHECKPOINTS_DIRECTORY),
+        num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
+        keep_on_cancel=keep,
+        keep_on_finish=keep,
+        restart_strategy=_restart_strategy(restart, trigger is not None),
+        restore_path=configuration.get(StateRecoveryOptions.SAVEPOINT_PATH),
+        allow_non_restored_state=configuration.get(
+            StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE
+        ),
+        batch_size=_positive(configuration.get(DataPlaneOptions.BATCH_SIZE), "tidegate.batch.size"),
+        buffer_timeout_ms=configuration.get(ExecutionOptions.BUFFER_TIMEOUT).to_millis(),
+        channel_credit_bytes=_positive(
+            configuration.get(DataPlaneOptions.CHANNEL_CREDIT), "tidegate.channel.credit"
+        ),
+        job_parameters=dict(configuration.get(PipelineOptions.GLOBAL_JOB_PARAMETERS) or {}),
+        slot_cpus=configuration.get(DeploymentOptions.SLOT_CPUS),
+        heartbeat_timeout_ms=configuration.get(DeploymentOptions.HEARTBEAT_TIMEOUT).to_millis(),
+        stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
+        linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
+        trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
+    )
+
+
+def _trigger_policy(configuration: Configuration) -> TriggerPolicy | None:
+    checkpoints = CheckpointConfig(configuration)
+    if not checkpoints.is_checkpointing_enabled():
+        return None
+    return TriggerPolicy(
+        interval_ms=checkpoints.get_checkpoint_interval(),
+        min_pause_ms=checkpoints.get_min_pause_between_checkpoints(),
+        timeout_ms=checkpoints.get_checkpoint_timeout(),
+        max_concurrent=checkpoints.get_max_concurrent_checkpoints(),
+        tolerable_failures=checkpoints.get_tolerable_checkpoint_failure_number(),
+    )
+
+
+def _state_backend(configuration: Configuration) -> StateBackend:
+    name = configuration.get(StateBackendOptions.STATE_BACKEND)
+    backend = _BACKENDS.get(name.lower())
+    if backend is None:
+        raise ConfigurationError(
+            f"state.backend.type is {name!r}; choose one of {', '.join(sorted(_BACKENDS))}"
+        )
+    return backend()
+
+
+def _restart_strategy(
+    restart: RestartStrategyConfiguration, is_checkpointing: bool
+) -> RestartStrategy:
+    if isinstance(restart, FallbackRestartStrategyConfiguration):
+        return DEFAULT_RESTART if is_checkpointing else NoRestart()
+    if isinstance(restart, FixedDelayRestartStrategyConfiguration):
+        return FixedDelayRestart(restart.restart_attempts, restart.delay_ms)
+    if isinstance(restart, FailureRateRestartStrategyConfiguration):
+        return FailureRateRestart(
+            restart.max_failures_per_interval, restart.failure_interval_ms, restart.delay_ms
+        )
+    if isinstance(restart, ExponentialDelayRestartStrategyConfiguration):
+        return ExponentialDelayRestart(
+            initial_backoff_ms=restart.initial_backoff_ms,
+            max_backoff_ms=restart.max_backoff_ms,
+            multiplier=restart.backoff_multiplier,
+            reset_threshold_ms=restart.reset_backoff_threshold_ms,
+            jitter_factor=restart.jitter_factor,
+            max_attempts=restart.attempts_before_reset_backoff,
+        )
+    return NoRestart()
+
+
+def _positive(value: int, key: str) -> int:
+    if value < 1:
+        raise ConfigurationError(f"{key} is {value}; it must be at least 1")
+    return value

@@ -1,0 +1,171 @@
+"""A chain: the operators of one task, wired so that each emits into the next."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..common.errors import SerializationError, TidegateError
+from ..protocol.elements import Batch, CheckpointBarrier
+from ..protocol.handles import OperatorSnapshot
+from ..protocol.ids import CheckpointId
+from ..protocol.plan import StreamNode, Subtask
+from ..state.backend import FrozenKeyedState
+from .base import Emit, FrozenOperator, OperatorContext, StreamOperator
+from .sources import SourceOperator
+
+
+class OperatorChain:
+    """The operators of one subtask in data order.
+
+    Args:
+        subtask: The subtask, with its task's operators and inner edges.
+        context_of: Makes the context of an operator.
+        exchange_of: The emitter of an edge that leaves the task, by edge id.
+    """
+
+    def __init__(
+        self,
+        subtask: Subtask,
+        context_of: Callable[[StreamNode], OperatorContext],
+        exchange_of: Mapping[int, Emit],
+    ) -> None:
+        self._nodes = subtask.task.nodes
+        self._operators = {node.node_id: load_operator(node) for node in self._nodes}
+        for node in self._nodes:
+            emitters = self._emitters(subtask, node, exchange_of)
+            self._operators[node.node_id].setup(context_of(node), _combined(emitters))
+        self._head = self._operators[self._nodes[0].node_id]
+        self._sinks = [op for op in self._in_order() if type(op).is_ready is not StreamOperator.is_ready]
+        self._with_state = [op for op in self._in_order() if op.keyed is not None]
+
+    def _emitters(
+        self, subtask: Subtask, node: StreamNode, exchange_of: Mapping[int, Emit]
+    ) -> list[Emit]:
+        inner = [edge for edge in subtask.task.chained if edge.source_id == node.node_id]
+        emitters = [_into(self._operators[edge.target_id]) for edge in inner]
+        outer = [out.edge for out in subtask.outputs if out.edge.source_id == node.node_id]
+        return emitters + [exchange_of[edge.edge_id] for edge in outer]
+
+    def _in_order(self) -> Iterable[StreamOperator]:
+        return [self._operators[node.node_id] for node in self._nodes]
+
+    @property
+    def source(self) -> SourceOperator | None:
+        """The source at the head, if the task has no input."""
+        return self._head if isinstance(self._head, SourceOperator) else None
+
+    def restore(self, snapshots: Mapping[str, OperatorSnapshot], owned: bool) -> None:
+        """Give every operator its restored state; before `open`."""
+        for node in self._nodes:
+            snapshot = snapshots.get(node.uid)
+            if snapshot is None:
+                continue
+            operator = self._operators[node.node_id]
+            operator.context.operator_state.restore(snapshot.lists)
+            if operator.keyed is not None:
+                operator.keyed.restore(snapshot.keyed, owned)
+
+    def open(self) -> None:
+        """Open the operators, last first, so that each may emit at once."""
+        for operator in reversed(list(self._in_order())):
+            operator.open()
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        """Push a batch through the chain."""
+        self._head.process_batch(batch, input_index)
+
+    def process_watermark(self, timestamp_ms: int) -> None:
+        """Advance event time in all operators."""
+        for operator in self._in_order():
+            operator.process_watermark(timestamp_ms)
+
+    def is_ready(self) -> bool:
+        """Whether no operator has to wait for the outside world."""
+        return all(operator.is_ready() for operator in self._sinks)
+
+    def spills(self) -> list[FrozenKeyedState]:
+        """Write buffers over their limit, frozen; to be persisted off the loop."""
+        return [
+            operator.keyed.spill()
+            for operator in self._with_state
+            if operator.keyed is not None and operator.keyed.needs_spill
+        ]
+
+    def prepare_snapshot(self, barrier: CheckpointBarrier) -> None:
+        """Let the operators emit what must come before the barrier, first operator first."""
+        for operator in self._in_order():
+            operator.prepare_snapshot(barrier)
+
+    def snapshot_state(self, barrier: CheckpointBarrier) -> dict[str, FrozenOperator]:
+        """The synchronous part of the snapshot, by operator uid."""
+        return {
+            node.uid: self._operators[node.node_id].snapshot_state(barrier) for node in self._nodes
+        }
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        """Tell every operator."""
+        for operator in self._in_order():
+            operator.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        """Tell every operator."""
+        for operator in self._in_order():
+            operator.notify_checkpoint_aborted(checkpoint_id)
+
+    def finish(self) -> None:
+        """All input ended: first operator first, so that what one emits reaches the next in time."""
+        for operator in self._in_order():
+            operator.finish()
+
+    def close(self) -> list[Exception]:
+        """Close every operator that was opened or set up; errors are returned, not raised."""
+        errors: list[Exception] = []
+        for operator in self._in_order():
+            try:
+                operator.close()
+            except Exception as error:
+                errors.append(error)
+        return errors
+
+
+def load_operator(node: StreamNode) -> StreamOperator:
+    """A fresh operator for one subtask. Job code is trusted: the user submitted it."""
+    try:
+        operator: Any = pickle.loads(node.operator)
+    except TidegateError:
+        raise
+    except Exception as error:
+        raise SerializationError(
+            f"{node}: its function could not be loaded in the task's process: {error}. Make the "
+            f"modules it uses importable there (for Ray: runtime_env working_dir or pip)"
+        ) from error
+    assert isinstance(operator, StreamOperator)
+    return operator
+
+
+def _into(operator: StreamOperator) -> Emit:
+    process = operator.process_batch
+
+    def emit(batch: Batch) -> None:
+        process(batch, 0)
+
+    return emit
+
+
+def _discard(batch: Batch) -> None:
+    """Results that no other operator wants."""
+
+
+def _combined(emitters: list[Emit]) -> Emit:
+    if not emitters:
+        return _discard
+    if len(emitters) == 1:
+        return emitters[0]
+
+    def emit(batch: Batch) -> None:
+        for each in emitters:
+            each(batch)
+
+    return emit

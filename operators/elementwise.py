@@ -1,0 +1,151 @@
+"""Stateless operators that call a user function once per record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, compress, repeat
+from typing import Any
+
+from ..protocol.elements import Batch
+from .base import StreamOperator, rows
+from .functions import ProcessFunction, as_callable
+from .runtime_context import RuntimeContext
+
+
+class FunctionOperator(StreamOperator):
+    """Runs one user function; subclasses say how its results become a batch.
+
+    Args:
+        function: A `Function`, or a plain callable.
+        method: Name of the function's method that processes a record.
+    """
+
+    def __init__(self, function: Any, method: str) -> None:
+        self._life_cycle, self._call = as_callable(function, method)
+        self._method = method
+        self._is_open = False
+
+    def open(self) -> None:
+        self._is_open = True
+        try:
+            self._life_cycle.open(RuntimeContext(self.context, self.keyed))
+        except Exception as error:
+            raise self.user_error("open()", error) from error
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            try:
+                self._life_cycle.close()
+            except Exception as error:
+                raise self.user_error("close()", error) from error
+            finally:
+                super().close()
+        else:
+            super().close()
+
+    def apply(self, values: list[Any], how: Callable[..., Iterable[Any]]) -> list[Any]:
+        """`list(how(call, values))`; an exception names the record it happened on."""
+        remaining: Iterator[Any] = iter(values)
+        try:
+            return list(how(self._call, remaining))
+        except Exception as error:
+            # A list iterator knows how much is left, so no index is counted on the fast path.
+            left = remaining.__length_hint__()  # type: ignore[attr-defined]
+            record = values[len(values) - left - 1]
+            raise self.user_error(f"{self._method}()", error, record) from error
+
+
+class MapOperator(FunctionOperator):
+    """One record in, one out."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function, "map")
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        self.emit(Batch(self.apply(rows(batch), map), batch.timestamps))
+
+
+class FilterOperator(FunctionOperator):
+    """Keeps the records for which the function is true."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function, "filter")
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        values = rows(batch)
+        if batch.timestamps is None:
+            kept, timestamps = self.apply(values, filter), None
+        else:
+            mask = self.apply(values, map)
+            kept = list(compress(values, mask))
+            timestamps = list(compress(batch.timestamps, mask))
+        if kept:
+            self.emit(Batch(kept, timestamps))
+
+
+def _flatten(call: Callable[[Any], Iterable[Any] | None], values: Iterable[Any]) -> Iterator[Any]:
+    return chain.from_iterable(result for result in map(call, values) if result is not None)
+
+
+class FlatMapOperator(FunctionOperator):
+    """One record in, any number out."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function, "flat_map")
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        values = rows(batch)
+        if batch.timestamps is None:
+            results, timestamps = self.apply(values, _flatten), None
+        else:
+            results, timestamps = self._with_timestamps(values, batch.timestamps)
+        if results:
+            self.emit(Batch(results, timestamps))
+
+    def _with_timestamps(
+        self, values: list[Any], times: Iterable[int]
+    ) -> tuple[list[Any], list[int]]:
+        groups = self.apply(values, _materialised)
+        timestamps: list[int] = []
+        for time, group in zip(times, groups):
+            timestamps.extend(repeat(time, len(group)))
+        return list(chain.from_iterable(groups)), timestamps
+
+
+def _materialised(
+    call: Callable[[Any], Iterable[Any] | None], values: Iterable[Any]
+) -> Iterator[list[Any]]:
+    return (list(result or ()) for result in map(call, values))
+
+
+class ProcessOperator(FunctionOperator):
+    """A `ProcessFunction` on a stream without keys."""
+
+    def __init__(self, function: ProcessFunction) -> None:
+        super().__init__(function, "process_element")
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        context = _RecordContext()
+        results: list[Any] = []
+        timestamps: list[int] | None = None if batch.timestamps is None else []
+        value: Any = None
+        try:
+            for value, context.time in zip(rows(batch), batch.timestamps or repeat(None)):
+                produced = self._call(value, context)
+                if produced is not None:
+                    results.extend(produced)
+                if timestamps is not None:
+                    timestamps.extend(repeat(context.time, len(results) - len(timestamps)))
+        except Exception as error:
+            raise self.user_error("process_element()", error, value) from error
+        if results:
+            self.emit(Batch(results, timestamps))
+
+
+class _RecordContext(ProcessFunction.Context):
+    def __init__(self) -> None:
+        self.time: Any = None
+
+    def timestamp(self) -> int | None:
+        return self.time  # type: ignore[no-any-return]

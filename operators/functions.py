@@ -1,0 +1,153 @@
+"""User functions, with PyFlink's names (`pyflink.datastream.functions`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .runtime_context import RuntimeContext
+
+
+class Function(ABC):
+    """A user function with a life cycle: `open`, any number of calls, `close`."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Called once per subtask before the first record; state handles are made here."""
+
+    def close(self) -> None:
+        """Called once per subtask at the end, also after a failure."""
+
+
+class MapFunction(Function):
+    """One record in, one record out."""
+
+    @abstractmethod
+    def map(self, value: Any) -> Any:
+        """Transform one record."""
+
+
+class FlatMapFunction(Function):
+    """One record in, any number out."""
+
+    @abstractmethod
+    def flat_map(self, value: Any) -> Iterable[Any] | None:
+        """Return or yield the results of one record; `None` means none."""
+
+
+class FilterFunction(Function):
+    """Keeps or drops records."""
+
+    @abstractmethod
+    def filter(self, value: Any) -> bool:
+        """Whether to keep the record."""
+
+
+class ReduceFunction(Function):
+    """Combines two records into one of the same type; associative."""
+
+    @abstractmethod
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """Combine the value so far with a new one."""
+
+
+class AggregateFunction(Function):
+    """Folds records into an accumulator, from which a result is made."""
+
+    @abstractmethod
+    def create_accumulator(self) -> Any:
+        """A new, empty accumulator."""
+
+    @abstractmethod
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """The accumulator after `value`."""
+
+    @abstractmethod
+    def get_result(self, accumulator: Any) -> Any:
+        """The result of an accumulator."""
+
+    @abstractmethod
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        """The accumulator of everything in both."""
+
+
+class KeySelector(Function):
+    """Extracts the key of a record."""
+
+    @abstractmethod
+    def get_key(self, value: Any) -> Any:
+        """The key: an int, string, bytes, bool, date, or a tuple of these."""
+
+
+class ProcessFunction(Function):
+    """The general function of one record, with access to its context."""
+
+    class Context(ABC):
+        """What is known about the record at hand."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Event time of the record in milliseconds, if it has one."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None:
+        """Return or yield the results of one record; `None` means none."""
+
+
+class KeyedProcessFunction(Function):
+    """The general function of one record of a keyed stream; it may use keyed state."""
+
+    class Context(ABC):
+        """What is known about the record at hand."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """The key of the record."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Event time of the record in milliseconds, if it has one."""
+
+    @abstractmethod
+    def process_element(
+        self, value: Any, ctx: KeyedProcessFunction.Context
+    ) -> Iterable[Any] | None:
+        """Return or yield the results of one record; `None` means none."""
+
+
+class SinkFunction(Function):
+    """Takes records out of the job one by one, at least once."""
+
+    @abstractmethod
+    def invoke(self, value: Any) -> None:
+        """Write one record."""
+
+
+class CallableFunction(Function):
+    """Gives a plain callable the life cycle of a function."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.call = call
+
+
+def as_callable(function: Any, method: str) -> tuple[Function, Callable[..., Any]]:
+    """The life cycle and the bound method of a user function.
+
+    Args:
+        function: An object with `method` (usually a `Function`), or a plain callable.
+        method: The name of the method that processes a record.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    bound = getattr(function, method, None)
+    if callable(bound):
+        life_cycle = function if isinstance(function, Function) else CallableFunction(bound)
+        return life_cycle, bound
+    if callable(function):
+        return CallableFunction(function), function
+    raise TypeError(
+        f"{type(function).__name__} is neither callable nor has a method {method}(); "
+        f"pass a function or an object with {method}()"
+    )

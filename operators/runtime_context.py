@@ -1,0 +1,83 @@
+"""What a user function may ask of the runtime in `open` (PyFlink's `RuntimeContext`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..common.errors import StateError
+from ..state.backend import KeyedStateBackend
+from ..state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from ..state.kinds import AggregatingState, ListState, MapState, ReducingState, ValueState
+from .base import OperatorContext
+
+
+class RuntimeContext:
+    """Facts about the running subtask and the way to its keyed state."""
+
+    def __init__(self, context: OperatorContext, keyed: KeyedStateBackend | None) -> None:
+        self._context = context
+        self._keyed = keyed
+
+    def get_task_name(self) -> str:
+        """Name of the operator."""
+        return self._context.operator_name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Parallelism of the operator."""
+        return self._context.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Max parallelism of the operator: its number of key groups."""
+        return self._context.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        """Index of this subtask, from 0."""
+        return self._context.subtask_index
+
+    def get_attempt_number(self) -> int:
+        """How often the job was restarted before this execution."""
+        return self._context.attempt_number
+
+    def get_task_name_with_subtasks(self) -> str:
+        """Name, index (from 1) and parallelism, as `name (1/2)`."""
+        return self._context.name_with_subtask
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """A global job parameter, or the default."""
+        return self._context.job_parameters.get(key, default_value)
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """A `ValueState` of the current key."""
+        return self._backend().get_value_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A `ListState` of the current key."""
+        return self._backend().get_list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """A `MapState` of the current key."""
+        return self._backend().get_map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """A `ReducingState` of the current key."""
+        return self._backend().get_reducing_state(state_descriptor)
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        """An `AggregatingState` of the current key."""
+        return self._backend().get_aggregating_state(state_descriptor)
+
+    def _backend(self) -> KeyedStateBackend:
+        if self._keyed is None:
+            raise StateError(
+                f"{self._context.name_with_subtask}: keyed state can only be used on a keyed "
+                f"stream; call key_by() before this operator"
+            )
+        return self._keyed

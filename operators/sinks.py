@@ -1,0 +1,183 @@
+"""Sinks: writers, and committers that make what was written visible exactly once.
+
+The shape is Flink's Sink V2. At a barrier the writer hands over *committables*: names of work that is
+durable but not visible. They go into the snapshot. When the checkpoint is complete they are committed;
+after a restore those in the snapshot are committed again, so a commit must be idempotent.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from ..protocol.elements import Batch, CheckpointBarrier
+from ..protocol.ids import CheckpointId
+from ..state.descriptors import ListStateDescriptor
+from ..state.kinds import ListState
+from .base import FrozenOperator, OperatorContext, StreamOperator, rows
+from .elementwise import FunctionOperator
+
+
+class SinkWriter(ABC):
+    """Writes the records of one subtask. All calls come from one thread."""
+
+    def open(self, context: OperatorContext) -> None:
+        """Called once before the first record."""
+
+    @abstractmethod
+    def write_batch(self, values: list[Any]) -> None:
+        """Write some records."""
+
+    def prepare_commit(self) -> list[Any]:
+        """Make everything written so far durable and return its committables (picklable)."""
+        return []
+
+    def is_ready(self) -> bool:
+        """Whether the next batch can be taken now; the task asks again shortly when not."""
+        return True
+
+    def close(self) -> None:
+        """Release everything; what was not handed over as committable is abandoned."""
+
+
+class Committer(ABC):
+    """Makes committables visible."""
+
+    def open(self, context: OperatorContext) -> None:
+        """Called once before the first commit."""
+
+    @abstractmethod
+    def commit(self, committables: list[Any]) -> None:
+        """Make them visible. Must be idempotent: after a failure it is called again."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class Sink(ABC):
+    """Describes where records go. Picklable; it travels from the driver to the tasks."""
+
+    @abstractmethod
+    def create_writer(self) -> SinkWriter:
+        """A writer for one subtask."""
+
+    def create_committer(self) -> Committer | None:
+        """A committer for one subtask, or `None` if writing is all there is (at-least-once)."""
+        return None
+
+    def validate(self) -> None:
+        """Called in the driver before the job starts: raise `ConfigurationError` if it cannot run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """Committables of one checkpoint, waiting for its completion."""
+
+    checkpoint_id: CheckpointId
+    committables: list[Any]
+
+
+class SinkOperator(StreamOperator):
+    """Drives a writer and its committer through the checkpoint life cycle."""
+
+    STATE_NAME = "_pending_commits"
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._writer: SinkWriter | None = None
+        self._committer: Committer | None = None
+        self._pending: list[_Pending] = []
+        self._state: ListState[Any]
+
+    def validate(self) -> None:
+        self._sink.validate()
+
+    def open(self) -> None:
+        self._state = self.context.operator_state.get_list_state(
+            ListStateDescriptor(self.STATE_NAME, None)
+        )
+        try:
+            self._committer = self._sink.create_committer()
+            if self._committer is not None:
+                self._committer.open(self.context)
+            # What a completed checkpoint holds may or may not have been committed before the failure.
+            self._commit([c for pending in self._state.get() for c in pending.committables])
+            self._writer = self._sink.create_writer()
+            self._writer.open(self.context)
+        except Exception as error:
+            raise self.user_error("opening the sink", error) from error
+
+    def is_ready(self) -> bool:
+        return self._writer is None or self._writer.is_ready()
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.write_batch(rows(batch))
+        except Exception as error:
+            raise self.user_error("writing to the sink", error) from error
+
+    def prepare_snapshot(self, barrier: CheckpointBarrier) -> None:
+        committables = self._prepare_commit()
+        if committables:
+            self._pending.append(_Pending(barrier.checkpoint_id, committables))
+
+    def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
+        self._state.update(self._pending)
+        return super().snapshot_state(barrier)
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        # Subsuming contract: a completed checkpoint also covers every earlier one, notified or not.
+        ready = [pending for pending in self._pending if pending.checkpoint_id <= checkpoint_id]
+        try:
+            self._commit([c for pending in ready for c in pending.committables])
+        except Exception as error:
+            raise self.user_error(f"committing checkpoint {checkpoint_id}", error) from error
+        self._pending = self._pending[len(ready) :]
+
+    def finish(self) -> None:
+        if not self.context.is_checkpointing:
+            committables = self._prepare_commit()
+            try:
+                self._commit(committables)
+            except Exception as error:
+                raise self.user_error("committing at the end of input", error) from error
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        committer, self._committer = self._committer, None
+        try:
+            if writer is not None:
+                writer.close()
+        finally:
+            if committer is not None:
+                committer.close()
+            super().close()
+
+    def _prepare_commit(self) -> list[Any]:
+        assert self._writer is not None
+        try:
+            return self._writer.prepare_commit()
+        except Exception as error:
+            raise self.user_error("preparing the sink's commit", error) from error
+
+    def _commit(self, committables: list[Any]) -> None:
+        if committables and self._committer is not None:
+            self._committer.commit(committables)
+
+
+class SinkFunctionOperator(FunctionOperator):
+    """Calls a `SinkFunction` once per record: at least once."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function, "invoke")
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        self.apply(rows(batch), _invoke_all)
+
+
+def _invoke_all(call: Any, values: Any) -> list[Any]:
+    for value in values:
+        call(value)
+    return []

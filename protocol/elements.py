@@ -1,0 +1,93 @@
+"""What flows through channels: batches of records and, between them, control elements in order."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+from .ids import Attempt, ChannelId, CheckpointId
+
+MAX_WATERMARK_MS = (1 << 63) - 1
+
+
+class CheckpointingMode(enum.Enum):
+    """Whether a task aligns its channels at a barrier or only counts barriers."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+class SnapshotKind(enum.Enum):
+    """Why a snapshot is taken."""
+
+    CHECKPOINT = "checkpoint"
+    FINAL = "final"
+    """The last one, after all input ended: it commits what two-phase sinks still hold."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Records that travel together. `values` is a list of objects or an Arrow RecordBatch.
+
+    `timestamps`, when present, holds one event time in milliseconds per record. `keys`, when present,
+    holds one key per record (a list, or an integer array), computed by the sender of a hash exchange
+    so that the receiver need not call the key selector again.
+    """
+
+    values: Any
+    timestamps: Sequence[int] | None = None
+    keys: Any = None
+
+    def __len__(self) -> int:
+        # An Arrow RecordBatch's own len() counts rows too.
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """No record with an event time at or before `timestamp_ms` is to be expected any more."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointBarrier:
+    """Separates the records before checkpoint `checkpoint_id` from those after it."""
+
+    checkpoint_id: CheckpointId
+    timestamp_ms: int
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT
+    trace_context: str | None = None
+    """W3C traceparent of the checkpoint's root span."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCheckpointMarker:
+    """An upstream task could not snapshot: stop aligning for this checkpoint."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfInput:
+    """Nothing more comes on this channel, barriers included."""
+
+
+ControlElement = Union[Watermark, CheckpointBarrier, CancelCheckpointMarker, EndOfInput]
+StreamElement = Union[Batch, ControlElement]
+
+
+@dataclass(slots=True)
+class Message:
+    """What a transport carries: some elements of one channel, numbered without gaps from 0.
+
+    `size_bytes` is the estimate that credit is counted in.
+    """
+
+    attempt: Attempt
+    channel: ChannelId
+    sequence_number: int
+    elements: list[StreamElement]
+    size_bytes: int

@@ -1,0 +1,200 @@
+"""The manifest: the one file whose presence means that a checkpoint exists.
+
+It is JSON for people and tools: a header line with the format version and the SHA-256 of the body,
+then the body. It names every file with length and checksum, and carries small operator list state
+inline. It is written last, and only if absent.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..common.errors import CorruptCheckpointError
+from .elements import SnapshotKind
+from .handles import (
+    FileHandle,
+    KeyedStateHandle,
+    OperatorListHandle,
+    OperatorSnapshot,
+    SegmentHandle,
+)
+from .ids import CheckpointId
+from .key_groups import KeyGroupRange
+
+FORMAT_VERSION = 1
+_MAGIC = "tidegate-checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorManifest:
+    """One operator's state: its snapshots in subtask order."""
+
+    uid: str
+    name: str
+    max_parallelism: int
+    subtasks: tuple[OperatorSnapshot, ...]
+
+    @property
+    def has_state(self) -> bool:
+        """Whether any subtask stored anything."""
+        return any(snapshot.keyed.segments or _items(snapshot) for snapshot in self.subtasks)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointManifest:
+    """Everything needed to restore a job from one completed checkpoint."""
+
+    job_id: str
+    job_name: str
+    checkpoint_id: CheckpointId
+    kind: SnapshotKind
+    triggered_ms: int
+    completed_ms: int
+    operators: dict[str, OperatorManifest] = field(default_factory=dict)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of state this checkpoint refers to, a shared file counted once."""
+        files = {handle.path: handle.size_bytes for handle in self.files()}
+        inline = sum(
+            handle.size_bytes
+            for operator in self.operators.values()
+            for snapshot in operator.subtasks
+            for handle in snapshot.lists
+        )
+        return sum(files.values()) + inline
+
+    def files(self) -> list[FileHandle]:
+        """Every stored file this checkpoint refers to (a shared one may appear more than once)."""
+        return [
+            handle
+            for operator in self.operators.values()
+            for snapshot in operator.subtasks
+            for handle in snapshot.files()
+        ]
+
+
+def encode_manifest(manifest: CheckpointManifest) -> bytes:
+    """Serialise a manifest with its checksum."""
+    body = json.dumps(_to_json(manifest), indent=1, sort_keys=True).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    return f"{_MAGIC} {FORMAT_VERSION} {digest}\n".encode() + body
+
+
+def decode_manifest(data: bytes, path: str) -> CheckpointManifest:
+    """Parse a manifest read from `path`.
+
+    Raises:
+        CorruptCheckpointError: It is not a manifest, of a newer format, or damaged.
+    """
+    header, _, body = data.partition(b"\n")
+    words = header.split()
+    if len(words) != 3 or words[0] != _MAGIC.encode():
+        raise CorruptCheckpointError(f"{path} is not a checkpoint manifest, or its start is damaged")
+    if words[1] != str(FORMAT_VERSION).encode():
+        raise CorruptCheckpointError(
+            f"{path} has manifest format {words[1].decode('ascii', 'replace')}; this release reads "
+            f"format {FORMAT_VERSION}: restore it with the release that wrote it"
+        )
+    if hashlib.sha256(body).hexdigest().encode() != words[2]:
+        raise CorruptCheckpointError(
+            f"{path} is damaged: its checksum does not match. Restore another checkpoint"
+        )
+    return _from_json(json.loads(body))
+
+
+def _items(snapshot: OperatorSnapshot) -> bool:
+    return any(handle.items for handle in snapshot.lists)
+
+
+def _to_json(manifest: CheckpointManifest) -> dict[str, Any]:
+    return {
+        "job_id": manifest.job_id,
+        "job_name": manifest.job_name,
+        "checkpoint_id": manifest.checkpoint_id,
+        "kind": manifest.kind.value,
+        "triggered_ms": manifest.triggered_ms,
+        "completed_ms": manifest.completed_ms,
+        "operators": [
+            {
+                "uid": operator.uid,
+                "name": operator.name,
+                "max_parallelism": operator.max_parallelism,
+                "subtasks": [_snapshot_to_json(snapshot) for snapshot in operator.subtasks],
+            }
+            for operator in manifest.operators.values()
+        ],
+    }
+
+
+def _snapshot_to_json(snapshot: OperatorSnapshot) -> dict[str, Any]:
+    return {
+        "descriptors": snapshot.keyed.descriptors,
+        "segments": [
+            {
+                "state": segment.state_name,
+                "path": segment.file.path,
+                "size_bytes": segment.file.size_bytes,
+                "sha256": segment.file.sha256,
+                "key_groups": [segment.key_groups.start, segment.key_groups.end],
+                "entries": segment.entry_count,
+                "base": segment.is_base,
+            }
+            for segment in snapshot.keyed.segments
+        ],
+        "lists": [
+            {
+                "state": handle.state_name,
+                "mode": handle.mode,
+                "items": [base64.b64encode(item).decode("ascii") for item in handle.items],
+            }
+            for handle in snapshot.lists
+        ],
+    }
+
+
+def _from_json(body: dict[str, Any]) -> CheckpointManifest:
+    operators = {
+        operator["uid"]: OperatorManifest(
+            operator["uid"],
+            operator["name"],
+            operator["max_parallelism"],
+            tuple(_snapshot_from_json(snapshot) for snapshot in operator["subtasks"]),
+        )
+        for operator in body["operators"]
+    }
+    return CheckpointManifest(
+        body["job_id"],
+        body["job_name"],
+        CheckpointId(body["checkpoint_id"]),
+        SnapshotKind(body["kind"]),
+        body["triggered_ms"],
+        body["completed_ms"],
+        operators,
+    )
+
+
+def _snapshot_from_json(body: dict[str, Any]) -> OperatorSnapshot:
+    segments = tuple(
+        SegmentHandle(
+            segment["state"],
+            FileHandle(segment["path"], segment["size_bytes"], segment["sha256"]),
+            KeyGroupRange(*segment["key_groups"]),
+            segment["entries"],
+            segment["base"],
+        )
+        for segment in body["segments"]
+    )
+    lists = tuple(
+        OperatorListHandle(
+            handle["state"],
+            handle["mode"],
+            tuple(base64.b64decode(item) for item in handle["items"]),
+        )
+        for handle in body["lists"]
+    )
+    return OperatorSnapshot(KeyedStateHandle(segments, body["descriptors"]), lists)

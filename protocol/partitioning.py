@@ -1,0 +1,57 @@
+"""How records travel along an edge, and which subtasks an edge therefore connects."""
+
+from __future__ import annotations
+
+import enum
+
+from .ids import ChannelId
+
+
+class Partitioning(enum.Enum):
+    """How an edge spreads the records of one upstream subtask over the downstream ones."""
+
+    FORWARD = "forward"
+    """To the subtask with the same index; parallelism must be equal. The only one that chains."""
+    HASH = "hash"
+    """By the key group of the record's key."""
+    REBALANCE = "rebalance"
+    """Round robin over all."""
+    RESCALE = "rescale"
+    """Round robin over a local group, so that few channels are needed."""
+    BROADCAST = "broadcast"
+    """Every record to all."""
+
+
+def connected_subtasks(
+    partitioning: Partitioning,
+    upstream_index: int,
+    upstream_parallelism: int,
+    downstream_parallelism: int,
+) -> range:
+    """Downstream subtasks that one upstream subtask has channels to."""
+    if partitioning is Partitioning.FORWARD:
+        return range(upstream_index, upstream_index + 1)
+    if partitioning is not Partitioning.RESCALE:
+        return range(downstream_parallelism)
+    if upstream_parallelism >= downstream_parallelism:
+        target = upstream_index * downstream_parallelism // upstream_parallelism
+        return range(target, target + 1)
+    start = -(-upstream_index * downstream_parallelism // upstream_parallelism)
+    end = -(-(upstream_index + 1) * downstream_parallelism // upstream_parallelism)
+    return range(start, end)
+
+
+def channels_of_edge(
+    edge_id: int,
+    partitioning: Partitioning,
+    upstream_parallelism: int,
+    downstream_parallelism: int,
+) -> list[ChannelId]:
+    """All channels of one edge, ordered by upstream, then downstream subtask."""
+    return [
+        ChannelId(edge_id, upstream, downstream)
+        for upstream in range(upstream_parallelism)
+        for downstream in connected_subtasks(
+            partitioning, upstream, upstream_parallelism, downstream_parallelism
+        )
+    ]

@@ -1,0 +1,293 @@
+"""The three graphs of a job.
+
+`StreamGraph` is what the user wrote: one node per operator. `JobGraph` chains operators that need no
+exchange into tasks. `ExecutionGraph` is one subtask per parallel instance, with its channels.
+Operators themselves are opaque here: each node carries its operator as pickled bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..common.errors import GraphError
+from .ids import ChannelId, SubtaskId
+from .key_groups import check_parallelism
+from .partitioning import Partitioning, channels_of_edge
+
+
+class Chaining(enum.Enum):
+    """Whether an operator may share a task with the one before it."""
+
+    ALWAYS = "always"
+    HEAD = "head"
+    """Starts a new chain; later operators may join it."""
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEdge:
+    """Records of `source_id` flow to input `input_index` of `target_id`.
+
+    `key_selector` is the pickled function that gives a record's key (hash partitioning only).
+    """
+
+    edge_id: int
+    source_id: int
+    target_id: int
+    partitioning: Partitioning
+    input_index: int = 0
+    key_selector: bytes | None = None
+
+
+@dataclass(slots=True)
+class StreamNode:
+    """One operator as the user wrote it."""
+
+    node_id: int
+    name: str
+    uid: str
+    operator: bytes
+    parallelism: int
+    max_parallelism: int
+    chaining: Chaining = Chaining.ALWAYS
+    is_source: bool = False
+    is_stateful: bool = False
+    uid_is_explicit: bool = False
+    colocation_group: str | None = None
+    """Subtasks of one group with the same index run in one process."""
+    defined_at: str = "unknown line"
+
+    def __str__(self) -> str:
+        return f"operator {self.name!r} ({self.defined_at})"
+
+
+@dataclass(slots=True)
+class StreamGraph:
+    """Operators and edges in the order in which the user wrote them."""
+
+    job_name: str
+    nodes: dict[int, StreamNode] = field(default_factory=dict)
+    edges: list[StreamEdge] = field(default_factory=list)
+
+    def inputs_of(self, node_id: int) -> list[StreamEdge]:
+        """Edges into a node, by input index, then in order of creation."""
+        edges = [edge for edge in self.edges if edge.target_id == node_id]
+        return sorted(edges, key=lambda edge: (edge.input_index, edge.edge_id))
+
+    def outputs_of(self, node_id: int) -> list[StreamEdge]:
+        """Edges out of a node in order of creation."""
+        return [edge for edge in self.edges if edge.source_id == node_id]
+
+    def validate(self) -> None:
+        """Raise `GraphError` or `ConfigurationError` for a graph that cannot run."""
+        if not self.nodes:
+            raise GraphError("the job has no operators; add a source and a sink before execute()")
+        self._check_uids()
+        for node in self.nodes.values():
+            check_parallelism(f"{node.name} ({node.defined_at})", node.parallelism, node.max_parallelism)
+            if not node.is_source and not self.inputs_of(node.node_id):
+                raise GraphError(f"{node} has no input; connect it to a stream")
+        for edge in self.edges:
+            self._check_forward(edge)
+        self.topological_order()
+
+    def _check_uids(self) -> None:
+        seen: dict[str, StreamNode] = {}
+        for node in self.nodes.values():
+            other = seen.setdefault(node.uid, node)
+            if other is not node:
+                raise GraphError(
+                    f"uid {node.uid!r} is used by {other} and by {node}; give each its own uid()"
+                )
+
+    def _check_forward(self, edge: StreamEdge) -> None:
+        source, target = self.nodes[edge.source_id], self.nodes[edge.target_id]
+        if edge.partitioning is Partitioning.FORWARD and source.parallelism != target.parallelism:
+            raise GraphError(
+                f"forward from {source} with parallelism {source.parallelism} to {target} with "
+                f"parallelism {target.parallelism}; make them equal or use rebalance()"
+            )
+
+    def topological_order(self) -> list[int]:
+        """Node ids, every node after its inputs. Raises `GraphError` for a cycle, naming it."""
+        missing = {node_id: len(self.inputs_of(node_id)) for node_id in self.nodes}
+        ready = [node_id for node_id, count in missing.items() if count == 0]
+        order: list[int] = []
+        while ready:
+            node_id = ready.pop(0)
+            order.append(node_id)
+            for edge in self.outputs_of(node_id):
+                missing[edge.target_id] -= 1
+                if missing[edge.target_id] == 0:
+                    ready.append(edge.target_id)
+        if len(order) < len(self.nodes):
+            names = [str(self.nodes[node_id]) for node_id, count in missing.items() if count > 0]
+            raise GraphError(f"the graph has a cycle through {', '.join(names)}; remove one edge")
+        return order
+
+
+@dataclass(slots=True)
+class Task:
+    """A chain of operators that run in one loop. `chained` are the edges inside, in data order."""
+
+    task_id: str
+    name: str
+    nodes: list[StreamNode]
+    chained: list[StreamEdge]
+    parallelism: int
+    max_parallelism: int
+    is_source: bool
+    colocation_group: str | None
+
+    @property
+    def head(self) -> StreamNode:
+        """The operator that gets the task's input."""
+        return self.nodes[0]
+
+
+@dataclass(slots=True)
+class JobGraph:
+    """Tasks and the exchanges between them, in topological order."""
+
+    job_name: str
+    tasks: list[Task]
+    edges: list[StreamEdge]
+
+    def task_of_node(self, node_id: int) -> Task:
+        """The task that runs an operator."""
+        for task in self.tasks:
+            if any(node.node_id == node_id for node in task.nodes):
+                return task
+        raise KeyError(node_id)
+
+    @property
+    def operators(self) -> list[StreamNode]:
+        """All operators of all tasks."""
+        return [node for task in self.tasks for node in task.nodes]
+
+
+def build_job_graph(graph: StreamGraph, chaining_enabled: bool = True) -> JobGraph:
+    """Validate a stream graph and chain its operators into tasks."""
+    graph.validate()
+    chained = {e.edge_id for e in graph.edges if chaining_enabled and _is_chainable(graph, e)}
+    tasks: list[Task] = []
+    for node_id in graph.topological_order():
+        inputs = graph.inputs_of(node_id)
+        if not any(edge.edge_id in chained for edge in inputs):
+            tasks.append(_build_task(graph, node_id, chained))
+    exchanges = [edge for edge in graph.edges if edge.edge_id not in chained]
+    return JobGraph(graph.job_name, tasks, exchanges)
+
+
+def _is_chainable(graph: StreamGraph, edge: StreamEdge) -> bool:
+    source, target = graph.nodes[edge.source_id], graph.nodes[edge.target_id]
+    return (
+        edge.partitioning is Partitioning.FORWARD
+        and len(graph.inputs_of(target.node_id)) == 1
+        and source.parallelism == target.parallelism
+        and source.max_parallelism == target.max_parallelism
+        and source.chaining is not Chaining.NEVER
+        and target.chaining is Chaining.ALWAYS
+        and source.colocation_group == target.colocation_group
+    )
+
+
+def _build_task(graph: StreamGraph, head_id: int, chained: set[int]) -> Task:
+    nodes = [graph.nodes[head_id]]
+    inner: list[StreamEdge] = []
+    position = 0
+    while position < len(nodes):
+        for edge in graph.outputs_of(nodes[position].node_id):
+            if edge.edge_id in chained:
+                inner.append(edge)
+                nodes.append(graph.nodes[edge.target_id])
+        position += 1
+    head = nodes[0]
+    return Task(
+        task_id=f"task-{head.node_id}",
+        name=" -> ".join(node.name for node in nodes),
+        nodes=nodes,
+        chained=inner,
+        parallelism=head.parallelism,
+        max_parallelism=head.max_parallelism,
+        is_source=head.is_source,
+        colocation_group=head.colocation_group,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InputChannel:
+    """One input channel of a subtask and the operator input it feeds."""
+
+    channel: ChannelId
+    input_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputEdge:
+    """One edge that leaves a subtask, with a channel to each downstream subtask it reaches."""
+
+    edge: StreamEdge
+    channels: tuple[ChannelId, ...]
+    downstream_max_parallelism: int
+    downstream_parallelism: int
+
+
+@dataclass(slots=True)
+class Subtask:
+    """One parallel instance of a task and its wiring."""
+
+    subtask_id: SubtaskId
+    task: Task
+    inputs: tuple[InputChannel, ...]
+    outputs: tuple[OutputEdge, ...]
+
+
+@dataclass(slots=True)
+class ExecutionGraph:
+    """Every subtask of a job, and which subtask each channel leads to and comes from."""
+
+    subtasks: dict[SubtaskId, Subtask]
+    receivers: dict[ChannelId, SubtaskId]
+    senders: dict[ChannelId, SubtaskId]
+
+    @property
+    def sources(self) -> frozenset[SubtaskId]:
+        """Subtasks without input: where checkpoints are triggered."""
+        return frozenset(key for key, subtask in self.subtasks.items() if subtask.task.is_source)
+
+
+def build_execution_graph(job: JobGraph) -> ExecutionGraph:
+    """Expand every task into its subtasks and every exchange into its channels."""
+    inputs: dict[SubtaskId, list[InputChannel]] = {}
+    outputs: dict[SubtaskId, list[OutputEdge]] = {}
+    receivers: dict[ChannelId, SubtaskId] = {}
+    senders: dict[ChannelId, SubtaskId] = {}
+    for edge in sorted(job.edges, key=lambda edge: (edge.input_index, edge.edge_id)):
+        up, down = job.task_of_node(edge.source_id), job.task_of_node(edge.target_id)
+        channels = channels_of_edge(
+            edge.edge_id, edge.partitioning, up.parallelism, down.parallelism
+        )
+        for channel in channels:
+            receivers[channel] = SubtaskId(down.task_id, channel.downstream_index)
+            senders[channel] = SubtaskId(up.task_id, channel.upstream_index)
+            inputs.setdefault(receivers[channel], []).append(InputChannel(channel, edge.input_index))
+        for index in range(up.parallelism):
+            mine = tuple(channel for channel in channels if channel.upstream_index == index)
+            out = OutputEdge(edge, mine, down.max_parallelism, down.parallelism)
+            outputs.setdefault(SubtaskId(up.task_id, index), []).append(out)
+    subtasks = {
+        subtask_id: Subtask(
+            subtask_id, task, tuple(inputs.get(subtask_id, ())), tuple(outputs.get(subtask_id, ()))
+        )
+        for task in job.tasks
+        for subtask_id in subtask_ids(task)
+    }
+    return ExecutionGraph(subtasks, receivers, senders)
+
+
+def subtask_ids(task: Task) -> Iterable[SubtaskId]:
+    """Ids of the parallel instances of a task, in order."""
+    return (SubtaskId(task.task_id, index) for index in range(task.parallelism))

@@ -1,0 +1,133 @@
+"""What the coordinator and the tasks say to each other, apart from checkpoint acknowledgements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Union
+
+from .checkpoint import SubtaskAcknowledged, SubtaskDeclined, SubtaskInputEnded
+from .elements import CheckpointBarrier
+from .ids import Attempt, ChannelId, CheckpointId, SubtaskId
+
+# ---------------------------------------------------------------- to a task
+
+
+@dataclass(frozen=True, slots=True)
+class StartRunning:
+    """Every subtask is initialised: begin to process."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerCheckpoint:
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCompleted:
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAborted:
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTask:
+    """Stop processing, close the operators and send nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreditReturned:
+    """The receiver consumed a message of `size_bytes` on this output channel."""
+
+    channel: ChannelId
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsTaken:
+    """The driver took collected results of `size_bytes`."""
+
+    size_bytes: int
+
+
+TaskMail = Union[
+    StartRunning,
+    TriggerCheckpoint,
+    CheckpointCompleted,
+    CheckpointAborted,
+    CancelTask,
+    CreditReturned,
+    ResultsTaken,
+]
+
+# ---------------------------------------------------------------- from a task
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInitialized:
+    """State is restored and all functions are open."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinished:
+    """Everything is processed and committed; the operators are closed."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStopped:
+    """The subtask runs no more, because it was cancelled or its process is gone."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """The subtask failed. `is_recoverable` is false when a restart cannot help."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+    cause: str
+    details: str = ""
+    is_recoverable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsCollected:
+    """Records for the driver. `key` makes a repeated delivery after a restart recognisable."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+    key: str
+    values: Any
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpansRecorded:
+    """Finished trace spans of a subtask, as plain dicts."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+    spans: tuple[Any, ...]
+
+
+TaskEvent = Union[
+    SpansRecorded,
+    TaskInitialized,
+    TaskFinished,
+    TaskStopped,
+    TaskFailed,
+    ResultsCollected,
+    SubtaskAcknowledged,
+    SubtaskDeclined,
+    SubtaskInputEnded,
+]

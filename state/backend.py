@@ -1,0 +1,149 @@
+"""State backends: where keyed state lives while a job runs, and how it is frozen and persisted."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..common.typeinfo import TypeInformation
+from ..protocol.handles import KeyedStateHandle
+from ..protocol.key_groups import KeyGroupRange
+from .descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from .kinds import AggregatingState, ListState, MapState, ReducingState, ValueState
+from .storage import CheckpointStorage
+
+if TYPE_CHECKING:
+    from .lmdb_backend import LmdbStateBackend
+
+
+@dataclass(frozen=True)
+class KeyedStateBackendParameters:
+    """What a keyed backend must know about its place in the job.
+
+    Attributes:
+        key_type: declared type of the keys, or None when unknown.
+        local_dir: directory of this subtask for local files; created when needed.
+        storage: where segments go; None when checkpointing is off.
+        file_prefix: directory of this operator's segments in `storage`.
+    """
+
+    operator_uid: str
+    operator_name: str
+    subtask_index: int
+    attempt: int
+    max_parallelism: int
+    key_groups: KeyGroupRange
+    key_type: TypeInformation | None
+    local_dir: str
+    storage: CheckpointStorage | None
+    file_prefix: str
+
+
+class FrozenKeyedState(ABC):
+    """Keyed state as of one freeze: the input of the asynchronous part of a snapshot."""
+
+    @abstractmethod
+    def persist(self) -> KeyedStateHandle:
+        """Write everything frozen so far and return the handle of the whole keyed state.
+
+        Runs on any thread but the task's, one call at a time per backend, in the order of the freezes.
+        After an exception nothing is lost: the next freeze's `persist` writes it too.
+
+        Raises:
+            CheckpointStorageError: when storage or the local disk refuses.
+            StateError: when a value cannot be encoded as its declared type.
+        """
+
+
+class KeyedStateBackend(ABC):
+    """Keyed state of one operator in one subtask.
+
+    All methods but `FrozenKeyedState.persist` belong to the task's thread. `current_key` is set before
+    each record; reading state while it is None is a `StateError`.
+    """
+
+    current_key: Any = None
+
+    @abstractmethod
+    def get_value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """The value state of that name; a second, different descriptor is a `StateError`."""
+
+    @abstractmethod
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """The list state of that name."""
+
+    @abstractmethod
+    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """The map state of that name."""
+
+    @abstractmethod
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """The reducing state of that name."""
+
+    @abstractmethod
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        """The aggregating state of that name."""
+
+    @abstractmethod
+    def restore(self, handle: KeyedStateHandle, owned: bool) -> None:
+        """Start from stored state; called once, before any state is declared.
+
+        A state's segments are read when the state is first declared.
+
+        Args:
+            handle: segments, concatenated and restricted to this subtask's key groups.
+            owned: False when the files belong to another job; the first `persist` then writes a
+                full base of its own.
+        """
+
+    @property
+    @abstractmethod
+    def needs_spill(self) -> bool:
+        """Whether the write buffer is over its limit; to be asked once per batch."""
+
+    @abstractmethod
+    def freeze(self) -> FrozenKeyedState:
+        """The synchronous part of a snapshot: swaps the write buffers, independent of their size."""
+
+    @abstractmethod
+    def spill(self) -> FrozenKeyedState:
+        """Freeze without a checkpoint, to bound the write buffer."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything and remove local files."""
+
+
+class StateBackend(ABC):
+    """Chooses how keyed state is kept. A small picklable configuration object."""
+
+    @abstractmethod
+    def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
+        """Open the keyed state of one operator in one subtask."""
+
+
+@dataclass(frozen=True)
+class HashMapStateBackend(StateBackend):
+    """Live objects in memory, nothing on local disk; snapshots go to checkpoint storage."""
+
+    def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
+        from .keyed_backend import TableKeyedStateBackend
+
+        return TableKeyedStateBackend(params)
+
+
+def __getattr__(name: str) -> type[LmdbStateBackend]:
+    if name == "EmbeddedRocksDBStateBackend":
+        from .lmdb_backend import LmdbStateBackend
+
+        return LmdbStateBackend
+    raise AttributeError(name)

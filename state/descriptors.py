@@ -1,0 +1,162 @@
+"""State descriptors: the name and the declared types of a state (PyFlink's names)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..common.errors import ConfigurationError, StateMigrationError
+from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation, type_text
+
+__all__ = [
+    "AggregatingStateDescriptor",
+    "ListStateDescriptor",
+    "MapStateDescriptor",
+    "ReducingStateDescriptor",
+    "StateDescriptor",
+    "ValueStateDescriptor",
+    "check_restored_schema",
+]
+
+
+class StateDescriptor(ABC):
+    """Name and types of one state.
+
+    Args:
+        name: unique among the states of one operator.
+        type_info: type of the stored values; None means pickled.
+    """
+
+    def __init__(self, name: str, type_info: TypeInformation | None) -> None:
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"a state needs a non-empty name, got {name!r}")
+        self.name = name
+        self.type_info: TypeInformation = type_info or PickledBytesTypeInfo()
+        self._schema: dict[str, object] = {"kind": self.kind, "value_type": self._value_text()}
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """`value`, `list`, `map`, `reducing` or `aggregating`."""
+
+    def get_name(self) -> str:
+        """The name of the state."""
+        return self.name
+
+    def schema(self) -> dict[str, object]:
+        """What snapshots store about this state, as plain JSON values."""
+        return dict(self._schema)
+
+    def _value_text(self) -> str:
+        return type_text(self.type_info)
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """Describes a `ValueState`."""
+
+    kind = "value"
+
+    def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, value_type_info)
+
+
+class ListStateDescriptor(StateDescriptor):
+    """Describes a `ListState`; `elem_type_info` is the type of one element."""
+
+    kind = "list"
+
+    def __init__(self, name: str, elem_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, elem_type_info)
+
+
+class MapStateDescriptor(StateDescriptor):
+    """Describes a `MapState`."""
+
+    kind = "map"
+
+    def __init__(
+        self,
+        name: str,
+        key_type_info: TypeInformation | None = None,
+        value_type_info: TypeInformation | None = None,
+    ) -> None:
+        super().__init__(name, value_type_info)
+        self.key_type_info: TypeInformation = key_type_info or PickledBytesTypeInfo()
+        self._schema["map_key_type"] = type_text(self.key_type_info)
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """Describes a `ReducingState`.
+
+    Args:
+        reduce_function: an object with `reduce(a, b)`, or a callable of two values.
+    """
+
+    kind = "reducing"
+
+    def __init__(
+        self, name: str, reduce_function: Any, type_info: TypeInformation | None = None
+    ) -> None:
+        super().__init__(name, type_info)
+        self._reduce_function = reduce_function
+        self.reduce: Callable[[Any, Any], Any] = getattr(reduce_function, "reduce", reduce_function)
+        if not callable(self.reduce):
+            raise ConfigurationError(
+                f"state {name!r}: the reduce function must be callable or have a method reduce(), "
+                f"got {type(reduce_function).__name__}"
+            )
+
+    def get_reduce_function(self) -> Any:
+        """The reduce function as it was given."""
+        return self._reduce_function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """Describes an `AggregatingState`.
+
+    Args:
+        agg_function: an object with `create_accumulator`, `add` and `get_result`.
+        state_type_info: type of the accumulator.
+    """
+
+    kind = "aggregating"
+
+    def __init__(
+        self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None
+    ) -> None:
+        super().__init__(name, state_type_info)
+        missing = [
+            method
+            for method in ("create_accumulator", "add", "get_result")
+            if not callable(getattr(agg_function, method, None))
+        ]
+        if missing:
+            raise ConfigurationError(
+                f"state {name!r}: the aggregate function {type(agg_function).__name__} has no "
+                f"method {', '.join(missing)}"
+            )
+        self._agg_function = agg_function
+
+    def get_agg_function(self) -> Any:
+        """The aggregate function as it was given."""
+        return self._agg_function
+
+
+def check_restored_schema(
+    operator_name: str, state_name: str, restored: Mapping[str, object], now: Mapping[str, object]
+) -> None:
+    """Compare the schema in a snapshot with the one the job declares.
+
+    Raises:
+        StateMigrationError: naming the operator, the state and both schemas, when they differ.
+    """
+    if dict(restored) != dict(now):
+        raise StateMigrationError(
+            f"operator {operator_name!r}: state {state_name!r} was stored as {_text(restored)} but "
+            f"the job now declares {_text(now)}; declare the old types, or give the state a new name"
+        )
+
+
+def _text(schema: Mapping[str, object]) -> str:
+    return "{" + ", ".join(f"{name}: {value}" for name, value in sorted(schema.items())) + "}"

@@ -1,0 +1,191 @@
+"""Checkpoint storage on any file system that pyarrow or fsspec can reach."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+from pyarrow import fs
+
+from ..common.errors import CheckpointStorageError
+from ..protocol.handles import FileHandle
+from .storage import CheckpointStorage, checked_relative, is_absolute, verified
+
+_NUMBERS = itertools.count()
+_TEMPORARY = ".tmp-"
+
+
+def resolve(uri: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a URI and the path in it.
+
+    Raises:
+        CheckpointStorageError: when nothing installed here can open the URI.
+    """
+    if "://" not in uri:
+        return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri))
+    try:
+        filesystem, path = fs.FileSystem.from_uri(uri)
+        return filesystem, path
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
+        pass  # not a scheme that pyarrow knows: fsspec has the last word
+    except OSError as error:
+        raise _storage_error(uri, error) from error
+    try:
+        through_fsspec, path = fsspec.core.url_to_fs(uri)
+    except (ValueError, ImportError) as error:
+        raise CheckpointStorageError(
+            f"no file system for checkpoint storage {uri!r}: {error}; use a local path, file://, "
+            f"s3://, gs:// or hdfs://, or install the fsspec package of this scheme"
+        ) from error
+    return fs.PyFileSystem(fs.FSSpecHandler(through_fsspec)), path
+
+
+class FileSystemCheckpointStorage(CheckpointStorage):
+    """Files below the directory `uri`.
+
+    On local file systems `create_exclusive` is atomic (a hard link). Other stores are asked first and
+    written then, so only one process may claim at a time there.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri.rstrip("/") or "/"
+        self._fs, self._root = resolve(self._uri)
+        self._is_local = isinstance(self._fs, fs.LocalFileSystem)
+        if self._is_local and "://" not in self._uri:
+            self._uri = self._root
+
+    def __reduce__(self) -> tuple[type[FileSystemCheckpointStorage], tuple[str]]:
+        return FileSystemCheckpointStorage, (self._uri,)
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def write_file(self, path: str, data: bytes) -> FileHandle:
+        full = self._full(checked_relative(path))
+        with _clear_errors(full):
+            if self._is_local:
+                temporary = _write_temporary(full, data)
+                os.replace(temporary, full)
+            else:
+                self._write_remote(full, data)
+        return FileHandle(path, len(data), hashlib.sha256(data).hexdigest())
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        full = self._full(checked_relative(path))
+        with _clear_errors(full):
+            if self._is_local:
+                return _link_exclusively(full, data)
+            if self._fs.get_file_info(full).type != fs.FileType.NotFound:
+                return False
+            self._write_remote(full, data)
+            return True
+
+    def read(self, path: str) -> bytes:
+        filesystem, full = resolve(path) if is_absolute(path) else (self._fs, self._full(path))
+        with _clear_errors(full), filesystem.open_input_stream(full) as stream:
+            data: bytes = stream.read()
+            return data
+
+    def read_file(self, handle: FileHandle) -> bytes:
+        return verified(handle, self.read(handle.path), self._uri)
+
+    def list_files(self, prefix: str) -> list[str]:
+        below = self._full(prefix) if prefix else self._root
+        selector = fs.FileSelector(below, allow_not_found=True, recursive=True)
+        with _clear_errors(below):
+            infos = self._fs.get_file_info(selector)
+        start = len(self._root.rstrip("/")) + 1
+        return sorted(
+            info.path[start:]
+            for info in infos
+            if info.type == fs.FileType.File and _TEMPORARY not in info.base_name
+        )
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for full in [self._full(checked_relative(path)) for path in paths]:
+            with _clear_errors(full):
+                if self._fs.get_file_info(full).type != fs.FileType.NotFound:
+                    self._fs.delete_file(full)
+
+    def sub(self, prefix: str) -> CheckpointStorage:
+        return FileSystemCheckpointStorage(f"{self._uri}/{prefix}")
+
+    def _full(self, path: str) -> str:
+        return f"{self._root.rstrip('/')}/{path}"
+
+    def _write_remote(self, full: str, data: bytes) -> None:
+        # An object appears when its upload is complete. Other remote file systems need the rename.
+        if isinstance(self._fs, fs.S3FileSystem | fs.GcsFileSystem):
+            _write_stream(self._fs, full, data)
+            return
+        self._fs.create_dir(full.rpartition("/")[0], recursive=True)
+        temporary = _temporary_name(full)
+        _write_stream(self._fs, temporary, data)
+        self._fs.move(temporary, full)
+
+
+def _write_stream(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(data)
+
+
+def _temporary_name(full: str) -> str:
+    unique = f"{os.getpid()}-{threading.get_ident()}-{next(_NUMBERS)}"
+    return f"{full}{_TEMPORARY}{unique}"
+
+
+def _write_temporary(full: str, data: bytes) -> str:
+    temporary = _temporary_name(full)
+    try:
+        stream: Any = open(temporary, "wb")
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        stream = open(temporary, "wb")
+    try:
+        with stream:
+            stream.write(data)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    return temporary
+
+
+def _link_exclusively(full: str, data: bytes) -> bool:
+    temporary = _write_temporary(full, data)
+    try:
+        os.link(temporary, full)
+        return True
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(temporary)
+
+
+@contextmanager
+def _clear_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise _storage_error(path, error) from error
+
+
+def _storage_error(path: str, error: BaseException) -> CheckpointStorageError:
+    code = getattr(error, "errno", None)
+    if code in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "the disk is full: free space, or move the checkpoint directory"
+    elif code in (errno.EACCES, errno.EPERM, errno.EROFS):
+        remedy = "give this user the right to read and write there"
+    elif code in (errno.ENOENT, errno.ENOTDIR):
+        remedy = "check the checkpoint path"
+    else:
+        remedy = "check the path, the credentials and that the file system can be reached"
+    return CheckpointStorageError(f"checkpoint storage failed at {path}: {error}; {remedy}")

@@ -1,0 +1,126 @@
+"""The kinds of state a user function holds: PyFlink's handles.
+
+A handle always means "of the current key"; it may be kept for the life of the function. Values are
+live Python objects: change one in place and call `update` to store the change. An object kept across
+a checkpoint must be read again before it is changed.
+
+Source of names and semantics: `pyflink.datastream.state`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class State(ABC):
+    """Anything kept per key."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove the state of the current key."""
+
+
+class ValueState(State, Generic[T]):
+    """One value per key."""
+
+    @abstractmethod
+    def value(self) -> T | None:
+        """The value, or None when there is none."""
+
+    @abstractmethod
+    def update(self, value: T | None) -> None:
+        """Replace the value; None clears it, as in Flink."""
+
+
+class AppendingState(State, Generic[IN, OUT]):
+    """State that values are added to."""
+
+    @abstractmethod
+    def get(self) -> OUT | None:
+        """What the added values amount to, or None when nothing was added."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None:
+        """Add one value."""
+
+
+class MergingState(AppendingState[IN, OUT]):
+    """Appending state whose contents can be merged."""
+
+
+class ReducingState(MergingState[T, T]):
+    """Values folded into one of the same type by a reduce function."""
+
+
+class AggregatingState(MergingState[IN, OUT]):
+    """Values folded into an accumulator by an aggregate function; `get` gives its result."""
+
+
+class ListState(MergingState[T, Iterable[T]]):
+    """A list per key."""
+
+    @abstractmethod
+    def get(self) -> list[T]:
+        """The elements in the order they were added; an empty list when there are none."""
+
+    @abstractmethod
+    def update(self, values: list[T]) -> None:
+        """Replace all elements."""
+
+    @abstractmethod
+    def add_all(self, values: Iterable[T]) -> None:
+        """Append several elements."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
+
+
+class MapState(State, Generic[K, V]):
+    """A map per key; each entry is stored on its own."""
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of a map key, or None."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a map key."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set several entries."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove an entry; no error when there is none."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether there is an entry for a map key."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All entries."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """All map keys."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """All values."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())

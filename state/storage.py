@@ -1,0 +1,116 @@
+"""Checkpoint storage: the six operations that checkpoints need, and what each guarantees."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from ..common.errors import CheckpointStorageError, CorruptCheckpointError
+from ..protocol.handles import FileHandle
+
+
+class CheckpointStorage(ABC):
+    """A directory of immutable files, local or remote.
+
+    Paths are relative to the root, with `/` between parts. Guarantees of every implementation:
+
+    * a file is never visible half-written: readers see the whole file or none;
+    * `create_exclusive` succeeds for exactly one of several callers with one path (on local file
+      systems; remote stores give what their protocol gives);
+    * reading by handle verifies length and SHA-256, so damage is an error and never data;
+    * instances may be pickled and used from several threads at once.
+
+    Every failure is a `CheckpointStorageError` that names the path and a remedy.
+    """
+
+    @property
+    @abstractmethod
+    def uri(self) -> str:
+        """Address of the root; `open_storage(uri)` opens the same place again."""
+
+    @abstractmethod
+    def write_file(self, path: str, data: bytes) -> FileHandle:
+        """Store `data` under `path`, replacing any older file there, and return its handle."""
+
+    @abstractmethod
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        """Store `data` under `path` unless the path exists; return whether this call created it."""
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """Content of the file under `path`; `CheckpointStorageError` when there is none."""
+
+    @abstractmethod
+    def read_file(self, handle: FileHandle) -> bytes:
+        """Content of a stored file, verified.
+
+        `handle.path` may also be an absolute URI: a file of another job's checkpoint.
+
+        Raises:
+            CorruptCheckpointError: when length or SHA-256 differ from the handle's.
+        """
+
+    @abstractmethod
+    def list_files(self, prefix: str) -> list[str]:
+        """Sorted paths of all files below the directory `prefix` (`""` is the root)."""
+
+    @abstractmethod
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove files. A missing file is no error; absolute URIs are refused, never deleted."""
+
+    @abstractmethod
+    def sub(self, prefix: str) -> CheckpointStorage:
+        """The storage rooted at the directory `prefix` of this one."""
+
+
+def open_storage(uri: str) -> CheckpointStorage:
+    """Open the checkpoint storage at `uri`.
+
+    Args:
+        uri: a local path, `file://…`, `s3://…`, `gs://…`, `hdfs://…`, or any other URL that an
+            installed fsspec file system knows; `memory://name` is shared within this process.
+
+    Raises:
+        CheckpointStorageError: when no file system for the URI is available.
+    """
+    if uri.startswith("memory://"):
+        from .memory_storage import MemoryCheckpointStorage
+
+        return MemoryCheckpointStorage(uri.removeprefix("memory://"))
+    from .filesystem_storage import FileSystemCheckpointStorage
+
+    return FileSystemCheckpointStorage(uri)
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a handle's path names a file outside the storage that reads it."""
+    return "://" in path or path.startswith("/")
+
+
+def checked_relative(path: str) -> str:
+    """A path to be written or deleted; an absolute one is another job's and is refused."""
+    if is_absolute(path):
+        raise CheckpointStorageError(
+            f"{path!r} belongs to another job's checkpoint, which is never written or deleted from here"
+        )
+    return path
+
+
+def verified(handle: FileHandle, data: bytes, uri: str) -> bytes:
+    """`data`, after comparing it with what the handle says.
+
+    Raises:
+        CorruptCheckpointError: naming the file, when length or SHA-256 differ.
+    """
+    if len(data) != handle.size_bytes:
+        raise CorruptCheckpointError(
+            f"checkpoint file {handle.path!r} in {uri} is damaged: {len(data)} bytes instead of "
+            f"{handle.size_bytes}; restore another checkpoint or savepoint"
+        )
+    if hashlib.sha256(data).hexdigest() != handle.sha256:
+        raise CorruptCheckpointError(
+            f"checkpoint file {handle.path!r} in {uri} is damaged: its SHA-256 does not match; "
+            f"restore another checkpoint or savepoint"
+        )
+    return data

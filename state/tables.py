@@ -1,0 +1,356 @@
+"""State tables: the live values of one state, its write buffer, and the buffers frozen so far.
+
+`values` holds live Python objects: all of them without an LMDB store, else a cache in two generations.
+`dirty` holds what changed since the last freeze, `DELETED` for what was removed. A freeze swaps
+`dirty`; nothing is copied. So that a frozen value can never change, a mutable value that is read while
+not in `dirty` is replaced by a private copy first: only that copy is ever in the user's hands.
+
+`values` never holds what LMDB would contradict: an entry leaves it only by `remove` or with its whole
+generation, and then `dirty`, the frozen buffers (newest first) and LMDB still have it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from itertools import repeat, starmap
+from typing import TYPE_CHECKING, Any, Final
+
+from .arrow_forms import IMMUTABLE_TYPES
+from .value_codecs import ValueCodec, dumps
+
+if TYPE_CHECKING:
+    from .lmdb_store import LmdbTable
+
+
+class _Deleted:
+    """Marks a removed entry in a write buffer."""
+
+    def __repr__(self) -> str:
+        return "DELETED"
+
+
+DELETED: Final = _Deleted()
+MISSING: Final = object()
+
+_FREE_CHUNK = 4096
+
+
+def private_copy(value: Any) -> Any:
+    """A value that shares nothing mutable with `value`; the value itself when it cannot change."""
+    kind = type(value)
+    if kind in IMMUTABLE_TYPES or (kind is tuple and IMMUTABLE_TYPES.issuperset(map(type, value))):
+        return value
+    return pickle.loads(dumps(value))
+
+
+class FrozenTable:
+    """What changed in one table between two freezes."""
+
+    __slots__ = ("changes", "has_deletes", "table")
+
+    def __init__(
+        self, table: StateTable, changes: dict[Any, Any], has_deletes: bool
+    ) -> None:
+        self.table = table
+        self.changes = changes
+        self.has_deletes = has_deletes
+
+    def release(self) -> None:
+        """Drop the buffer piece by piece, so that the task's thread gets the GIL in between."""
+        changes = self.changes
+        while changes:
+            count = min(_FREE_CHUNK, len(changes))
+            deque(starmap(changes.popitem, repeat((), count)), maxlen=0)
+
+
+class StateTable(ABC):
+    """What the tables of all kinds of state share.
+
+    Args:
+        name: of the state.
+        codec: of the stored values.
+        copy: makes a private copy of a value; None when values are immutable.
+        cache_entries: size of one generation of `values`; None keeps everything.
+        journals: whether changes must be remembered for a snapshot or for LMDB.
+        store: the table in LMDB, or None.
+    """
+
+    is_map: bool
+
+    def __init__(
+        self,
+        name: str,
+        codec: ValueCodec,
+        copy: Callable[[Any], Any] | None,
+        cache_entries: int | None,
+        journals: bool,
+        store: LmdbTable | None,
+    ) -> None:
+        self.name = name
+        self.codec = codec
+        self.copy = copy
+        self.store = store
+        self.values: dict[Any, Any] = {}
+        # Without snapshots nobody asks what changed; with one dict for both, nothing is kept twice.
+        self.dirty: dict[Any, Any] = {} if journals else self.values
+        self.frozen: tuple[FrozenTable, ...] = ()
+        self.has_deletes = False
+        # Fuller of two forms seen last; a hint that saves a failed attempt at the next snapshot.
+        self.key_hints: dict[str, int] = {}
+        self._old: dict[Any, Any] = {}
+        self._cache_entries = cache_entries
+        self._journals = journals
+        self._discarded: dict[Any, Any] | None = None
+
+    @property
+    @abstractmethod
+    def dirty_entries(self) -> int:
+        """About how many entries the write buffer holds."""
+
+    @property
+    @abstractmethod
+    def cached_entries(self) -> int:
+        """About how many entries the young generation of `values` holds."""
+
+    @abstractmethod
+    def load(self, keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -> None:
+        """Put restored entries into `values`."""
+
+    def freeze(self) -> FrozenTable | None:
+        """Swap the write buffer; None when it is empty."""
+        if not self.dirty:
+            return None
+        frozen = FrozenTable(self, self.dirty, self.has_deletes)
+        self.dirty = {}
+        self.has_deletes = False
+        if self.store is not None:
+            self.frozen = (*self.frozen, frozen)
+        return frozen
+
+    def forget_frozen(self, frozen: FrozenTable) -> None:
+        """A frozen buffer is in LMDB now. Called on the snapshot thread.
+
+        Readers on the task's thread may still hold the old tuple: they look into LMDB after it.
+        """
+        while True:
+            before = self.frozen
+            after = tuple(other for other in before if other is not frozen)
+            # The task's thread may have frozen meanwhile; it only ever appends.
+            if self._swap_frozen(before, after):
+                return
+
+    def _swap_frozen(
+        self, before: tuple[FrozenTable, ...], after: tuple[FrozenTable, ...]
+    ) -> bool:
+        if self.frozen is not before:
+            return False
+        self.frozen = after
+        return True
+
+    def trim(self) -> None:
+        """Start a new cache generation when the young one is full. Independent of its size."""
+        if self._cache_entries is None or self.cached_entries <= self._cache_entries:
+            return
+        # Freed in pieces by the snapshot thread; here only when that thread has not come by since.
+        self._discarded = self._old
+        self._old = self.values
+        self.values = {}
+
+    def release_discarded(self) -> None:
+        """Free the oldest cache generation. Called on the snapshot thread."""
+        discarded, self._discarded = self._discarded, None
+        if discarded:
+            FrozenTable(self, discarded, False).release()
+
+
+class FlatTable(StateTable):
+    """One value per key. None is not a value: it means that there is none."""
+
+    is_map = False
+
+    @property
+    def dirty_entries(self) -> int:
+        return len(self.dirty)
+
+    @property
+    def cached_entries(self) -> int:
+        return len(self.values)
+
+    def read(self, key: Any) -> Any:
+        """The value of a key, private to the caller; None when there is none."""
+        value = self.values.get(key)
+        if value is None:
+            if self.store is None:
+                return None
+            return self._read_behind(key, self.store)
+        if self.copy is not None and key not in self.dirty:
+            value = self.values[key] = self.copy(value)
+        return value
+
+    def write(self, key: Any, value: Any) -> None:
+        """Set the value of a key."""
+        self.values[key] = value
+        self.dirty[key] = value
+
+    def remove(self, key: Any) -> None:
+        """Remove the value of a key."""
+        self.values.pop(key, None)
+        if self._journals:
+            self._old.pop(key, None)
+            self.dirty[key] = DELETED
+            self.has_deletes = True
+
+    def load(self, keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -> None:
+        self.values.update(zip(keys, values, strict=True))
+
+    def _read_behind(self, key: Any, store: LmdbTable) -> Any:
+        value = self._old.get(key)
+        if value is None:
+            value = self.dirty.get(key)
+        if value is None:
+            # The buffers first and LMDB after: what leaves a buffer is in LMDB before.
+            for frozen in reversed(self.frozen):
+                value = frozen.changes.get(key)
+                if value is not None:
+                    break
+            else:
+                value = store.get(key)
+        if value is None or value is DELETED:
+            return None
+        if self.copy is not None and key not in self.dirty:
+            value = self.copy(value)
+        self.trim()
+        self.values[key] = value
+        return value
+
+
+class MapTable(StateTable):
+    """Entries per (key, map key); None is a value like any other."""
+
+    is_map = True
+
+    def __init__(
+        self,
+        name: str,
+        codec: ValueCodec,
+        copy: Callable[[Any], Any] | None,
+        cache_entries: int | None,
+        journals: bool,
+        store: LmdbTable | None,
+    ) -> None:
+        super().__init__(name, codec, copy, cache_entries, journals, store)
+        self._dirty_entries = 0
+        self._cached_entries = 0
+
+    @property
+    def dirty_entries(self) -> int:
+        return self._dirty_entries
+
+    @property
+    def cached_entries(self) -> int:
+        return self._cached_entries
+
+    def freeze(self) -> FrozenTable | None:
+        self._dirty_entries = 0
+        return super().freeze()
+
+    def trim(self) -> None:
+        before = self.values
+        super().trim()
+        if self.values is not before:
+            self._cached_entries = 0
+
+    def read(self, key: Any, map_key: Any) -> Any:
+        """The value of an entry, private to the caller; `MISSING` when there is none."""
+        entries = self.values.get(key)
+        value = MISSING if entries is None else entries.get(map_key, MISSING)
+        if value is MISSING:
+            if self.store is None:
+                return MISSING
+            return self._read_behind(key, map_key, self.store)
+        if self.copy is not None and not self._is_dirty(key, map_key):
+            value = self.copy(value)
+            self._cache(key, map_key, value)
+        return value
+
+    def write(self, key: Any, map_key: Any, value: Any) -> None:
+        """Set an entry."""
+        self._cache(key, map_key, value)
+        if self._journals:
+            self._journal(key, map_key, value)
+
+    def remove(self, key: Any, map_key: Any) -> None:
+        """Remove an entry."""
+        for generation in (self.values, self._old):
+            entries = generation.get(key)
+            if entries is not None:
+                entries.pop(map_key, None)
+                if not entries:
+                    del generation[key]
+        if self._journals:
+            self._journal(key, map_key, DELETED)
+            self.has_deletes = True
+
+    def map_keys(self, key: Any) -> list[Any]:
+        """The map keys of a key."""
+        if self.store is None:
+            return list(self.values.get(key, ()))
+        buffers = [frozen.changes.get(key) for frozen in self.frozen]
+        buffers.append(self.dirty.get(key))
+        present = dict.fromkeys(self.store.map_keys(key))
+        for buffer in buffers:
+            for map_key, value in (buffer or {}).items():
+                if value is DELETED:
+                    present.pop(map_key, None)
+                else:
+                    present[map_key] = None
+        return list(present)
+
+    def load(self, keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -> None:
+        for key, map_key, value in zip(keys, map_keys or (), values, strict=True):
+            self._cache(key, map_key, value)
+
+    def _cache(self, key: Any, map_key: Any, value: Any) -> None:
+        entries = self.values.get(key)
+        if entries is None:
+            entries = self.values[key] = {}
+        if map_key not in entries:
+            self._cached_entries += 1
+        entries[map_key] = value
+
+    def _journal(self, key: Any, map_key: Any, value: Any) -> None:
+        changes = self.dirty.get(key)
+        if changes is None:
+            changes = self.dirty[key] = {}
+        if map_key not in changes:
+            self._dirty_entries += 1
+        changes[map_key] = value
+
+    def _is_dirty(self, key: Any, map_key: Any) -> bool:
+        changes = self.dirty.get(key)
+        return changes is not None and map_key in changes
+
+    def _read_behind(self, key: Any, map_key: Any, store: LmdbTable) -> Any:
+        value = MISSING
+        for buffer in self._behind(key):
+            if buffer is not None:
+                value = buffer.get(map_key, MISSING)
+                if value is not MISSING:
+                    break
+        else:
+            value = store.get_entry(key, map_key)
+        if value is MISSING or value is DELETED:
+            return MISSING
+        if self.copy is not None and not self._is_dirty(key, map_key):
+            value = self.copy(value)
+        self.trim()
+        self._cache(key, map_key, value)
+        return value
+
+    def _behind(self, key: Any) -> list[dict[Any, Any] | None]:
+        """Where to look for a key's entries before LMDB, newest first."""
+        older = [frozen.changes.get(key) for frozen in reversed(self.frozen)]
+        return [self._old.get(key), self.dirty.get(key), *older]

@@ -1,0 +1,64 @@
+"""What tests share: one Ray cluster for the whole session, started by the first test that asks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+# Ray reads these when it is first imported, which test modules may do while they are collected; child
+# processes (workers, `ray job submit`) inherit them. Without a token of its own a cluster started by a
+# test would write one to ~/.ray/auth_token, and an address in the environment would make the tests
+# join somebody's cluster.
+os.environ["RAY_AUTH_MODE"] = "token"
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+os.environ.pop("RAY_ADDRESS", None)
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+
+RAY_CPUS = 4
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """A running Ray of this test session; the driver of the session is connected to it.
+
+    `address` is the GCS address for further drivers, which need the environment of this process for
+    its token; `num_cpus` are logical, more than the machine may have.
+    """
+
+    address: str
+    num_cpus: int
+    temp_dir: Path
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayCluster]:
+    """One Ray with token authentication, for all tests of the session that need one.
+
+    Tests share it: each uses a namespace or job name of its own and removes the actors it made.
+    """
+    import ray
+
+    # A short path of our own: Ray's sockets lie below it, and a socket's path ends at 107 characters.
+    temp_dir = Path(tempfile.mkdtemp(prefix="tg", dir="/tmp"))
+    context = ray.init(
+        address="local",
+        num_cpus=RAY_CPUS,
+        object_store_memory=256 * 1024 * 1024,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        _temp_dir=str(temp_dir),
+    )
+    try:
+        yield RayCluster(context.address_info["gcs_address"], RAY_CPUS, temp_dir)
+    finally:
+        ray.shutdown()
+        shutil.rmtree(temp_dir, ignore_errors=True)
