@@ -42,8 +42,9 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/python -m mypy -p tidegate
 
+# Without its cache, which keeps the imports of a module that did not exist yet.
 imports: $(STAMP)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 # The tests come last, so that the last line of a CI log is pytest's summary.
 check: lint types imports ## what CI runs: lint, types, import rules, a short simulation, all tests
@@ -62,8 +63,9 @@ docs: $(STAMP) ## regenerate the diagrams in docs/ from the protocol's tables
 wheel: $(STAMP) ## build the wheel into dist/
 	rm -rf build dist
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	rm -rf build
 
 clean: ## remove build products, caches and the link (the environment itself stays)
 	rm -f $(VENV)/lib/python3.*/site-packages/tidegate $(STAMP)
-	rm -rf build dist tidegate.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build dist tidegate.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

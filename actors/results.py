@@ -34,5 +34,3 @@ class CoordinatorResults:
     def taken(self, size_bytes: int) -> None:
         """The driver took results."""
         self._outstanding_bytes -= size_bytes
-
-

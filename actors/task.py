@@ -273,9 +273,7 @@ class StreamTask:
             self._finish()
             return
         self._phase = TaskPhase.COMMITTING
-        self._ports.report(
-            SubtaskInputEnded(self._deployment.attempt, self._deployment.subtask_id)
-        )
+        self._ports.report(SubtaskInputEnded(self._deployment.attempt, self._deployment.subtask_id))
 
     # ------------------------------------------------------------ mail
 

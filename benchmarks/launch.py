@@ -111,7 +111,7 @@ def run(
     tree.kill()
     status = process.wait()
     if status and not ended_here:
-        raise RunError(f"exit status {status}: {' '.join(command)}\n{tail(log)}")
+        raise RunError(f"exit status {status}; its log is {log}\n{tail(log)}")
     outcome.marks = read_marks(marks_dir)
     return outcome
 
@@ -120,11 +120,7 @@ def settled(mark: Path | None, settle_s: float) -> Callable[[], bool]:
     """A condition: the mark has been there for so many seconds (never, without a mark)."""
 
     def condition() -> bool:
-        return (
-            mark is not None
-            and mark.exists()
-            and time.time() - mark.stat().st_mtime >= settle_s
-        )
+        return mark is not None and mark.exists() and time.time() - mark.stat().st_mtime >= settle_s
 
     return condition
 

@@ -55,9 +55,10 @@ class Bench:
         outcome = self._launch(case, orders, folder, RUN_LIMIT_S)
         if outcome.timed_out:
             raise launch.RunError(f"no result within {RUN_LIMIT_S:.0f} s")
-        ends = [mark for name, mark in outcome.marks.items() if name.startswith("end-")]
+        ends = _marks(outcome, "end")
         expected.check_totals(orders, ends, per_commit=case.program == "pathway")
-        elapsed_ns = max(end["last_ns"] for end in ends) - outcome.marks["start"]["at_ns"]
+        started_ns = min(mark["at_ns"] for mark in _marks(outcome, "start"))
+        elapsed_ns = max(end["last_ns"] for end in ends) - started_ns
         notes = checkpoint_notes(outcome.marks, folder / "state") if orders.interval_ms else {}
         shutil.rmtree(folder / "state")
         return _figure(outcome, orders.records / elapsed_ns * 1e6, notes)
@@ -142,6 +143,11 @@ def checkpoint_notes(marks: dict[str, Any], state_dir: Path) -> dict[str, Any]:
         notes["longest ms"] = max(c["duration_ms"] for c in checkpoints)
         notes["largest MB"] = round(max(c["size_bytes"] for c in checkpoints) / 1e6, 1)
     return notes
+
+
+def _marks(outcome: launch.Outcome, kind: str) -> list[dict[str, Any]]:
+    """The marks of one kind of all subtasks: `start`, `start-0`, `start-1` …"""
+    return [mark for name, mark in outcome.marks.items() if name.partition("-")[0] == kind]
 
 
 def _size_bytes(folder: Path) -> int:

@@ -18,7 +18,10 @@ def main(arguments: list[str] | None = None) -> int:
     cases = plan.select(options.suite, _words(options.workload), _words(options.only))
     if not cases:
         sys.exit("no case fits --workload and --only")
-    prepare(cases)
+    try:
+        prepare(cases)
+    except environments.SetupError as error:
+        sys.exit(str(error))
     bench = Bench(environments.cache_dir() / "runs", options.suite)
     started = time.monotonic()
     figures, failures = run_rounds(bench, cases, options.rounds)
@@ -32,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     path = summary.write_json(results, options.suite, rows, failures)
     print(f"\n{(time.monotonic() - started) / 60:.1f} minutes; written to {path}")
     for failure in failures:
-        print(f"FAILED {failure}")
+        print(f"FAILED {failure.splitlines()[0]}")
     return 1 if failures else 0
 
 

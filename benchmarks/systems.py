@@ -42,7 +42,7 @@ def environment(program: str) -> dict[str, str]:
 
 def restore_point(program: str, state_dir: Path) -> Path | None:
     """The newest complete checkpoint, or None while there is none."""
-    patterns = {"pyflink": "*/chk-*/_metadata", "tidegate": "**/_metadata"}
+    patterns = {"pyflink": "*/chk-*/_metadata", "tidegate": "**/chk-*/MANIFEST"}
     if program not in patterns:
         return state_dir if any(state_dir.iterdir()) else None
     found = list(state_dir.glob(patterns[program]))

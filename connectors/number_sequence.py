@@ -21,7 +21,9 @@ class NumberSequenceSource(Source):
 
     def __init__(self, start: int, end: int) -> None:
         if end < start:
-            raise ConfigurationError(f"number sequence from {start} to {end} is empty; swap the bounds")
+            raise ConfigurationError(
+                f"number sequence from {start} to {end} is empty; swap the bounds"
+            )
         self._start = start
         self._end = end
 

@@ -134,9 +134,7 @@ class CheckpointStore:
             del self._retained[checkpoint_id]
         return excess
 
-    def _delete(
-        self, dropped: list[CheckpointManifest], keeping: list[CheckpointManifest]
-    ) -> None:
+    def _delete(self, dropped: list[CheckpointManifest], keeping: list[CheckpointManifest]) -> None:
         needed = {handle.path for manifest in keeping for handle in manifest.files()}
         unneeded = {handle.path for manifest in dropped for handle in manifest.files()} - needed
         own = sorted(path for path in unneeded if "://" not in path and not path.startswith("/"))

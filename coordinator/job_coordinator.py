@@ -152,9 +152,7 @@ class JobCoordinator:
         if path is None or (self._store is not None and self._store.newest is not None):
             return
         self._foreign = read_checkpoint(path)
-        check_restore(
-            self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state
-        )
+        check_restore(self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state)
 
     def _deploy(self) -> None:
         self._attempt = Attempt(self._attempt + 1)

@@ -34,5 +34,3 @@ class ResultBuffer:
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-

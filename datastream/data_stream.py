@@ -119,9 +119,7 @@ class DataStream:
         """Run a `ProcessFunction` on every record."""
         return self._then("Process", ProcessOperator(_checked(func, "process_element")))
 
-    def key_by(
-        self, key_selector: Any, key_type: TypeInformation | None = None
-    ) -> KeyedStream:
+    def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition by key: all records of one key meet in one subtask.
 
         Args:
@@ -141,7 +139,9 @@ class DataStream:
         inputs = list(self._inputs)
         for stream in streams:
             if isinstance(stream, KeyedStream):
-                raise ConfigurationError("union() takes streams without keys; call key_by() after it")
+                raise ConfigurationError(
+                    "union() takes streams without keys; call key_by() after it"
+                )
             inputs += stream._inputs
         return DataStream(self._env, inputs)
 

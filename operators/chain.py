@@ -37,7 +37,9 @@ class OperatorChain:
             emitters = self._emitters(subtask, node, exchange_of)
             self._operators[node.node_id].setup(context_of(node), _combined(emitters))
         self._head = self._operators[self._nodes[0].node_id]
-        self._sinks = [op for op in self._in_order() if type(op).is_ready is not StreamOperator.is_ready]
+        self._sinks = [
+            op for op in self._in_order() if type(op).is_ready is not StreamOperator.is_ready
+        ]
         self._with_state = [op for op in self._in_order() if op.keyed is not None]
 
     def _emitters(

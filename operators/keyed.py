@@ -9,7 +9,7 @@ from typing import Any
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch
 from ..state.backend import KeyedStateBackend
-from ..state.descriptors import ReducingStateDescriptor, ValueStateDescriptor
+from ..state.descriptors import ValueStateDescriptor
 from ..state.kinds import ValueState
 from .base import Emit, OperatorContext, rows
 from .elementwise import FunctionOperator

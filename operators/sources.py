@@ -107,7 +107,9 @@ class SourceOperator(StreamOperator):
         return len(batch) > 0
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        raise ConfigurationError(f"operator {self.context.operator_name!r} is a source without input")
+        raise ConfigurationError(
+            f"operator {self.context.operator_name!r} is a source without input"
+        )
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         assert self._reader is not None

@@ -260,7 +260,9 @@ class BarrierTracker(BarrierHandler):
             return []
         newest = max(done, key=lambda tracked: tracked.barrier.checkpoint_id)
         commands: list[AlignmentCommand] = []
-        for older in sorted(known for known in self._pending if known < newest.barrier.checkpoint_id):
+        for older in sorted(
+            known for known in self._pending if known < newest.barrier.checkpoint_id
+        ):
             commands += self._drop(older, AlignmentAbortReason.SUBSUMED)
         del self._pending[newest.barrier.checkpoint_id]
         self._last = newest.barrier.checkpoint_id

@@ -104,6 +104,10 @@ class ExponentialDelayRestart(RestartStrategy):
         self.last_failure_ms = now_ms
         self.used += 1
         if self.used > self.max_attempts:
-            return GiveUp(f"all {self.max_attempts} restarts of the exponential-delay strategy are used")
-        spread = random.Random(self.seed + self.used).uniform(-self.jitter_factor, self.jitter_factor)
+            return GiveUp(
+                f"all {self.max_attempts} restarts of the exponential-delay strategy are used"
+            )
+        spread = random.Random(self.seed + self.used).uniform(
+            -self.jitter_factor, self.jitter_factor
+        )
         return Restart(int(self.current_ms * (1 + spread)))

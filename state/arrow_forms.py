@@ -221,9 +221,7 @@ def _struct_conversions(
     backs = [_nullable(form.back) for form in forms]
 
     def to_fields(value: Any) -> dict[str, Any]:
-        return {
-            name: plain(field) for name, plain, field in zip(names, plains, value, strict=True)
-        }
+        return {name: plain(field) for name, plain, field in zip(names, plains, value, strict=True)}
 
     def to_values(struct: dict[str, Any]) -> list[Any]:
         return [back(struct[name]) for name, back in zip(names, backs, strict=True)]

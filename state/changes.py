@@ -86,9 +86,7 @@ def _map_pieces(
     changes: dict[Any, dict[Any, Any]],
 ) -> Iterator[tuple[list[Any], list[Any], list[Any]]]:
     entries = (
-        (key, map_key, value)
-        for key, inner in changes.items()
-        for map_key, value in inner.items()
+        (key, map_key, value) for key, inner in changes.items() for map_key, value in inner.items()
     )
     while piece := list(islice(entries, CHUNK_ENTRIES)):
         keys, map_keys, values = zip(*piece, strict=True)
@@ -121,14 +119,12 @@ def _key_column(
 
 
 def _int_column(chunks: list[list[Any]]) -> Any:
-    integers = array("q")
     try:
-        for chunk in chunks:
-            # array() refuses floats and text, and takes a bool as the integer it equals.
-            integers.extend(array("q", chunk))
+        # array() refuses floats and text, and takes a bool as the integer it equals.
+        integers = [array("q", chunk) for chunk in chunks]
     except (TypeError, OverflowError):
         return None
-    numbers = np.frombuffer(integers, dtype=np.int64)
+    numbers = np.concatenate([np.frombuffer(part, dtype=np.int64) for part in integers])
     return pa.chunked_array([pa.array(numbers)]), hash_int64(numbers)
 
 

@@ -69,6 +69,10 @@ class LmdbStore:
         except (lmdb.Error, OSError) as error:
             raise self._error("opening", error) from error
 
+    def table(self, state_id: int, codec: ValueCodec, max_parallelism: int) -> LmdbTable:
+        """A state of its own in this environment."""
+        return LmdbTable(self, state_id, codec, max_parallelism)
+
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, read in a transaction of its own so that no old page stays pinned."""
         with self._no_readers, self._env.begin() as transaction:
@@ -174,7 +178,9 @@ class LmdbTable:
         """The map keys of a key, in the order of their encoding."""
         prefix = self._prefix(key)
         return [
-            decode_key(_stored_map_key(data) if entry[len(prefix)] == _HASHED[0] else entry[len(prefix) :])
+            decode_key(
+                _stored_map_key(data) if entry[len(prefix)] == _HASHED[0] else entry[len(prefix) :]
+            )
             for entry, data in self._store.scan(prefix)
         ]
 
@@ -198,10 +204,14 @@ class LmdbTable:
             part = table.slice(start, _CHUNK_ENTRIES)
             rows = part.num_rows
             keys = self._row_keys(part)
-            values = self._codec.stored_bytes(
-                column_slice(part["value"], 0, rows),
-                opaque_values(column_slice(part["value_pickled"], 0, rows)),
-            ) if not has_deletes else self._live_bytes(part)
+            values = (
+                self._codec.stored_bytes(
+                    column_slice(part["value"], 0, rows),
+                    opaque_values(column_slice(part["value_pickled"], 0, rows)),
+                )
+                if not has_deletes
+                else self._live_bytes(part)
+            )
             if is_map:
                 keys, values = _with_map_keys(keys, values, part["map_key"].combine_chunks())
             if not has_deletes:
@@ -209,7 +219,11 @@ class LmdbTable:
                 continue
             deleted = part["deleted"].to_pylist()
             yield _Batch(
-                [row for row, dead in zip(zip(keys, values, strict=True), deleted, strict=True) if not dead],
+                [
+                    row
+                    for row, dead in zip(zip(keys, values, strict=True), deleted, strict=True)
+                    if not dead
+                ],
                 [key for key, dead in zip(keys, deleted, strict=True) if dead],
             )
 

@@ -124,7 +124,9 @@ def merge_tables(tables: list[pa.Table], keep_tombstones: bool) -> pa.Table:
     """
     table = pa.concat_tables(_with_one_key_type(tables))
     if len(tables) > 1:
-        rows = table.select(["key", "map_key"]).append_column("row", pa.array(np.arange(len(table))))
+        rows = table.select(["key", "map_key"]).append_column(
+            "row", pa.array(np.arange(len(table)))
+        )
         by = ["key"] if pa.types.is_null(table["map_key"].type) else ["key", "map_key"]
         latest = rows.group_by(by).aggregate([("row", "max")])["row_max"]
         table = table.take(latest)

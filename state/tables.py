@@ -12,6 +12,7 @@ generation, and then `dirty`, the frozen buffers (newest first) and LMDB still h
 from __future__ import annotations
 
 import pickle
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -51,9 +52,7 @@ class FrozenTable:
 
     __slots__ = ("changes", "has_deletes", "table")
 
-    def __init__(
-        self, table: StateTable, changes: dict[Any, Any], has_deletes: bool
-    ) -> None:
+    def __init__(self, table: StateTable, changes: dict[Any, Any], has_deletes: bool) -> None:
         self.table = table
         self.changes = changes
         self.has_deletes = has_deletes
@@ -97,8 +96,10 @@ class StateTable(ABC):
         # Without snapshots nobody asks what changed; with one dict for both, nothing is kept twice.
         self.dirty: dict[Any, Any] = {} if journals else self.values
         self.frozen: tuple[FrozenTable, ...] = ()
+        # Both threads replace `frozen`; neither ever does anything slow under this lock.
+        self._frozen_lock = threading.Lock()
         self.has_deletes = False
-        # Fuller of two forms seen last; a hint that saves a failed attempt at the next snapshot.
+        # The column forms that fitted last time: saves failed attempts at the next snapshot.
         self.key_hints: dict[str, int] = {}
         self._old: dict[Any, Any] = {}
         self._cache_entries = cache_entries
@@ -127,7 +128,8 @@ class StateTable(ABC):
         self.dirty = {}
         self.has_deletes = False
         if self.store is not None:
-            self.frozen = (*self.frozen, frozen)
+            with self._frozen_lock:
+                self.frozen = (*self.frozen, frozen)
         return frozen
 
     def forget_frozen(self, frozen: FrozenTable) -> None:
@@ -135,20 +137,8 @@ class StateTable(ABC):
 
         Readers on the task's thread may still hold the old tuple: they look into LMDB after it.
         """
-        while True:
-            before = self.frozen
-            after = tuple(other for other in before if other is not frozen)
-            # The task's thread may have frozen meanwhile; it only ever appends.
-            if self._swap_frozen(before, after):
-                return
-
-    def _swap_frozen(
-        self, before: tuple[FrozenTable, ...], after: tuple[FrozenTable, ...]
-    ) -> bool:
-        if self.frozen is not before:
-            return False
-        self.frozen = after
-        return True
+        with self._frozen_lock:
+            self.frozen = tuple(other for other in self.frozen if other is not frozen)
 
     def trim(self) -> None:
         """Start a new cache generation when the young one is full. Independent of its size."""

@@ -202,7 +202,10 @@ class PackedCodec(ValueCodec):
         self._unpack = struct.Struct("<x" + codes).unpack
         names = [f"f{index}" for index in range(len(codes))]
         self._dtype = np.dtype(
-            [("tag", "u1"), *((name, _NUMPY[code]) for name, code in zip(names, codes, strict=True))]
+            [
+                ("tag", "u1"),
+                *((name, _NUMPY[code]) for name, code in zip(names, codes, strict=True)),
+            ]
         )
         self._field_types = [_ARROW[code] for code in codes]
         self._names = names
@@ -304,8 +307,9 @@ class PackedCodec(ValueCodec):
         else:
             arrays = [column]
         return [
-            (field.fill_null(False if pa.types.is_boolean(field.type) else 0))
-            .to_numpy(zero_copy_only=False)
+            (field.fill_null(False if pa.types.is_boolean(field.type) else 0)).to_numpy(
+                zero_copy_only=False
+            )
             for field in arrays
         ]
 
@@ -326,9 +330,7 @@ class PackedCodec(ValueCodec):
     def _encode_opaque(self, value: Any) -> bytes:
         fields = value if self._is_tuple else (value,)
         if value is not None:
-            if self._is_tuple and not (
-                isinstance(value, tuple) and len(value) == len(self._codes)
-            ):
+            if self._is_tuple and not (isinstance(value, tuple) and len(value) == len(self._codes)):
                 raise _wrong_type(value, self.type_text)
             if not all(field is None or isinstance(field, Number) for field in fields):
                 raise _wrong_type(value, self.type_text)
@@ -341,7 +343,9 @@ def binary_values(column: pa.Array) -> list[bytes]:
     if len(wide) == 0:
         return []
     _, offset_buffer, data = wide.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[wide.offset : wide.offset + len(wide) + 1]
+    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[
+        wide.offset : wide.offset + len(wide) + 1
+    ]
     start, end = int(offsets[0]), int(offsets[-1])
     raw = data.slice(start, end - start).to_pybytes() if data is not None else b""
     bounds = (offsets - start).tolist()
@@ -362,7 +366,9 @@ _NUMPY = {"b": "<i1", "h": "<i2", "i": "<i4", "q": "<i8", "d": "<f8", "?": "?"}
 _ARRAY = {"b": "b", "h": "h", "i": "i", "q": "q", "d": "d", "?": "b"}
 _PYTHON: dict[str, type] = {"b": int, "h": int, "i": int, "q": int, "d": float, "?": bool}
 _EXACT: dict[str, type] = {"d": float, "?": bool}
-_RANGE = {code: range(-(1 << bits), 1 << bits) for code, bits in zip("bhiq", (7, 15, 31, 63), strict=True)}
+_RANGE = {
+    code: range(-(1 << bits), 1 << bits) for code, bits in zip("bhiq", (7, 15, 31, 63), strict=True)
+}
 _ARROW = {
     "b": pa.int8(),
     "h": pa.int16(),

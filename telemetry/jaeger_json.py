@@ -105,8 +105,7 @@ class JaegerJsonFile:
 
     def _drop_oldest(self) -> None:
         while len(self._traces) > 1 and (
-            len(self._traces) > self._max_traces
-            or sum(self._sizes_bytes.values()) > self._max_bytes
+            len(self._traces) > self._max_traces or sum(self._sizes_bytes.values()) > self._max_bytes
         ):
             trace_id, _ = self._traces.popitem(last=False)
             del self._sizes_bytes[trace_id]
@@ -139,9 +138,7 @@ def jaeger_span(span: FinishedSpan, process_id: str) -> dict[str, object]:
     parent_span_id = span["parent_span_id"]
     references = []
     if parent_span_id is not None:
-        references.append(
-            {"refType": "CHILD_OF", "traceID": span["trace_id"], "spanID": parent_span_id}
-        )
+        references.append({"refType": "CHILD_OF", "traceID": span["trace_id"], "spanID": parent_span_id})
     return {
         "traceID": span["trace_id"],
         "spanID": span["span_id"],

@@ -39,9 +39,7 @@ class SpanExporter(Protocol):
 class Span:
     """An open root span. Its `end` hands it on; later calls of `end` do nothing."""
 
-    def __init__(
-        self, tracer: Tracer, name: str, attributes: Attributes, start_unix_ns: int
-    ) -> None:
+    def __init__(self, tracer: Tracer, name: str, attributes: Attributes, start_unix_ns: int) -> None:
         self._tracer = tracer
         self._name = name
         self._attributes = dict(attributes)

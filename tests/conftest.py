@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-# Ray reads these when it is first imported, which test modules may do while they are collected; child
-# processes (workers, `ray job submit`) inherit them. Without a token of its own a cluster started by a
-# test would write one to ~/.ray/auth_token, and an address in the environment would make the tests
-# join somebody's cluster.
+# Ray reads these when it is first imported, which test modules may do while they are collected;
+# child processes (workers, `ray job submit`) inherit them. Without a token of its own a cluster
+# started by a test would write one to ~/.ray/auth_token, and an address in the environment would
+# make the tests join somebody's cluster.
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 os.environ.pop("RAY_ADDRESS", None)
@@ -46,7 +46,7 @@ def ray_cluster() -> Iterator[RayCluster]:
     """
     import ray
 
-    # A short path of our own: Ray's sockets lie below it, and a socket's path ends at 107 characters.
+    # A short path of our own: Ray's sockets lie below it, and their paths end at 107 characters.
     temp_dir = Path(tempfile.mkdtemp(prefix="tg", dir="/tmp"))
     context = ray.init(
         address="local",

@@ -26,9 +26,7 @@ def top_level_directories() -> set[str]:
     return {
         entry.name
         for entry in ROOT.iterdir()
-        if entry.is_dir()
-        and not entry.name.startswith((".", "__"))
-        and not entry.name.endswith(".egg-info")
+        if entry.is_dir() and not entry.name.startswith((".", "__")) and not entry.name.endswith(".egg-info")
     }
 
 

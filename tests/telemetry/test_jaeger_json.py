@@ -30,9 +30,9 @@ def read(file: JaegerJsonFile) -> list[dict[str, Any]]:
     def refuse(text: str) -> None:
         raise AssertionError(f"{text} is not JSON")
 
-    traces: list[dict[str, Any]] = json.loads(
-        file.path.read_text(encoding="utf-8"), parse_constant=refuse
-    )["data"]
+    traces: list[dict[str, Any]] = json.loads(file.path.read_text(encoding="utf-8"), parse_constant=refuse)[
+        "data"
+    ]
     return traces
 
 

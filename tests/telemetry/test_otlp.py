@@ -124,9 +124,7 @@ def assert_one_checkpoint(resource_spans: list[ResourceSpans]) -> None:
     assert child.parent_span_id == root.span_id
     assert child.trace_id == root.trace_id
     assert (child.start_time_unix_nano, child.end_time_unix_nano) == (20, 30)
-    assert [(item.key, item.value.string_value) for item in child.attributes] == [
-        ("operator.uid", "map-1")
-    ]
+    assert [(item.key, item.value.string_value) for item in child.attributes] == [("operator.uid", "map-1")]
     assert root.status.code == Status.STATUS_CODE_ERROR
     assert root.status.message == "declined by map (1/2)"
     assert child.status.code == Status.STATUS_CODE_OK

@@ -1,0 +1,131 @@
+"""Carries a task's messages, credit and reports between Ray actors.
+
+A message is one call of the receiving actor, answered when the receiver's loop has consumed it: the
+answer is the credit. User objects are pickled here by the C pickler; Ray only sees bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import cloudpickle
+import ray
+
+from ..protocol.elements import Message, StreamElement
+from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.task_events import CreditReturned, TaskEvent
+
+_PICKLING_ERRORS = (pickle.PicklingError, AttributeError, TypeError)
+
+
+def encode_elements(elements: list[StreamElement]) -> bytes:
+    """Pickle elements; classes that only the driver's script defines travel by value."""
+    try:
+        return pickle.dumps(elements, protocol=5)
+    except _PICKLING_ERRORS:
+        return cloudpickle.dumps(elements, protocol=5)  # type: ignore[no-any-return]
+
+
+class RayTaskPorts:
+    """The `TaskPorts` of one subtask in a Ray actor.
+
+    Args:
+        subtask: The subtask these ports belong to.
+        attempt: Its attempt.
+        receivers: The actor at the end of each output channel, and the subtask there.
+        coordinator: The coordinator's actor.
+        mail: Puts a mail into the task's mailbox, from any thread.
+    """
+
+    def __init__(
+        self,
+        subtask: SubtaskId,
+        attempt: Attempt,
+        receivers: Mapping[ChannelId, tuple[ray.actor.ActorHandle, SubtaskId]],
+        coordinator: ray.actor.ActorHandle,
+        mail: Callable[[CreditReturned], None],
+    ) -> None:
+        self._subtask = subtask
+        self._attempt = attempt
+        self._receivers = receivers
+        self._coordinator = coordinator
+        self._mail = mail
+        self._reports = 0
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-snapshot")
+        self._waiting: dict[tuple[ChannelId, int], tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = {}
+        self.now_ns = time.time_ns
+
+    # ------------------------------------------------------------ outgoing
+
+    def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
+        payload = encode_elements(elements)
+        return payload, len(payload)
+
+    def decode(self, payload: Any) -> list[StreamElement]:
+        return pickle.loads(payload)  # type: ignore[no-any-return]
+
+    def send(self, message: Message) -> None:
+        actor, subtask = self._receivers[message.channel]
+        reference = actor.push.remote(subtask, message)
+        channel, size_bytes = message.channel, message.size_bytes
+
+        def answered(future: Future[Any]) -> None:
+            # A receiver that died gives no credit; the coordinator restarts the job.
+            if future.exception() is None:
+                self._mail(CreditReturned(channel, size_bytes))
+
+        reference.future().add_done_callback(answered)
+
+    def report(self, event: TaskEvent) -> None:
+        number, self._reports = self._reports, self._reports + 1
+        self._coordinator.task_event.remote(
+            self._subtask, self._attempt, number, encode_event(event)
+        )
+
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        self._background.submit(work)
+
+    # ------------------------------------------------------------ incoming
+
+    def expect(self, message: Message) -> asyncio.Future[None]:
+        """A future of the running event loop, resolved when the task's loop has consumed a message.
+
+        To be called before the message is put into the mailbox, so that no credit is lost.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting[message.channel, message.sequence_number] = (loop, future)
+        return future
+
+    def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
+        waiting = self._waiting.pop((channel, sequence_number), None)
+        if waiting is not None:
+            loop, future = waiting
+            loop.call_soon_threadsafe(_resolve, future)
+
+    def close(self) -> None:
+        """Answer every sender that still waits, and end the background thread when it is idle."""
+        while self._waiting:
+            _, (loop, future) = self._waiting.popitem()
+            loop.call_soon_threadsafe(_resolve, future)
+        self._background.shutdown(wait=False)
+
+
+def encode_event(event: TaskEvent) -> bytes:
+    """An event as bytes, by the same rules as records."""
+    return encode_elements([event])  # type: ignore[list-item]
+
+
+def decode_event(data: bytes) -> TaskEvent:
+    """The event in `data`."""
+    return pickle.loads(data)[0]  # type: ignore[no-any-return]
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,140 @@
+"""The pieces the benchmark jobs share: source and sink with a stopwatch, functions, settings.
+
+Functions and sinks travel to the tasks by reference, so they live in a module of their own and
+not in the program that is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tidegate.common import Configuration, Types
+from tidegate.datastream import (
+    KeyedProcessFunction,
+    RuntimeContext,
+    Sink,
+    SinkWriter,
+    Source,
+    SourceReader,
+)
+from tidegate.datastream.connectors.number_seq import NumberSequenceSource
+from tidegate.datastream.state import ValueStateDescriptor
+
+from ..peers.measure import MULTIPLIER, Orders, Tally, leave_mark
+
+TRIPLE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
+
+
+class TimedNumbers(NumberSequenceSource):
+    """`NumberSequenceSource` that notes when its first batch is asked for."""
+
+    def __init__(self, orders: Orders) -> None:
+        super().__init__(0, orders.records - 1)
+        self._marks_dir = orders.marks_dir
+
+    def create_reader(self, splits: list[Any]) -> SourceReader:
+        return _TimedReader(super().create_reader(splits), self._marks_dir)
+
+
+class _TimedReader(SourceReader):
+    """Adds the time stamp to another reader."""
+
+    def __init__(self, reader: SourceReader, marks_dir: str) -> None:
+        self._reader = reader
+        self._marks_dir = marks_dir
+        self._started = False
+
+    def open(self, context: Any) -> None:
+        self._name = f"start-{context.subtask_index}"
+        self._reader.open(context)
+
+    def poll(self, max_records: int) -> Any:
+        if not self._started:
+            self._started = True
+            leave_mark(self._marks_dir, self._name)
+        return self._reader.poll(max_records)
+
+    def snapshot_state(self) -> list[Any]:
+        return self._reader.snapshot_state()
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class CountSum(KeyedProcessFunction):
+    """W2's running count and sum."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.state = runtime_context.get_state(
+            ValueStateDescriptor("count_sum", Types.TUPLE([Types.LONG(), Types.LONG()]))
+        )
+
+    def process_element(
+        self, value: int, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[int, int, int]]:
+        count, total = self.state.value() or (0, 0)
+        count += 1
+        total += value
+        self.state.update((count, total))
+        yield ctx.get_current_key(), count, total
+
+
+class KeyOf:
+    """The key selector: i · 2654435761 mod K."""
+
+    def __init__(self, keys: int) -> None:
+        self._keys = keys
+
+    def __call__(self, value: int) -> int:
+        return value * MULTIPLIER % self._keys
+
+
+def add_one(x: int) -> int:
+    """W1's map function."""
+    return x + 1
+
+
+def is_odd(x: int) -> bool:
+    """W1's filter function."""
+    return x % 2 == 1
+
+
+class TallySink(Sink):
+    """Counts and sums, and keeps nothing."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+
+    def create_writer(self) -> SinkWriter:
+        return _TallyWriter(self._orders)
+
+
+class _TallyWriter(SinkWriter):
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+
+    def open(self, context: Any) -> None:
+        tally = Tally(self._orders, context.subtask_index)
+        self._tally = tally
+        # Bound once: the tally's method takes a whole batch, as the writer does.
+        self._add = tally.add_numbers if self._orders.workload == "W1" else tally.add_triples
+
+    def write_batch(self, values: list[Any]) -> None:
+        self._add(values)
+
+    def close(self) -> None:
+        self._tally.close()
+
+
+def configuration(orders: Orders) -> Configuration:
+    """The settings of one run."""
+    result = Configuration()
+    result.set_string("execution.target", orders.shell)
+    result.set_string("state.backend.type", orders.backend)
+    if orders.interval_ms:
+        result.set_string("execution.checkpointing.interval", f"{orders.interval_ms} ms")
+        result.set_string("execution.checkpointing.dir", orders.state_dir)
+    if orders.restore_path:
+        result.set_string("execution.state-recovery.path", orders.restore_path)
+    return result

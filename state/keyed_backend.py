@@ -1,0 +1,306 @@
+"""The keyed backend: tables of live values, with or without LMDB behind them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ..common.errors import KeyTypeError, StateError
+from ..common.typeinfo import ListTypeInfo, PickledBytesTypeInfo, type_text
+from ..protocol.handles import KeyedStateHandle
+from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
+from .changes import change_table
+from .descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+    check_restored_schema,
+)
+from .keyed_states import (
+    ImmutableValueState,
+    TableAggregatingState,
+    TableListState,
+    TableMapState,
+    TableReducingState,
+    TableValueState,
+)
+from .kinds import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from .segment_log import SegmentLog
+from .segments import column_slice, decoded_values, key_values
+from .tables import FlatTable, FrozenTable, MapTable, StateTable, private_copy
+from .value_codecs import ValueCodec, value_codec
+
+if TYPE_CHECKING:
+    from .lmdb_store import LmdbStore, LmdbTable
+
+S = TypeVar("S", bound=State)
+
+_LOAD_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class BufferLimits:
+    """Bounds of the memory in front of LMDB, per state.
+
+    Attributes:
+        cache_entries: entries of one of the two generations of the read cache.
+        write_buffer_entries: changed entries after which the buffer is to be spilled.
+    """
+
+    cache_entries: int
+    write_buffer_entries: int
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """All buffers of one freeze that are not yet stored."""
+
+    number: int
+    frozen: deque[FrozenTable]
+    schemas: dict[str, dict[str, object]]
+
+
+class TableKeyedStateBackend(KeyedStateBackend):
+    """Keyed state in tables.
+
+    Args:
+        store: the LMDB environment behind the tables; None keeps everything in memory.
+        limits: bounds of the memory in front of `store`.
+    """
+
+    def __init__(
+        self,
+        params: KeyedStateBackendParameters,
+        store: LmdbStore | None = None,
+        limits: BufferLimits | None = None,
+    ) -> None:
+        self.current_key: Any = None
+        self.where = f"operator {params.operator_name!r}, subtask {params.subtask_index}"
+        self._params = params
+        self._store = store
+        self._limits = limits
+        self._journals = store is not None or params.storage is not None
+        self._tables: dict[str, StateTable] = {}
+        self._handles: dict[str, State] = {}
+        self._schemas: dict[str, dict[str, object]] = {}
+        self._log = SegmentLog(params)
+        self._pending: deque[_Epoch] = deque()
+        self._epochs = 0
+        self._persist_lock = threading.Lock()
+        key_type = params.key_type
+        self._key_type = (
+            None if key_type is None or isinstance(key_type, PickledBytesTypeInfo) else type_text(key_type)
+        )
+
+    def get_value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        def build(table: FlatTable) -> TableValueState:
+            return (TableValueState if table.copy else ImmutableValueState)(self, table)
+
+        return self._state(descriptor, TableValueState, lambda codec: self._flat(descriptor, codec, build))
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        element = value_codec(descriptor.type_info)
+        known = not isinstance(descriptor.type_info, PickledBytesTypeInfo)
+        codec = value_codec(ListTypeInfo(descriptor.type_info)) if known else element
+        copy: Callable[[Any], Any] = list if element.immutable else private_copy
+        return self._state(
+            descriptor,
+            TableListState,
+            lambda _: self._flat(
+                descriptor, codec, lambda table: TableListState(self, table), copy
+            ),
+        )
+
+    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        def create(codec: ValueCodec) -> tuple[StateTable, State]:
+            table = MapTable(*self._table_arguments(descriptor.get_name(), codec, _copy_of(codec)))
+            return table, TableMapState(self, table)
+
+        return self._state(descriptor, TableMapState, create)
+
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        return self._state(
+            descriptor,
+            TableReducingState,
+            lambda codec: self._flat(
+                descriptor, codec, lambda table: TableReducingState(self, table, descriptor)
+            ),
+        )
+
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        return self._state(
+            descriptor,
+            TableAggregatingState,
+            lambda codec: self._flat(
+                descriptor, codec, lambda table: TableAggregatingState(self, table, descriptor)
+            ),
+        )
+
+    def restore(self, handle: KeyedStateHandle, owned: bool) -> None:
+        self._log.restore(handle, owned)
+        self._schemas = {name: dict(schema) for name, schema in handle.descriptors.items()}
+
+    @property
+    def needs_spill(self) -> bool:
+        if self._limits is None:
+            return False
+        limit = self._limits.write_buffer_entries
+        is_over = False
+        for table in self._tables.values():
+            table.trim()
+            is_over = is_over or table.dirty_entries > limit
+        return is_over
+
+    def freeze(self) -> FrozenKeyedState:
+        frozen = [table.freeze() for table in self._tables.values()]
+        self._epochs += 1
+        changed = deque(table for table in frozen if table is not None)
+        self._pending.append(_Epoch(self._epochs, changed, self._schemas))
+        return _FrozenTables(self, self._epochs)
+
+    def spill(self) -> FrozenKeyedState:
+        return self.freeze()
+
+    def persist_until(self, epoch_number: int) -> KeyedStateHandle:
+        """Store every buffer frozen up to an epoch; see `FrozenKeyedState.persist`."""
+        with self._persist_lock:
+            schemas: dict[str, dict[str, object]] = {}
+            while self._pending and self._pending[0].number <= epoch_number:
+                epoch = self._pending[0]
+                schemas = epoch.schemas
+                # One buffer after the other, each dropped when it is stored: what fails stays.
+                while epoch.frozen:
+                    self._persist(epoch.frozen[0], schemas)
+                    self._drop(epoch.frozen.popleft())
+                if self._params.storage is not None:
+                    self._log.tidy()
+                self._pending.popleft()
+            for table in list(self._tables.values()):
+                table.release_discarded()
+            return KeyedStateHandle(self._log.handles(), schemas)
+
+    def close(self) -> None:
+        with self._persist_lock:
+            self._log.close()
+            if self._store is not None:
+                self._store.close()
+            self._tables.clear()
+            self._handles.clear()
+            self._pending.clear()
+
+    def _persist(self, frozen: FrozenTable, schemas: dict[str, dict[str, object]]) -> None:
+        table = frozen.table
+        try:
+            changes = change_table(frozen, self._params.max_parallelism)
+        except (StateError, KeyTypeError) as error:
+            raise type(error)(f"{self.where}: state {table.name!r}: {error}") from error
+        if table.store is not None:
+            table.store.write(changes)
+        if self._params.storage is not None:
+            schema = dict(schemas[table.name])
+            schema["value_encoding"] = "pickle" if table.codec.is_pickled else "typed"
+            self._log.append(table.name, schema, changes)
+
+    def _drop(self, frozen: FrozenTable) -> None:
+        frozen.table.forget_frozen(frozen)
+        frozen.release()
+
+    def _state(
+        self,
+        descriptor: StateDescriptor,
+        handle_type: type[S],
+        create: Callable[[ValueCodec], tuple[StateTable, State]],
+    ) -> S:
+        """The handle of a state, which is created and loaded when it is first asked for."""
+        name = descriptor.get_name()
+        schema = descriptor.schema()
+        if self._key_type is not None:
+            schema["key_type"] = self._key_type
+        if name in self._handles:
+            if self._schemas[name] != schema:
+                raise StateError(
+                    f"{self.where}: state {name!r} is already declared as {self._schemas[name]}, not "
+                    f"as {schema}; use one descriptor per name"
+                )
+            return cast(S, self._handles[name])
+        restored = self._schemas.get(name)
+        if restored is not None:
+            self._check_restored(name, restored, schema)
+        table, handle = create(value_codec(descriptor.type_info))
+        self._load(table)
+        # Replaced, never changed: a frozen epoch refers to the dict of its time.
+        self._schemas = {**self._schemas, name: schema}
+        self._tables = {**self._tables, name: table}
+        self._handles[name] = handle
+        return cast(S, handle)
+
+    def _check_restored(
+        self, name: str, restored: dict[str, object], schema: dict[str, object]
+    ) -> None:
+        before, now = dict(restored), dict(schema)
+        if "key_type" not in before or "key_type" not in now:
+            # One of the two jobs did not declare its key type: the encoded keys speak for themselves.
+            before.pop("key_type", None)
+            now.pop("key_type", None)
+        check_restored_schema(self._params.operator_name, name, before, now)
+
+    def _flat(
+        self,
+        descriptor: StateDescriptor,
+        codec: ValueCodec,
+        build: Callable[[FlatTable], State],
+        copy: Callable[[Any], Any] | None = None,
+    ) -> tuple[StateTable, State]:
+        table = FlatTable(
+            *self._table_arguments(descriptor.get_name(), codec, copy or _copy_of(codec))
+        )
+        return table, build(table)
+
+    def _table_arguments(
+        self, name: str, codec: ValueCodec, copy: Callable[[Any], Any] | None
+    ) -> tuple[
+        str, ValueCodec, Callable[[Any], Any] | None, int | None, bool, LmdbTable | None
+    ]:
+        store = None
+        if self._store is not None:
+            store = self._store.table(len(self._tables), codec, self._params.max_parallelism)
+        cache_entries = None if self._limits is None else self._limits.cache_entries
+        return name, codec, copy, cache_entries, self._journals, store
+
+    def _load(self, table: StateTable) -> None:
+        """Fill a table with what was restored for its state."""
+        with self._persist_lock:
+            stored = self._log.read(table.name)
+        if stored is None:
+            return
+        if table.store is not None:
+            table.store.write(stored)
+            return
+        for start in range(0, stored.num_rows, _LOAD_ROWS):
+            length = min(_LOAD_ROWS, stored.num_rows - start)
+            table.load(
+                key_values(column_slice(stored["key"], start, length)),
+                key_values(column_slice(stored["map_key"], start, length)) if table.is_map else None,
+                decoded_values(table.codec, stored, start, length),
+            )
+
+
+class _FrozenTables(FrozenKeyedState):
+    def __init__(self, backend: TableKeyedStateBackend, epoch_number: int) -> None:
+        self._backend = backend
+        self._epoch_number = epoch_number
+
+    def persist(self) -> KeyedStateHandle:
+        return self._backend.persist_until(self._epoch_number)
+
+
+def _copy_of(codec: ValueCodec) -> Callable[[Any], Any] | None:
+    return None if codec.immutable else private_copy

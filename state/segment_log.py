@@ -1,0 +1,167 @@
+"""The segments that make up the keyed state of one subtask, and their compaction.
+
+Each persist appends a segment per changed state. When the increments of a state outweigh its base they
+are merged into a new base; when there are many small ones they are merged into one. Size-tiered
+compaction as in LSM trees (O'Neil et al., 1996), with two tiers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import Future, ThreadPoolExecutor
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from ..common.errors import StateError
+from ..protocol.handles import KeyedStateHandle, SegmentHandle
+from ..protocol.key_groups import KeyGroupRange
+from .backend import KeyedStateBackendParameters
+from .segments import SegmentInfo, merge_tables, read_segment, write_segment
+from .storage import CheckpointStorage
+
+_SMALLEST_BASE_ENTRIES = 65_536
+_MOST_INCREMENTS = 16
+# Merging this many entries takes about a quarter of a second: the most that a checkpoint is delayed.
+_INLINE_ENTRIES = 262_144
+
+
+class SegmentLog:
+    """Live segments by state, in the order they were written.
+
+    Belongs to the snapshot thread once the backend is open, except `restore` and `read`, which happen
+    under the backend's persist lock.
+    """
+
+    def __init__(self, params: KeyedStateBackendParameters) -> None:
+        self._params = params
+        self._segments: dict[str, list[SegmentHandle]] = {}
+        self._is_foreign = False
+        self._sequence = itertools.count()
+        self._executor: ThreadPoolExecutor | None = None
+        self._running: tuple[str, list[SegmentHandle], Future[SegmentHandle]] | None = None
+
+    def restore(self, handle: KeyedStateHandle, owned: bool) -> None:
+        """Start from stored segments; `owned` is False when another job owns the files."""
+        for segment in handle.segments:
+            self._segments.setdefault(segment.state_name, []).append(segment)
+        self._is_foreign = not owned and bool(handle.segments)
+
+    def read(self, state_name: str) -> pa.Table | None:
+        """The entries of a state, without tombstones; None when nothing is stored."""
+        segments = self._segments.get(state_name)
+        if not segments:
+            return None
+        table, _ = self._merged(segments, keep_tombstones=False)
+        return table
+
+    def append(self, state_name: str, schema: dict[str, object], table: pa.Table) -> None:
+        """Store the changes of one state as a new segment."""
+        segments = self._segments.setdefault(state_name, [])
+        info = SegmentInfo(
+            self._params.operator_uid, state_name, {name: str(text) for name, text in schema.items()}
+        )
+        segments.append(self._write(table, info, is_base=not segments))
+
+    def handles(self) -> tuple[SegmentHandle, ...]:
+        """All live segments."""
+        return tuple(itertools.chain.from_iterable(self._segments.values()))
+
+    def tidy(self) -> None:
+        """Copy segments of another job, and compact what has grown too long.
+
+        Large merges run in the background; their result is taken over by a later call.
+        """
+        if self._is_foreign:
+            for state_name, segments in self._segments.items():
+                self._replace(state_name, segments, self._compacted(list(segments), is_base=True))
+            self._is_foreign = False
+        self._take_over()
+        for state_name, segments in self._segments.items():
+            plan = _plan(segments)
+            if plan is None:
+                continue
+            merged, is_base = plan
+            if sum(segment.entry_count for segment in merged) <= _INLINE_ENTRIES:
+                self._replace(state_name, merged, self._compacted(merged, is_base))
+            elif self._running is None:
+                self._start(state_name, merged, is_base)
+
+    def close(self) -> None:
+        """Give up waiting for a merge in the background."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self, state_name: str, merged: list[SegmentHandle], is_base: bool) -> None:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="state-compaction")
+        self._running = (
+            state_name,
+            merged,
+            self._executor.submit(self._compacted, merged, is_base),
+        )
+
+    def _take_over(self) -> None:
+        if self._running is None or not self._running[2].done():
+            return
+        state_name, merged, future = self._running
+        self._running = None
+        # A merge that failed raises here: this checkpoint is declined, and the next plans it anew.
+        self._replace(state_name, merged, future.result())
+
+    def _replace(self, state_name: str, merged: list[SegmentHandle], by: SegmentHandle) -> None:
+        segments = self._segments[state_name]
+        start = segments.index(merged[0])
+        self._segments[state_name] = [*segments[:start], by, *segments[start + len(merged) :]]
+
+    def _compacted(self, segments: list[SegmentHandle], is_base: bool) -> SegmentHandle:
+        table, info = self._merged(segments, keep_tombstones=not is_base)
+        return self._write(table, info, is_base)
+
+    def _merged(
+        self, segments: list[SegmentHandle], keep_tombstones: bool
+    ) -> tuple[pa.Table, SegmentInfo]:
+        storage = self._storage()
+        parts = [
+            read_segment(
+                storage.read_file(segment.file),
+                segment.file.path,
+                segment.key_groups.intersect(self._params.key_groups),
+            )
+            for segment in segments
+        ]
+        return merge_tables([table for table, _ in parts], keep_tombstones), parts[-1][1]
+
+    def _write(self, table: pa.Table, info: SegmentInfo, is_base: bool) -> SegmentHandle:
+        params = self._params
+        name = quote(info.state_name, safe="")
+        path = (
+            f"{params.file_prefix}/{name}-{params.subtask_index}-{params.attempt}"
+            f"-{next(self._sequence)}.parquet"
+        ).lstrip("/")
+        file = self._storage().write_file(path, write_segment(table, info))
+        key_groups = KeyGroupRange(params.key_groups.start, params.key_groups.end)
+        return SegmentHandle(info.state_name, file, key_groups, table.num_rows, is_base)
+
+    def _storage(self) -> CheckpointStorage:
+        storage = self._params.storage
+        if storage is None:
+            raise StateError(
+                f"operator {self._params.operator_name!r}: keyed state cannot be restored or stored "
+                f"without a checkpoint storage; set one in CheckpointConfig"
+            )
+        return storage
+
+
+def _plan(segments: list[SegmentHandle]) -> tuple[list[SegmentHandle], bool] | None:
+    """What to merge, and whether the result is a base; None when nothing needs it."""
+    base_entries = sum(segment.entry_count for segment in segments if segment.is_base)
+    increments = [segment for segment in segments if not segment.is_base]
+    grown = sum(segment.entry_count for segment in increments)
+    if grown > max(base_entries, _SMALLEST_BASE_ENTRIES):
+        return segments, True
+    if len(increments) <= _MOST_INCREMENTS:
+        return None
+    # After a rescale bases and increments of several subtasks stand mixed: then all become one.
+    bases_first = all(segment.is_base for segment in segments[: len(segments) - len(increments)])
+    return (increments, False) if bases_first else (segments, True)
