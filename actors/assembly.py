@@ -54,9 +54,7 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts) -> TaskParts:
 class _ContextFactory:
     """Makes the context of each operator of one subtask."""
 
-    def __init__(
-        self, deployment: TaskDeployment, ports: TaskPorts, results: CoordinatorResults
-    ) -> None:
+    def __init__(self, deployment: TaskDeployment, ports: TaskPorts, results: CoordinatorResults) -> None:
         self._deployment = deployment
         self._ports = ports
         self._results = results
@@ -81,9 +79,7 @@ class _ContextFactory:
             job_parameters=deployment.settings.job_parameters,
         )
 
-    def _keyed_backend(
-        self, node: StreamNode, key_type: TypeInformation | None
-    ) -> KeyedStateBackend:
+    def _keyed_backend(self, node: StreamNode, key_type: TypeInformation | None) -> KeyedStateBackend:
         deployment, index = self._deployment, self._deployment.subtask_id.index
         settings = deployment.settings
         return settings.state_backend.create_keyed_backend(
@@ -93,9 +89,7 @@ class _ContextFactory:
                 subtask_index=index,
                 attempt=deployment.attempt,
                 max_parallelism=node.max_parallelism,
-                key_groups=key_group_range_of_subtask(
-                    index, node.max_parallelism, node.parallelism
-                ),
+                key_groups=key_group_range_of_subtask(index, node.max_parallelism, node.parallelism),
                 key_type=key_type,
                 local_dir=self._local_dir(node),
                 storage=settings.storage,

@@ -75,9 +75,7 @@ class OutputChannel:
             return
         elements, self._pending, self._pending_records = _coalesced(self._pending), [], 0
         payload, size_bytes = self._ports.encode(elements)
-        message = Message(
-            self._attempt, self.channel_id, self._sequence_number, payload, size_bytes
-        )
+        message = Message(self._attempt, self.channel_id, self._sequence_number, payload, size_bytes)
         self._sequence_number += 1
         self._outstanding_bytes += size_bytes
         self._ports.send(message)

@@ -84,7 +84,7 @@ class HashPartitioner:
         self._scatter(values, keys, batch.timestamps)
 
     def _keys(self, values: list[Any]) -> list[Any]:
-        remaining = iter(values)
+        remaining: Any = iter(values)
         try:
             return list(map(self._select, remaining))
         except Exception as error:
@@ -107,9 +107,7 @@ class HashPartitioner:
         except KeyTypeError as error:
             raise KeyTypeError(f"key_by() after operator {self._operator_name}: {error}") from error
 
-    def _scatter(
-        self, values: list[Any], keys: list[Any], timestamps: Sequence[int] | None
-    ) -> None:
+    def _scatter(self, values: list[Any], keys: list[Any], timestamps: Sequence[int] | None) -> None:
         if not values:
             return
         groups = self._groups(keys).astype(np.int64)

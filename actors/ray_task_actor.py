@@ -93,9 +93,7 @@ class TaskActor:
         self._runners = {}
         for deployment in pickle.loads(deployments):
             mine = {
-                channel: receivers[channel]
-                for out in deployment.subtask.outputs
-                for channel in out.channels
+                channel: receivers[channel] for out in deployment.subtask.outputs for channel in out.channels
             }
             self._runners[deployment.subtask_id] = _Runner(deployment, mine, coordinator)
         for runner in self._runners.values():

@@ -7,28 +7,15 @@ answer is the credit. User objects are pickled here by the C pickler; Ray only s
 from __future__ import annotations
 
 import asyncio
-import pickle
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import cloudpickle
-import ray
-
 from ..protocol.elements import Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CreditReturned, TaskEvent
-
-_PICKLING_ERRORS = (pickle.PicklingError, AttributeError, TypeError)
-
-
-def encode_elements(elements: list[StreamElement]) -> bytes:
-    """Pickle elements; classes that only the driver's script defines travel by value."""
-    try:
-        return pickle.dumps(elements, protocol=5)
-    except _PICKLING_ERRORS:
-        return cloudpickle.dumps(elements, protocol=5)  # type: ignore[no-any-return]
+from .wire import decode_elements, encode_elements
 
 
 class RayTaskPorts:
@@ -46,8 +33,8 @@ class RayTaskPorts:
         self,
         subtask: SubtaskId,
         attempt: Attempt,
-        receivers: Mapping[ChannelId, tuple[ray.actor.ActorHandle, SubtaskId]],
-        coordinator: ray.actor.ActorHandle,
+        receivers: Mapping[ChannelId, tuple[Any, SubtaskId]],
+        coordinator: Any,
         mail: Callable[[CreditReturned], None],
     ) -> None:
         self._subtask = subtask
@@ -57,7 +44,9 @@ class RayTaskPorts:
         self._mail = mail
         self._reports = 0
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-snapshot")
-        self._waiting: dict[tuple[ChannelId, int], tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = {}
+        self._waiting: dict[
+            tuple[ChannelId, int], tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
+        ] = {}
         self.now_ns = time.time_ns
 
     # ------------------------------------------------------------ outgoing
@@ -67,7 +56,7 @@ class RayTaskPorts:
         return payload, len(payload)
 
     def decode(self, payload: Any) -> list[StreamElement]:
-        return pickle.loads(payload)  # type: ignore[no-any-return]
+        return decode_elements(payload)
 
     def send(self, message: Message) -> None:
         actor, subtask = self._receivers[message.channel]
@@ -83,9 +72,7 @@ class RayTaskPorts:
 
     def report(self, event: TaskEvent) -> None:
         number, self._reports = self._reports, self._reports + 1
-        self._coordinator.task_event.remote(
-            self._subtask, self._attempt, number, encode_event(event)
-        )
+        self._coordinator.task_event.remote(self._subtask, self._attempt, number, encode_event(event))
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         self._background.submit(work)
@@ -123,7 +110,7 @@ def encode_event(event: TaskEvent) -> bytes:
 
 def decode_event(data: bytes) -> TaskEvent:
     """The event in `data`."""
-    return pickle.loads(data)[0]  # type: ignore[no-any-return]
+    return decode_elements(data)[0]  # type: ignore[return-value]
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

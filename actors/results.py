@@ -22,9 +22,7 @@ class CoordinatorResults:
         payload, size_bytes = self._ports.encode([Batch(values)])
         self._outstanding_bytes += size_bytes
         self._ports.report(
-            ResultsCollected(
-                self._deployment.attempt, self._deployment.subtask_id, key, payload, size_bytes
-            )
+            ResultsCollected(self._deployment.attempt, self._deployment.subtask_id, key, payload, size_bytes)
         )
 
     def has_credit(self) -> bool:

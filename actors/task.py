@@ -10,7 +10,7 @@ import enum
 import queue
 import traceback
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 from ..common.errors import (
     ConfigurationError,
@@ -96,7 +96,7 @@ _IDLE_MS = 1_000
 _POLL_MS = 2
 """How soon a source that had nothing, or a sink that was not ready, is asked again."""
 
-_Mail = Union[Message, events.TaskMail, SnapshotDone]
+_Mail = Message | events.TaskMail | SnapshotDone
 
 
 class StreamTask:
@@ -166,9 +166,7 @@ class StreamTask:
             self._chain.restore(restored, self._deployment.restored_is_owned)
         self._chain.open()
         self._phase = TaskPhase.INITIALIZED
-        self._ports.report(
-            events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id)
-        )
+        self._ports.report(events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id))
 
     def _guarded(self, work: Any) -> Any:
         try:
@@ -181,7 +179,8 @@ class StreamTask:
         self._phase = TaskPhase.FAILED
         self._close()
         deployment = self._deployment
-        where = f"{deployment.subtask.task.name} ({deployment.subtask_id.index + 1}/{deployment.subtask.task.parallelism})"
+        task = deployment.subtask.task
+        where = f"{task.name} ({deployment.subtask_id.index + 1}/{task.parallelism})"
         self._ports.report(
             events.TaskFailed(
                 deployment.attempt,
@@ -201,9 +200,7 @@ class StreamTask:
         if errors:
             raise errors[0]
         self._phase = TaskPhase.FINISHED
-        self._ports.report(
-            events.TaskFinished(self._deployment.attempt, self._deployment.subtask_id)
-        )
+        self._ports.report(events.TaskFinished(self._deployment.attempt, self._deployment.subtask_id))
 
     # ------------------------------------------------------------ the loop
 
@@ -317,9 +314,7 @@ class StreamTask:
     def _cancel(self) -> None:
         self._phase = TaskPhase.CANCELED
         self._close()
-        self._ports.report(
-            events.TaskStopped(self._deployment.attempt, self._deployment.subtask_id)
-        )
+        self._ports.report(events.TaskStopped(self._deployment.attempt, self._deployment.subtask_id))
 
     # ------------------------------------------------------------ checkpoints
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from ..common.errors import ConfigurationError
@@ -21,16 +22,14 @@ class NumberSequenceSource(Source):
 
     def __init__(self, start: int, end: int) -> None:
         if end < start:
-            raise ConfigurationError(
-                f"number sequence from {start} to {end} is empty; swap the bounds"
-            )
+            raise ConfigurationError(f"number sequence from {start} to {end} is empty; swap the bounds")
         self._start = start
         self._end = end
 
     def create_splits(self, parallelism: int) -> list[Any]:
         count = self._end - self._start + 1
         bounds = [self._start + count * index // parallelism for index in range(parallelism + 1)]
-        return [(low, high) for low, high in zip(bounds, bounds[1:]) if low < high]
+        return [(low, high) for low, high in itertools.pairwise(bounds) if low < high]
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
         return _NumberReader(splits)

@@ -11,7 +11,7 @@ from ..protocol.elements import CheckpointBarrier
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.task_events import CheckpointAborted, CheckpointCompleted, TriggerCheckpoint
-from ..telemetry import Span, Tracer
+from ..telemetry import AttributeValue, Span, Tracer
 from ..telemetry.spans import (
     ACKNOWLEDGE,
     CHECKPOINT,
@@ -159,9 +159,7 @@ class CheckpointDriver:
             # The checkpoint is complete; what could not be removed is removed by a later clean-up.
             self._statistics.warnings.append(f"old checkpoints could not be removed: {error}")
 
-    def _manifest(
-        self, barrier: CheckpointBarrier, command: core.WriteManifest
-    ) -> CheckpointManifest:
+    def _manifest(self, barrier: CheckpointBarrier, command: core.WriteManifest) -> CheckpointManifest:
         operators = {node.uid: node for node in self._spec.graph.operators}
         snapshots = core.operator_snapshots(command.acknowledgements, operators)
         return CheckpointManifest(
@@ -228,7 +226,7 @@ class CheckpointDriver:
 
     def _trace_acknowledgement(self, event: core.SubtaskAcknowledged, started_ns: int) -> None:
         span = self._spans.get(event.checkpoint_id)
-        attributes = {
+        attributes: dict[str, AttributeValue] = {
             JOB_ID: self._spec.job_id,
             CHECKPOINT_ID: event.checkpoint_id,
             SUBTASK_INDEX: event.subtask.index,

@@ -119,9 +119,7 @@ class CheckpointStore:
     def _check_fence(self) -> None:
         newer = f"epochs/{self.epoch + 1}"
         if newer in self._storage.list_files("epochs"):
-            raise FencedError(
-                f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job"
-            )
+            raise FencedError(f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job")
 
     def drop_old(self) -> list[CheckpointId]:
         """Remove checkpoints beyond the number to keep, and the files only they refer to."""

@@ -322,9 +322,8 @@ class JobCoordinator:
             if self._restart_at_ms <= self._now_ms():
                 self._deploy()
         elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING):
-            self._life.handle(JobEvent.TASKS_STOPPED)
-            keep = self.status is JobStatus.FAILED or self._spec.settings.keep_on_cancel
-            self._clean_up(keep)
+            ended = self._life.handle(JobEvent.TASKS_STOPPED)
+            self._clean_up(ended is JobStatus.FAILED or self._spec.settings.keep_on_cancel)
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
         if self._store is not None and not keep_checkpoints:

@@ -39,9 +39,7 @@ class LocalExecutor:
         storage: Checkpoint storage instead of the one in the settings.
     """
 
-    def __init__(
-        self, spec: JobSpec, tracer: Tracer, storage: CheckpointStorage | None = None
-    ) -> None:
+    def __init__(self, spec: JobSpec, tracer: Tracer, storage: CheckpointStorage | None = None) -> None:
         self._tasks: dict[SubtaskId, StreamTask] = {}
         self._attempt = Attempt(0)
         self._events: deque[TaskEvent] = deque()
@@ -137,8 +135,7 @@ class LocalExecutor:
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self._attempt = deployments[0].attempt
         self._tasks = {
-            deployment.subtask_id: StreamTask(deployment, _LocalTaskPorts(self))
-            for deployment in deployments
+            deployment.subtask_id: StreamTask(deployment, _LocalTaskPorts(self)) for deployment in deployments
         }
         self._new_tasks = list(self._tasks.values())
 

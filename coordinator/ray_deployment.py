@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import random
@@ -128,7 +129,7 @@ class RayTaskGateway:
 
     def _create(self, key: str) -> _Process:
         actor = (
-            ray.remote(concurrency_groups={"control": 1_000})(TaskActor)
+            ray.remote(concurrency_groups={"control": 1_000})(TaskActor)  # type: ignore[call-overload]
             .options(
                 num_cpus=self._shares[key],
                 max_restarts=0,
@@ -174,9 +175,7 @@ class RayTaskGateway:
     def _process_of(self, subtask: SubtaskId) -> _Process | None:
         return self._processes.get(process_key(self._graph.subtasks[subtask]))
 
-    def _stop_answered(
-        self, process: _Process, attempt: Attempt
-    ) -> Answered:
+    def _stop_answered(self, process: _Process, attempt: Attempt) -> Answered:
         def answered(_: Any, error: BaseException | None) -> None:
             # If the process died, `_process_ended` says so for all its subtasks.
             if error is None and process.stop_deadline_ms is not None:
@@ -265,7 +264,7 @@ class RayTaskGateway:
 
     def _resource_problem(self) -> str | None:
         wanted = sum(self._shares.values())
-        there = float(ray.cluster_resources().get("CPU", 0.0))
+        there = float(ray.cluster_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
         if wanted <= there + 1e-6:
             return None
         return (
@@ -293,9 +292,7 @@ def cpu_shares(graph: ExecutionGraph, slot_cpus: float) -> dict[str, float]:
         if process_key(subtask) not in keys:
             keys.append(process_key(subtask))
     # Ray counts CPUs in ten-thousandths; rounding down keeps the sum within the slot.
-    return {
-        key: int(slot_cpus / len(keys) * 10_000) / 10_000 for keys in slots.values() for key in keys
-    }
+    return {key: int(slot_cpus / len(keys) * 10_000) / 10_000 for keys in slots.values() for key in keys}
 
 
 def _first_line(error: BaseException | None) -> str:
@@ -374,7 +371,7 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
 
     _connect(spec)
     actor = (
-        ray.remote(concurrency_groups={"events": 1})(CoordinatorActor)
+        ray.remote(concurrency_groups={"events": 1})(CoordinatorActor)  # type: ignore[call-overload]
         .options(
             name=f"job-{spec.job_id}",
             namespace=NAMESPACE,
@@ -407,5 +404,5 @@ def _connect(spec: JobSpec) -> None:
         # An embedded Ray is made for this job, so it is made to fit.
         num_cpus=max(os.cpu_count() or 1, -(-int(sum(shares.values()) * 100) // 100)),
         include_dashboard=False,
-        logging_level="warning",
+        logging_level=logging.WARNING,
     )

@@ -10,9 +10,7 @@ from ..protocol.plan import JobGraph, StreamNode
 from ..protocol.redistribution import redistribute
 
 
-def check_restore(
-    graph: JobGraph, manifest: CheckpointManifest, allow_non_restored_state: bool
-) -> None:
+def check_restore(graph: JobGraph, manifest: CheckpointManifest, allow_non_restored_state: bool) -> None:
     """Raise `StateMigrationError` unless every stored operator finds its place in the graph."""
     nodes = {node.uid: node for node in graph.operators}
     unclaimed = sorted(

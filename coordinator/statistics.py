@@ -67,9 +67,5 @@ class JobStatistics:
     """History of one job; the oldest entries go beyond `HISTORY_LENGTH`."""
 
     warnings: deque[str] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
-    checkpoints: deque[CheckpointStatistics] = field(
-        default_factory=lambda: deque(maxlen=HISTORY_LENGTH)
-    )
-    recoveries: deque[RecoveryStatistics] = field(
-        default_factory=lambda: deque(maxlen=HISTORY_LENGTH)
-    )
+    checkpoints: deque[CheckpointStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+    recoveries: deque[RecoveryStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))

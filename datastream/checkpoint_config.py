@@ -44,9 +44,7 @@ class CheckpointConfig:
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """Exactly-once or at-least-once."""
-        return CheckpointingMode[
-            self._configuration.get(Options.CHECKPOINTING_CONSISTENCY_MODE).upper()
-        ]
+        return CheckpointingMode[self._configuration.get(Options.CHECKPOINTING_CONSISTENCY_MODE).upper()]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
         """Choose exactly-once or at-least-once."""
@@ -69,9 +67,7 @@ class CheckpointConfig:
         """Least time between the end of one checkpoint and the next trigger."""
         return self._configuration.get(Options.MIN_PAUSE_BETWEEN_CHECKPOINTS).to_millis()
 
-    def set_min_pause_between_checkpoints(
-        self, min_pause_between_checkpoints: int
-    ) -> CheckpointConfig:
+    def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
         """Set the least time between the end of one checkpoint and the next trigger."""
         if min_pause_between_checkpoints < 0:
             raise ConfigurationError("the pause between checkpoints cannot be negative")
@@ -98,9 +94,7 @@ class CheckpointConfig:
         """Set how many checkpoints in a row may fail without failing the job."""
         if tolerable_checkpoint_failure_number < 0:
             raise ConfigurationError("the number of tolerable checkpoint failures is negative")
-        self._configuration.set(
-            Options.TOLERABLE_FAILURE_NUMBER, tolerable_checkpoint_failure_number
-        )
+        self._configuration.set(Options.TOLERABLE_FAILURE_NUMBER, tolerable_checkpoint_failure_number)
         return self
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:

@@ -68,8 +68,7 @@ class DataStream:
         highest = transformation.highest_parallelism
         if highest is not None and parallelism > highest:
             raise ConfigurationError(
-                f"operator {transformation.name!r} can only run with parallelism {highest}, "
-                f"not {parallelism}"
+                f"operator {transformation.name!r} can only run with parallelism {highest}, not {parallelism}"
             )
         if parallelism < 1:
             raise ConfigurationError(f"the parallelism must be at least 1, got {parallelism}")
@@ -128,10 +127,7 @@ class DataStream:
             key_type: Type of the key; without it keys are encoded by their Python type.
         """
         _, select = as_callable(_checked(key_selector, "get_key"), "get_key")
-        inputs = [
-            Input(entry.source, Partitioning.HASH, select, entry.input_index)
-            for entry in self._inputs
-        ]
+        inputs = [Input(entry.source, Partitioning.HASH, select, entry.input_index) for entry in self._inputs]
         return KeyedStream(self._env, inputs, select, key_type)
 
     def union(self, *streams: DataStream) -> DataStream:
@@ -139,9 +135,7 @@ class DataStream:
         inputs = list(self._inputs)
         for stream in streams:
             if isinstance(stream, KeyedStream):
-                raise ConfigurationError(
-                    "union() takes streams without keys; call key_by() after it"
-                )
+                raise ConfigurationError("union() takes streams without keys; call key_by() after it")
             inputs += stream._inputs
         return DataStream(self._env, inputs)
 
@@ -182,9 +176,7 @@ class DataStream:
             )
         return self._end(type(sink).__name__, SinkOperator(sink))
 
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> Any:
+    def execute_and_collect(self, job_execution_name: str | None = None, limit: int | None = None) -> Any:
         """Run the job and bring this stream's records to the driver.
 
         Args:
@@ -257,9 +249,7 @@ class KeyedStream(DataStream):
         raise ConfigurationError("a keyed stream cannot be united; call union() before key_by()")
 
     def _keyed(self, name: str, func: Any, method: str) -> DataStream:
-        operator = KeyedProcessOperator(
-            _checked(func, method), self._key_selector, self._key_type, method
-        )
+        operator = KeyedProcessOperator(_checked(func, method), self._key_selector, self._key_type, method)
         return self._then(name, operator, stateful=True)
 
     def _partitioned(self, partitioning: Partitioning) -> DataStream:

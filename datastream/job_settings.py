@@ -84,15 +84,13 @@ def job_settings(
         keep_on_finish=keep,
         restart_strategy=_restart_strategy(restart, trigger is not None),
         restore_path=configuration.get(StateRecoveryOptions.SAVEPOINT_PATH),
-        allow_non_restored_state=configuration.get(
-            StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE
-        ),
+        allow_non_restored_state=configuration.get(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE),
         batch_size=_positive(configuration.get(DataPlaneOptions.BATCH_SIZE), "tidegate.batch.size"),
         buffer_timeout_ms=configuration.get(ExecutionOptions.BUFFER_TIMEOUT).to_millis(),
         channel_credit_bytes=_positive(
             configuration.get(DataPlaneOptions.CHANNEL_CREDIT), "tidegate.channel.credit"
         ),
-        job_parameters=dict(configuration.get(PipelineOptions.GLOBAL_JOB_PARAMETERS) or {}),
+        job_parameters=_job_parameters(configuration),
         slot_cpus=configuration.get(DeploymentOptions.SLOT_CPUS),
         heartbeat_timeout_ms=configuration.get(DeploymentOptions.HEARTBEAT_TIMEOUT).to_millis(),
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
@@ -124,9 +122,7 @@ def _state_backend(configuration: Configuration) -> StateBackend:
     return backend()
 
 
-def _restart_strategy(
-    restart: RestartStrategyConfiguration, is_checkpointing: bool
-) -> RestartStrategy:
+def _restart_strategy(restart: RestartStrategyConfiguration, is_checkpointing: bool) -> RestartStrategy:
     if isinstance(restart, FallbackRestartStrategyConfiguration):
         return DEFAULT_RESTART if is_checkpointing else NoRestart()
     if isinstance(restart, FixedDelayRestartStrategyConfiguration):
@@ -145,6 +141,11 @@ def _restart_strategy(
             max_attempts=restart.attempts_before_reset_backoff,
         )
     return NoRestart()
+
+
+def _job_parameters(configuration: Configuration) -> dict[str, str]:
+    parameters = configuration.get(PipelineOptions.GLOBAL_JOB_PARAMETERS)
+    return {} if parameters is None else dict(parameters)
 
 
 def _positive(value: int, key: str) -> int:

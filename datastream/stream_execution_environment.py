@@ -108,9 +108,7 @@ class StreamExecutionEnvironment:
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
         """Longest time for which a record waits for its batch to fill; 0 sends at once."""
         if timeout_millis < 0:
-            raise ConfigurationError(
-                f"the buffer timeout is {timeout_millis} ms; it cannot be negative"
-            )
+            raise ConfigurationError(f"the buffer timeout is {timeout_millis} ms; it cannot be negative")
         self._configuration.set(ExecutionOptions.BUFFER_TIMEOUT, Duration.of_millis(timeout_millis))
         return self
 

@@ -95,9 +95,7 @@ def build_stream_graph(
             uid=uids[id(transformation)],
             operator=_pickled(transformation, transformation.operator, "function"),
             parallelism=own,
-            max_parallelism=transformation.max_parallelism
-            or max_parallelism
-            or default_max_parallelism(own),
+            max_parallelism=transformation.max_parallelism or max_parallelism or default_max_parallelism(own),
             chaining=transformation.chaining,
             is_source=transformation.is_source,
             is_stateful=transformation.is_stateful,

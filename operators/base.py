@@ -107,9 +107,7 @@ class StreamOperator(ABC):
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         """The synchronous part of the snapshot: O(what changed), never O(state)."""
         frozen = self.keyed.freeze() if self.keyed is not None else None
-        return FrozenOperator(
-            frozen, OperatorSnapshot(lists=self.context.operator_state.snapshot())
-        )
+        return FrozenOperator(frozen, OperatorSnapshot(lists=self.context.operator_state.snapshot()))
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint is complete, perhaps an earlier one than this operator's latest."""

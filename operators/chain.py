@@ -37,14 +37,10 @@ class OperatorChain:
             emitters = self._emitters(subtask, node, exchange_of)
             self._operators[node.node_id].setup(context_of(node), _combined(emitters))
         self._head = self._operators[self._nodes[0].node_id]
-        self._sinks = [
-            op for op in self._in_order() if type(op).is_ready is not StreamOperator.is_ready
-        ]
+        self._sinks = [op for op in self._in_order() if type(op).is_ready is not StreamOperator.is_ready]
         self._with_state = [op for op in self._in_order() if op.keyed is not None]
 
-    def _emitters(
-        self, subtask: Subtask, node: StreamNode, exchange_of: Mapping[int, Emit]
-    ) -> list[Emit]:
+    def _emitters(self, subtask: Subtask, node: StreamNode, exchange_of: Mapping[int, Emit]) -> list[Emit]:
         inner = [edge for edge in subtask.task.chained if edge.source_id == node.node_id]
         emitters = [_into(self._operators[edge.target_id]) for edge in inner]
         outer = [out.edge for out in subtask.outputs if out.edge.source_id == node.node_id]
@@ -102,9 +98,7 @@ class OperatorChain:
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> dict[str, FrozenOperator]:
         """The synchronous part of the snapshot, by operator uid."""
-        return {
-            node.uid: self._operators[node.node_id].snapshot_state(barrier) for node in self._nodes
-        }
+        return {node.uid: self._operators[node.node_id].snapshot_state(barrier) for node in self._nodes}
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         """Tell every operator."""

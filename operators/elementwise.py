@@ -103,9 +103,7 @@ class FlatMapOperator(FunctionOperator):
         if results:
             self.emit(Batch(results, timestamps))
 
-    def _with_timestamps(
-        self, values: list[Any], times: Iterable[int]
-    ) -> tuple[list[Any], list[int]]:
+    def _with_timestamps(self, values: list[Any], times: Iterable[int]) -> tuple[list[Any], list[int]]:
         groups = self.apply(values, _materialised)
         timestamps: list[int] = []
         for time, group in zip(times, groups):
@@ -113,9 +111,7 @@ class FlatMapOperator(FunctionOperator):
         return list(chain.from_iterable(groups)), timestamps
 
 
-def _materialised(
-    call: Callable[[Any], Iterable[Any] | None], values: Iterable[Any]
-) -> Iterator[list[Any]]:
+def _materialised(call: Callable[[Any], Iterable[Any] | None], values: Iterable[Any]) -> Iterator[list[Any]]:
     return (list(result or ()) for result in map(call, values))
 
 

@@ -110,9 +110,7 @@ class KeyedProcessFunction(Function):
             """Event time of the record in milliseconds, if it has one."""
 
     @abstractmethod
-    def process_element(
-        self, value: Any, ctx: KeyedProcessFunction.Context
-    ) -> Iterable[Any] | None:
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
         """Return or yield the results of one record; `None` means none."""
 
 

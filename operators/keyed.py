@@ -50,7 +50,7 @@ class KeyedOperator(FunctionOperator):
         keys = batch.keys
         if keys is None:
             return self._select(values)
-        return keys if isinstance(keys, list) else keys.tolist()  # type: ignore[no-any-return]
+        return keys if isinstance(keys, list) else keys.tolist()
 
     def _select(self, values: list[Any]) -> list[Any]:
         try:
@@ -152,9 +152,7 @@ class KeyedReduceOperator(KeyedOperator):
 
     def open(self) -> None:
         super().open()
-        self._state = self.keyed.get_value_state(
-            ValueStateDescriptor(self.STATE_NAME, self._value_type)
-        )
+        self._state = self.keyed.get_value_state(ValueStateDescriptor(self.STATE_NAME, self._value_type))
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         values = rows(batch)

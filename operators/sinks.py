@@ -94,9 +94,7 @@ class SinkOperator(StreamOperator):
         self._sink.validate()
 
     def open(self) -> None:
-        self._state = self.context.operator_state.get_list_state(
-            ListStateDescriptor(self.STATE_NAME, None)
-        )
+        self._state = self.context.operator_state.get_list_state(ListStateDescriptor(self.STATE_NAME, None))
         try:
             self._committer = self._sink.create_committer()
             if self._committer is not None:

@@ -78,9 +78,7 @@ class SourceOperator(StreamOperator):
         self._source.validate()
 
     def open(self) -> None:
-        self._splits = self.context.operator_state.get_list_state(
-            ListStateDescriptor(self.STATE_NAME, None)
-        )
+        self._splits = self.context.operator_state.get_list_state(ListStateDescriptor(self.STATE_NAME, None))
         context = self.context
         try:
             if context.is_restored:
@@ -107,9 +105,7 @@ class SourceOperator(StreamOperator):
         return len(batch) > 0
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        raise ConfigurationError(
-            f"operator {self.context.operator_name!r} is a source without input"
-        )
+        raise ConfigurationError(f"operator {self.context.operator_name!r} is a source without input")
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         assert self._reader is not None

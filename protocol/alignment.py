@@ -6,15 +6,18 @@ it, and a channel that has ended counts as aligned for every later checkpoint.
 
 Alignment, per event (`pending` = the checkpoint being aligned, `last` = the highest id decided):
 
-    event                      condition                     commands
-    barrier(id)                id <= last or id < pending    none: it is stale
-    barrier(id)                id == pending                 BlockChannel; when all have it: TakeSnapshot, ResumeChannels
-    barrier(id)                id > pending                  AbortCheckpoint(pending), ResumeChannels; start id
-    cancel(id)                 id <= last or id < pending    none
-    cancel(id)                 id == pending                 AbortCheckpoint(id), ResumeChannels
-    cancel(id)                 id > pending                  AbortCheckpoint(pending), AbortCheckpoint(id), ResumeChannels
-    end of input               completes pending             TakeSnapshot, ResumeChannels
-    triggered by coordinator   no open channel, id > last    TakeSnapshot
+    event                   condition                   commands
+    barrier(id)             id <= last or id < pending  none: it is stale
+    barrier(id)             id == pending               BlockChannel; when it was the last one
+                                                        missing: TakeSnapshot, ResumeChannels
+    barrier(id)             id > pending                AbortCheckpoint(pending), ResumeChannels;
+                                                        then as above
+    cancel(id)              id <= last or id < pending  none
+    cancel(id)              id == pending               AbortCheckpoint(id), ResumeChannels
+    cancel(id)              id > pending                AbortCheckpoint(pending), ResumeChannels,
+                                                        AbortCheckpoint(id)
+    end of input            completes pending           TakeSnapshot, ResumeChannels
+    direct trigger          no open channel, id > last  TakeSnapshot
 """
 
 from __future__ import annotations
@@ -24,7 +27,6 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Union
 
 from .elements import CheckpointBarrier, CheckpointingMode
 from .ids import CheckpointId
@@ -42,18 +44,24 @@ class AlignmentAbortReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BarrierReceived:
+    """A barrier came out of a channel."""
+
     channel: int
     barrier: CheckpointBarrier
 
 
 @dataclass(frozen=True, slots=True)
 class CancelMarkerReceived:
+    """A cancel marker came out of a channel."""
+
     channel: int
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelEnded:
+    """Nothing more comes out of a channel."""
+
     channel: int
 
 
@@ -64,16 +72,20 @@ class CheckpointTriggered:
     barrier: CheckpointBarrier
 
 
-AlignmentEvent = Union[BarrierReceived, CancelMarkerReceived, ChannelEnded, CheckpointTriggered]
+AlignmentEvent = BarrierReceived | CancelMarkerReceived | ChannelEnded | CheckpointTriggered
 
 
 @dataclass(frozen=True, slots=True)
 class BlockChannel:
+    """Take nothing more from a channel."""
+
     channel: int
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeChannels:
+    """Take from these channels again."""
+
     channels: tuple[int, ...]
 
 
@@ -87,11 +99,13 @@ class TakeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AbortCheckpoint:
+    """Decline a checkpoint, and pass a cancel marker on."""
+
     checkpoint_id: CheckpointId
     reason: AlignmentAbortReason
 
 
-AlignmentCommand = Union[BlockChannel, ResumeChannels, TakeSnapshot, AbortCheckpoint]
+AlignmentCommand = BlockChannel | ResumeChannels | TakeSnapshot | AbortCheckpoint
 
 _NONE = CheckpointId(-1)
 
@@ -151,9 +165,7 @@ class BarrierAligner(BarrierHandler):
         self._blocked: set[int] = set()
         self._missing: set[int] = set()
 
-    def _on_barrier(
-        self, channel: int, barrier: CheckpointBarrier, now_ms: int
-    ) -> list[AlignmentCommand]:
+    def _on_barrier(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
         if barrier.checkpoint_id <= self._last:
             return []
         commands: list[AlignmentCommand] = []
@@ -212,7 +224,8 @@ class BarrierAligner(BarrierHandler):
     def validate(self) -> None:
         assert self._blocked <= self._open, "an ended channel is blocked"
         if self._pending is None:
-            assert not self._blocked and not self._missing, "blocked without a pending checkpoint"
+            assert not self._blocked, "blocked without a pending checkpoint"
+            assert not self._missing, "waits without a pending checkpoint"
         else:
             assert self._missing, "alignment is complete but was not closed"
             assert self._pending.checkpoint_id > self._last, "a decided checkpoint is pending"
@@ -226,9 +239,7 @@ class BarrierTracker(BarrierHandler):
         super().__init__(channel_count)
         self._pending: OrderedDict[CheckpointId, _Tracked] = OrderedDict()
 
-    def _on_barrier(
-        self, channel: int, barrier: CheckpointBarrier, now_ms: int
-    ) -> list[AlignmentCommand]:
+    def _on_barrier(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
         if barrier.checkpoint_id <= self._last:
             return []
         tracked = self._pending.get(barrier.checkpoint_id)
@@ -260,17 +271,13 @@ class BarrierTracker(BarrierHandler):
             return []
         newest = max(done, key=lambda tracked: tracked.barrier.checkpoint_id)
         commands: list[AlignmentCommand] = []
-        for older in sorted(
-            known for known in self._pending if known < newest.barrier.checkpoint_id
-        ):
+        for older in sorted(known for known in self._pending if known < newest.barrier.checkpoint_id):
             commands += self._drop(older, AlignmentAbortReason.SUBSUMED)
         del self._pending[newest.barrier.checkpoint_id]
         self._last = newest.barrier.checkpoint_id
         return [*commands, TakeSnapshot(newest.barrier, newest.started_ms)]
 
-    def _drop(
-        self, checkpoint_id: CheckpointId, reason: AlignmentAbortReason
-    ) -> list[AlignmentCommand]:
+    def _drop(self, checkpoint_id: CheckpointId, reason: AlignmentAbortReason) -> list[AlignmentCommand]:
         self._pending.pop(checkpoint_id, None)
         self._last = max(self._last, checkpoint_id)
         return [AbortCheckpoint(checkpoint_id, reason)]
@@ -279,7 +286,8 @@ class BarrierTracker(BarrierHandler):
         assert len(self._pending) <= MAX_TRACKED_CHECKPOINTS, "tracks too many checkpoints"
         for checkpoint_id, tracked in self._pending.items():
             assert checkpoint_id > self._last, "tracks a decided checkpoint"
-            assert tracked.missing and tracked.missing <= self._open, "a complete one is tracked"
+            assert tracked.missing, "a complete checkpoint is tracked"
+            assert tracked.missing <= self._open, "waits for an ended channel"
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Union
 
 from .elements import CheckpointBarrier, SnapshotKind
 from .handles import OperatorSnapshot
@@ -100,6 +99,8 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskAcknowledged:
+    """A subtask persisted its part of a checkpoint."""
+
     attempt: Attempt
     subtask: SubtaskId
     checkpoint_id: CheckpointId
@@ -108,6 +109,8 @@ class SubtaskAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskDeclined:
+    """A subtask could not take its part of a checkpoint."""
+
     attempt: Attempt
     subtask: SubtaskId
     checkpoint_id: CheckpointId
@@ -124,26 +127,30 @@ class SubtaskInputEnded:
 
 @dataclass(frozen=True, slots=True)
 class ManifestWritten:
+    """The manifest of a checkpoint is in storage: it exists."""
+
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestFailed:
+    """The manifest of a checkpoint could not be written."""
+
     checkpoint_id: CheckpointId
     cause: str
 
 
-CheckpointEvent = Union[
-    TasksRunning,
-    TasksStopped,
-    CheckpointRequested,
-    TimePassed,
-    SubtaskAcknowledged,
-    SubtaskDeclined,
-    SubtaskInputEnded,
-    ManifestWritten,
-    ManifestFailed,
-]
+CheckpointEvent = (
+    TasksRunning
+    | TasksStopped
+    | CheckpointRequested
+    | TimePassed
+    | SubtaskAcknowledged
+    | SubtaskDeclined
+    | SubtaskInputEnded
+    | ManifestWritten
+    | ManifestFailed
+)
 
 # ---------------------------------------------------------------- commands
 
@@ -159,6 +166,8 @@ class TriggerSubtasks:
 
 @dataclass(frozen=True, slots=True)
 class WriteManifest:
+    """Every subtask has acknowledged: make the checkpoint exist."""
+
     checkpoint_id: CheckpointId
     barrier: CheckpointBarrier
     acknowledgements: Mapping[SubtaskId, Acknowledgement]
@@ -166,12 +175,16 @@ class WriteManifest:
 
 @dataclass(frozen=True, slots=True)
 class NotifyComplete:
+    """Tell these subtasks that a checkpoint is complete."""
+
     checkpoint_id: CheckpointId
     subtasks: tuple[SubtaskId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyAborted:
+    """Tell these subtasks that a checkpoint will not complete."""
+
     checkpoint_id: CheckpointId
     subtasks: tuple[SubtaskId, ...]
     reason: AbortReason
@@ -185,7 +198,7 @@ class FailJob:
     cause: str
 
 
-CheckpointCommand = Union[TriggerSubtasks, WriteManifest, NotifyComplete, NotifyAborted, FailJob]
+CheckpointCommand = TriggerSubtasks | WriteManifest | NotifyComplete | NotifyAborted | FailJob
 
 
 @dataclass(slots=True)
@@ -346,9 +359,7 @@ class CheckpointCoordinator:
         known = event.subtask in pending.missing
         return AcknowledgeResult.SUCCESS if known else AcknowledgeResult.UNKNOWN
 
-    def _on_manifest_written(
-        self, checkpoint_id: CheckpointId, now_ms: int
-    ) -> list[CheckpointCommand]:
+    def _on_manifest_written(self, checkpoint_id: CheckpointId, now_ms: int) -> list[CheckpointCommand]:
         pending = self._pending.pop(checkpoint_id, None)
         if pending is None:
             return []
@@ -365,9 +376,7 @@ class CheckpointCoordinator:
 
     # ------------------------------------------------------------ abort
 
-    def _on_failed(
-        self, event: SubtaskDeclined | ManifestFailed, now_ms: int
-    ) -> list[CheckpointCommand]:
+    def _on_failed(self, event: SubtaskDeclined | ManifestFailed, now_ms: int) -> list[CheckpointCommand]:
         if isinstance(event, ManifestFailed):
             reason, cause = AbortReason.MANIFEST_FAILED, event.cause
         elif event.attempt != self._attempt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 from .ids import Attempt, ChannelId, CheckpointId
 
@@ -75,8 +75,8 @@ class EndOfInput:
     """Nothing more comes on this channel, barriers included."""
 
 
-ControlElement = Union[Watermark, CheckpointBarrier, CancelCheckpointMarker, EndOfInput]
-StreamElement = Union[Batch, ControlElement]
+ControlElement = Watermark | CheckpointBarrier | CancelCheckpointMarker | EndOfInput
+StreamElement = Batch | ControlElement
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ import random
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
-from typing import Union
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class GiveUp:
     reason: str
 
 
-RestartDecision = Union[Restart, GiveUp]
+RestartDecision = Restart | GiveUp
 
 
 class RestartStrategy(ABC):
@@ -104,10 +103,6 @@ class ExponentialDelayRestart(RestartStrategy):
         self.last_failure_ms = now_ms
         self.used += 1
         if self.used > self.max_attempts:
-            return GiveUp(
-                f"all {self.max_attempts} restarts of the exponential-delay strategy are used"
-            )
-        spread = random.Random(self.seed + self.used).uniform(
-            -self.jitter_factor, self.jitter_factor
-        )
+            return GiveUp(f"all {self.max_attempts} restarts of the exponential-delay strategy are used")
+        spread = random.Random(self.seed + self.used).uniform(-self.jitter_factor, self.jitter_factor)
         return Restart(int(self.current_ms * (1 + spread)))

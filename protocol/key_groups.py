@@ -77,9 +77,7 @@ def subtask_of_key_group(key_group: int, max_parallelism: int, parallelism: int)
     return key_group * parallelism // max_parallelism
 
 
-def key_group_range_of_subtask(
-    subtask_index: int, max_parallelism: int, parallelism: int
-) -> KeyGroupRange:
+def key_group_range_of_subtask(subtask_index: int, max_parallelism: int, parallelism: int) -> KeyGroupRange:
     """Key groups owned by one subtask: the exact inverse of `subtask_of_key_group`."""
     start = (subtask_index * max_parallelism + parallelism - 1) // parallelism
     end = ((subtask_index + 1) * max_parallelism - 1) // parallelism

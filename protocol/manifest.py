@@ -94,9 +94,7 @@ def decode_manifest(data: bytes, path: str) -> CheckpointManifest:
     header, _, body = data.partition(b"\n")
     words = header.split()
     if len(words) != 3 or words[0] != _MAGIC.encode():
-        raise CorruptCheckpointError(
-            f"{path} is not a checkpoint manifest, or its start is damaged"
-        )
+        raise CorruptCheckpointError(f"{path} is not a checkpoint manifest, or its start is damaged")
     if words[1] != str(FORMAT_VERSION).encode():
         raise CorruptCheckpointError(
             f"{path} has manifest format {words[1].decode('ascii', 'replace')}; this release reads "

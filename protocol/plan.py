@@ -86,9 +86,7 @@ class StreamGraph:
             raise GraphError("the job has no operators; add a source and a sink before execute()")
         self._check_uids()
         for node in self.nodes.values():
-            check_parallelism(
-                f"{node.name} ({node.defined_at})", node.parallelism, node.max_parallelism
-            )
+            check_parallelism(f"{node.name} ({node.defined_at})", node.parallelism, node.max_parallelism)
             if not node.is_source and not self.inputs_of(node.node_id):
                 raise GraphError(f"{node} has no input; connect it to a stream")
         for edge in self.edges:
@@ -269,15 +267,11 @@ def build_execution_graph(job: JobGraph) -> ExecutionGraph:
     senders: dict[ChannelId, SubtaskId] = {}
     for edge in sorted(job.edges, key=lambda edge: (edge.input_index, edge.edge_id)):
         up, down = job.task_of_node(edge.source_id), job.task_of_node(edge.target_id)
-        channels = channels_of_edge(
-            edge.edge_id, edge.partitioning, up.parallelism, down.parallelism
-        )
+        channels = channels_of_edge(edge.edge_id, edge.partitioning, up.parallelism, down.parallelism)
         for channel in channels:
             receivers[channel] = SubtaskId(down.task_id, channel.downstream_index)
             senders[channel] = SubtaskId(up.task_id, channel.upstream_index)
-            inputs.setdefault(receivers[channel], []).append(
-                InputChannel(channel, edge.input_index)
-            )
+            inputs.setdefault(receivers[channel], []).append(InputChannel(channel, edge.input_index))
         for index in range(up.parallelism):
             mine = tuple(channel for channel in channels if channel.upstream_index == index)
             out = OutputEdge(edge, mine, down.max_parallelism, down.parallelism)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 from .checkpoint import SubtaskAcknowledged, SubtaskDeclined, SubtaskInputEnded
 from .elements import CheckpointBarrier
@@ -19,16 +19,22 @@ class StartRunning:
 
 @dataclass(frozen=True, slots=True)
 class TriggerCheckpoint:
+    """Take a snapshot, if no barrier of it will come through a channel."""
+
     barrier: CheckpointBarrier
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCompleted:
+    """A checkpoint is complete."""
+
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAborted:
+    """A checkpoint will not complete."""
+
     checkpoint_id: CheckpointId
 
 
@@ -52,15 +58,15 @@ class ResultsTaken:
     size_bytes: int
 
 
-TaskMail = Union[
-    StartRunning,
-    TriggerCheckpoint,
-    CheckpointCompleted,
-    CheckpointAborted,
-    CancelTask,
-    CreditReturned,
-    ResultsTaken,
-]
+TaskMail = (
+    StartRunning
+    | TriggerCheckpoint
+    | CheckpointCompleted
+    | CheckpointAborted
+    | CancelTask
+    | CreditReturned
+    | ResultsTaken
+)
 
 # ---------------------------------------------------------------- from a task
 
@@ -120,14 +126,14 @@ class SpansRecorded:
     spans: tuple[Any, ...]
 
 
-TaskEvent = Union[
-    SpansRecorded,
-    TaskInitialized,
-    TaskFinished,
-    TaskStopped,
-    TaskFailed,
-    ResultsCollected,
-    SubtaskAcknowledged,
-    SubtaskDeclined,
-    SubtaskInputEnded,
-]
+TaskEvent = (
+    SpansRecorded
+    | TaskInitialized
+    | TaskFinished
+    | TaskStopped
+    | TaskFailed
+    | ResultsCollected
+    | SubtaskAcknowledged
+    | SubtaskDeclined
+    | SubtaskInputEnded
+)

@@ -3,32 +3,53 @@
 from __future__ import annotations
 
 from tidegate.common import Types, WatermarkStrategy
-from tidegate.datastream import StreamExecutionEnvironment
+from tidegate.datastream import KeyedProcessFunction, Sink, StreamExecutionEnvironment
 
 from ..peers.measure import Orders, leave_mark
 from .parts import TRIPLE, CountSum, KeyOf, TallySink, TimedNumbers, add_one, configuration, is_odd
 
 
-def build(orders: Orders) -> StreamExecutionEnvironment:
-    """The job, ready to be executed."""
+def stateless(orders: Orders) -> StreamExecutionEnvironment:
+    """W1, ready to be executed."""
+    env = StreamExecutionEnvironment.get_execution_environment(configuration(orders))
+    env.set_parallelism(orders.parallelism)
+    numbers = env.from_source(
+        TimedNumbers(orders), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
+    )
+    results = numbers.map(add_one, output_type=Types.LONG()).filter(is_odd)
+    results.sink_to(TallySink(orders))
+    return env
+
+
+def keyed(
+    orders: Orders, function: KeyedProcessFunction, sink: Sink, chain_sink: bool = True
+) -> StreamExecutionEnvironment:
+    """W2, W3 and W5, ready to be executed.
+
+    Args:
+        orders: what to run.
+        function: the process function, `CountSum` or one that watches itself.
+        sink: where the triples go.
+        chain_sink: False gives the sink a task of its own.
+    """
     env = StreamExecutionEnvironment.get_execution_environment(configuration(orders))
     env.set_parallelism(orders.parallelism)
     numbers = env.from_source(
         TimedNumbers(orders), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
     ).uid("numbers")
-    if orders.workload == "W1":
-        results = numbers.map(add_one, output_type=Types.LONG()).filter(is_odd)
-    else:
-        by_key = numbers.key_by(KeyOf(orders.keys), key_type=Types.LONG())
-        results = by_key.process(CountSum(), output_type=TRIPLE).uid("count-sum")
-    results.sink_to(TallySink(orders)).uid("tally")
+    by_key = numbers.key_by(KeyOf(orders.keys), key_type=Types.LONG())
+    end = by_key.process(function, output_type=TRIPLE).uid("count-sum").sink_to(sink).uid("tally")
+    if not chain_sink:
+        end.disable_chaining()
     return env
 
 
 def main() -> None:
     """Runs one job to its end and leaves its checkpoint statistics."""
     orders = Orders.from_argv()
-    client = build(orders).execute_async("benchmark")
+    is_stateless = orders.workload == "W1"
+    env = stateless(orders) if is_stateless else keyed(orders, CountSum(), TallySink(orders))
+    client = env.execute_async("benchmark")
     client.result()
     checkpoints = [
         {"duration_ms": one.duration_ms, "sync_ms": one.sync_ms, "size_bytes": one.new_bytes}
