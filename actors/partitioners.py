@@ -86,7 +86,10 @@ class HashPartitioner:
     def _keys(self, values: list[Any]) -> list[Any]:
         remaining: Any = iter(values)
         try:
-            return list(map(self._select, remaining))
+            keys = list(map(self._select, remaining))
+            if len(keys) < len(values):
+                raise RuntimeError("the function raised StopIteration")
+            return keys
         except Exception as error:
             record = values[len(values) - remaining.__length_hint__() - 1]
             raise UserCodeError(

@@ -42,6 +42,7 @@ from ..protocol.elements import (
     CheckpointBarrier,
     EndOfInput,
     Message,
+    SnapshotKind,
     StreamElement,
     Watermark,
 )
@@ -349,6 +350,7 @@ class StreamTask:
         self._chain.prepare_snapshot(barrier)
         if self._phase is TaskPhase.RUNNING:
             self._parts.output.broadcast(barrier)
-        else:
-            self._final_id = self._final_id or barrier.checkpoint_id
+        elif barrier.kind is SnapshotKind.FINAL and self._final_id is None:
+            # An earlier one must not end the task: others still run, and their checkpoints need it.
+            self._final_id = barrier.checkpoint_id
         self._snapshots.start(barrier, alignment_started_ms)

@@ -22,13 +22,9 @@ class SetupError(Exception):
 
 
 def cache_dir() -> Path:
-    """The folder for environments and scratch data; `TIDEGATE_BENCH_DIR` moves it.
-
-    It ignores itself in git, so that no entry elsewhere is needed.
-    """
+    """The folder for environments and scratch data; `TIDEGATE_BENCH_DIR` moves it."""
     folder = Path(os.environ.get("TIDEGATE_BENCH_DIR", HERE.parent / ".bench")).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ".gitignore").write_text("*\n")
     return folder
 
 

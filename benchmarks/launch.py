@@ -95,9 +95,7 @@ def run(
     """
     with log.open("wb") as output:
         started_ns = time.monotonic_ns()
-        process = subprocess.Popen(
-            command, env=variables, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
-        )
+        process = subprocess.Popen(command, env=variables, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
     outcome = Outcome(started_ns)
     tree = ProcessTree(psutil.Process(process.pid))
     ended_here = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -127,7 +128,6 @@ def write_json(folder: Path, suite: str, rows: list[Row], failures: list[str]) -
         "failures": failures,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ".gitignore").write_text("*\n")
     path = folder / f"{now:%Y-%m-%dT%H-%M-%S}.json"
     path.write_text(json.dumps(session, indent=1))
     return path
@@ -163,7 +163,7 @@ def _verdict(ratio: Ratio) -> str:
     return f"{'met' if ratio.ratio >= ratio.goal else 'MISSED'} (at least {ratio.goal:g})"
 
 
-def _table(head: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], body: Sequence[tuple[str, ...]]) -> str:
     widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
     rule = tuple("-" * width for width in widths)
     lines = [head, rule, *body]

@@ -14,6 +14,7 @@ __all__ = [
     "DeploymentOptions",
     "ExecutionOptions",
     "PipelineOptions",
+    "SparkOptions",
     "RestartStrategyOptions",
     "StateBackendOptions",
     "StateRecoveryOptions",
@@ -248,3 +249,26 @@ class StateRecoveryOptions:
         .default_value(False)
     )
     """Whether stored state that no operator of the job claims may be dropped."""
+
+
+class SparkOptions:
+    """The Spark session of a job with Spark stages."""
+
+    EXECUTORS: ConfigOption[int] = (
+        ConfigOptions.key("tidegate.spark.executors").int_type().default_value(1)
+    )
+    EXECUTOR_CORES: ConfigOption[int] = (
+        ConfigOptions.key("tidegate.spark.executor-cores").int_type().default_value(1)
+    )
+    """Cores of an executor; Ray reserves as many CPUs for it."""
+    EXECUTOR_MEMORY: ConfigOption[str] = (
+        ConfigOptions.key("tidegate.spark.executor-memory").string_type().default_value("1g")
+    )
+    LOG_DIR: ConfigOption[str | None] = (
+        ConfigOptions.key("tidegate.spark.log-dir").string_type().no_default_value()
+    )
+    """Directory for Spark's logs; a temporary one where it is not set."""
+    CONF: ConfigOption[Mapping[str, str] | None] = (
+        ConfigOptions.key("tidegate.spark.conf").map_type().no_default_value()
+    )
+    """Further Spark settings, as `key:value,key:value`."""

@@ -326,9 +326,9 @@ class JobCoordinator:
             self._clean_up(ended is JobStatus.FAILED or self._spec.settings.keep_on_cancel)
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
-        if self._store is not None and not keep_checkpoints:
+        if self._store is not None:
             try:
-                self._store.remove_all()
+                self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()
             except TidegateError as error:
                 self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
 

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from ..common.errors import JobExecutionError
-from ..telemetry import JaegerJsonFile, OtlpSettings, Tracer, create_tracer
+from ..telemetry import (
+    AttributeValue,
+    FinishedSpan,
+    JaegerJsonFile,
+    OtlpSettings,
+    SpanSink,
+    Tracer,
+    create_tracer,
+)
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .local_executor import LocalExecutor
@@ -77,9 +85,30 @@ class LocalJob:
 def coordinator_tracer(spec: JobSpec, otlp: OtlpSettings | None) -> Tracer:
     """The tracer of a job's coordinator: a Jaeger file if the job wants one, and OTLP."""
     path = spec.settings.trace_file
-    sink = JaegerJsonFile(Path(path)).add if path is not None else None
-    resource = {"tidegate.job": spec.job_name}
+    sink = None if path is None else _trace_file_sink(_unused(Path(path)))
+    resource: dict[str, AttributeValue] = {"tidegate.job": spec.job_name}
     return create_tracer("tidegate-coordinator", resource, sink, otlp)
+
+
+def _trace_file_sink(path: Path) -> SpanSink:
+    file = JaegerJsonFile(path)
+
+    def add(span: FinishedSpan) -> None:
+        file.add(span)
+        if span["parent_span_id"] is None:
+            # The root ends last: the trace is whole.
+            file.flush()
+
+    return add
+
+
+def _unused(path: Path) -> Path:
+    """`path`, or with a number if it is taken: a restarted coordinator must not overwrite traces."""
+    candidate, number = path, 1
+    while candidate.exists():
+        number += 1
+        candidate = path.with_stem(f"{path.stem}-{number}")
+    return candidate
 
 
 def report_of(coordinator: JobCoordinator) -> JobReport:

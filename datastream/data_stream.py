@@ -20,9 +20,12 @@ from ..operators.keyed import KeyedProcessOperator, KeyedReduceOperator
 from ..operators.sinks import Sink, SinkFunctionOperator, SinkOperator
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import Chaining
+from .spark_settings import spark_settings
 from .transformation import Input, Transformation
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..coordinator.job_client import JobClient
     from .stream_execution_environment import StreamExecutionEnvironment
 
@@ -138,6 +141,35 @@ class DataStream:
                 raise ConfigurationError("union() takes streams without keys; call key_by() after it")
             inputs += stream._inputs
         return DataStream(self._env, inputs)
+
+    def spark_stage(
+        self,
+        func: Callable[[Any], Any],
+        schema: pa.Schema,
+        input_schema: pa.Schema | None = None,
+        max_epoch_records: int = 500_000,
+    ) -> DataStream:
+        """Run the records of every epoch through one Spark job.
+
+        Args:
+            func: Takes a Spark DataFrame of an epoch's records and returns one with the results.
+            schema: Arrow schema of the results, which leave as tuples in the DataFrame's order.
+            input_schema: Arrow schema of the records; needed where they are plain tuples whose columns
+                should have names and fixed types.
+            max_epoch_records: An epoch that grows beyond this runs without waiting for a barrier.
+
+        Returns:
+            The results, which all come before the barrier that closes their epoch.
+        """
+        from ..spark_bridge.source import COLOCATION_GROUP
+        from ..spark_bridge.stage import SparkStageOperator
+
+        operator = SparkStageOperator(
+            func, schema, input_schema, spark_settings(self._env.configuration), max_epoch_records
+        )
+        stream = self._then("SparkStage", operator).force_non_parallel().disable_chaining()
+        stream.transformation.colocation_group = COLOCATION_GROUP
+        return stream
 
     # ------------------------------------------------------------ partitioning
 

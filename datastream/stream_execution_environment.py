@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..common.configuration import Configuration
@@ -30,6 +30,7 @@ from ..telemetry import OtlpSettings
 from .checkpoint_config import CheckpointConfig
 from .data_stream import DataStream
 from .job_settings import job_settings
+from .spark_settings import spark_settings
 from .transformation import (
     Input,
     Transformation,
@@ -169,6 +170,26 @@ class StreamExecutionEnvironment:
         )
         self.register(transformation)
         return DataStream(self, [Input(transformation)])
+
+    def from_spark(
+        self, build: Callable[[Any], Any], order_by: list[str], source_name: str = "Spark"
+    ) -> DataStream:
+        """A stream of the rows of a Spark DataFrame, as tuples, in one order on every run.
+
+        Args:
+            build: Makes the DataFrame from a SparkSession; must give the same rows on every call.
+            order_by: Columns to sort by; together they must tell any two rows apart.
+            source_name: Name of the operator.
+        """
+        from ..spark_bridge.source import SparkSource
+
+        source = SparkSource(build, order_by, spark_settings(self._configuration))
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), source_name)
+
+    @property
+    def configuration(self) -> Configuration:
+        """All settings; changes take effect on the next execution."""
+        return self._configuration
 
     def register(self, transformation: Transformation) -> None:
         """Remember an operator; streams call it."""

@@ -48,7 +48,12 @@ class FunctionOperator(StreamOperator):
         """`list(how(call, values))`; an exception names the record it happened on."""
         remaining: Iterator[Any] = iter(values)
         try:
-            return list(how(self._call, remaining))
+            results = list(how(self._call, remaining))
+            if len(remaining.__reduce__()) > 2:
+                # `map` and `filter` take a StopIteration of the user's for the end of the records. A
+                # list iterator that was not read past its end still has its position to pickle.
+                raise RuntimeError("the function raised StopIteration")
+            return results
         except Exception as error:
             # A list iterator knows how much is left, so no index is counted on the fast path.
             left = remaining.__length_hint__()  # type: ignore[attr-defined]

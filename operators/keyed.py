@@ -54,7 +54,10 @@ class KeyedOperator(FunctionOperator):
 
     def _select(self, values: list[Any]) -> list[Any]:
         try:
-            return list(map(self._key_selector, values))
+            keys = list(map(self._key_selector, values))
+            if len(keys) < len(values):
+                raise RuntimeError("the function raised StopIteration")
+            return keys
         except Exception as error:
             raise self.user_error("the key selector", error) from error
 

@@ -142,9 +142,7 @@ def _map_form(type_info: MapTypeInfo) -> ArrowForm | None:
         pa.map_(key.arrow_type, value.arrow_type),
         (dict,),
         lambda entries: (
-            type(entries) is dict
-            and all(map(key_fits, entries))
-            and all(map(value_fits, entries.values()))
+            type(entries) is dict and all(map(key_fits, entries)) and all(map(value_fits, entries.values()))
         ),
         lambda entries: [(key_plain(k), plain(v)) for k, v in entries.items()],
         lambda entries: {key_back(k): back(v) for k, v in entries},
@@ -198,9 +196,7 @@ def _row_form(type_info: RowTypeInfo) -> ArrowForm | None:
         return row
 
     fields = [(name, form.arrow_type) for name, form in zip(names, forms, strict=True)]
-    return ArrowForm(
-        pa.struct(fields), (Row, tuple), row_fits, to_fields, row_back, immutable=False
-    )
+    return ArrowForm(pa.struct(fields), (Row, tuple), row_fits, to_fields, row_back, immutable=False)
 
 
 def _forms(types: list[TypeInformation]) -> list[ArrowForm] | None:

@@ -88,9 +88,7 @@ class KeyedStateBackend(ABC):
         """The reducing state of that name."""
 
     @abstractmethod
-    def get_aggregating_state(
-        self, descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
+    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """The aggregating state of that name."""
 
     @abstractmethod

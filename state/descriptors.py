@@ -95,9 +95,7 @@ class ReducingStateDescriptor(StateDescriptor):
 
     kind = "reducing"
 
-    def __init__(
-        self, name: str, reduce_function: Any, type_info: TypeInformation | None = None
-    ) -> None:
+    def __init__(self, name: str, reduce_function: Any, type_info: TypeInformation | None = None) -> None:
         super().__init__(name, type_info)
         self._reduce_function = reduce_function
         self.reduce: Callable[[Any, Any], Any] = getattr(reduce_function, "reduce", reduce_function)
@@ -122,9 +120,7 @@ class AggregatingStateDescriptor(StateDescriptor):
 
     kind = "aggregating"
 
-    def __init__(
-        self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None
-    ) -> None:
+    def __init__(self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, state_type_info)
         missing = [
             method

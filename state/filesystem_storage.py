@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import fsspec
 import pyarrow as pa
@@ -69,7 +68,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
     def uri(self) -> str:
         return self._uri
 
-    def write_file(self, path: str, data: bytes) -> FileHandle:
+    def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
         full = self._full(checked_relative(path))
         with _clear_errors(full):
             if self._is_local:
@@ -122,7 +121,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
     def _full(self, path: str) -> str:
         return f"{self._root.rstrip('/')}/{path}"
 
-    def _write_remote(self, full: str, data: bytes) -> None:
+    def _write_remote(self, full: str, data: bytes | memoryview) -> None:
         # An object appears when its upload is complete. Other remote file systems need the rename.
         if isinstance(self._fs, fs.S3FileSystem | fs.GcsFileSystem):
             _write_stream(self._fs, full, data)
@@ -133,7 +132,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         self._fs.move(temporary, full)
 
 
-def _write_stream(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
+def _write_stream(filesystem: fs.FileSystem, path: str, data: bytes | memoryview) -> None:
     with filesystem.open_output_stream(path) as stream:
         stream.write(data)
 
@@ -143,23 +142,27 @@ def _temporary_name(full: str) -> str:
     return f"{full}{_TEMPORARY}{unique}"
 
 
-def _write_temporary(full: str, data: bytes) -> str:
+def _write_temporary(full: str, data: bytes | memoryview) -> str:
     temporary = _temporary_name(full)
     try:
-        stream: Any = open(temporary, "wb")
+        _write_local(temporary, data)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(full), exist_ok=True)
-        stream = open(temporary, "wb")
-    try:
-        with stream:
-            stream.write(data)
-    except OSError:
-        os.unlink(temporary)
-        raise
+        _write_local(temporary, data)
     return temporary
 
 
-def _link_exclusively(full: str, data: bytes) -> bool:
+def _write_local(path: str, data: bytes | memoryview) -> None:
+    with open(path, "wb") as stream:
+        try:
+            stream.write(data)
+            stream.flush()
+        except OSError:
+            os.unlink(path)
+            raise
+
+
+def _link_exclusively(full: str, data: bytes | memoryview) -> bool:
     temporary = _write_temporary(full, data)
     try:
         os.link(temporary, full)

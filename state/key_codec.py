@@ -113,9 +113,7 @@ def _encode_tuple(key: tuple[Any, ...]) -> bytes:
 
 def _encode_row(key: Row) -> bytes:
     if key.get_row_kind() is not RowKind.INSERT:
-        raise KeyTypeError(
-            f"a Row of kind {key.get_row_kind().name} cannot be a key; use an INSERT row"
-        )
+        raise KeyTypeError(f"a Row of kind {key.get_row_kind().name} cannot be a key; use an INSERT row")
     fields = () if key._fields is None else key._fields
     return b"\x06" + _encode_tuple(tuple(key)) + _encode_tuple(fields)
 

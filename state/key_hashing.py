@@ -51,13 +51,13 @@ def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> npt.NDArray[np.u
     return key_groups_of_hashes(hash_keys(keys), max_parallelism)
 
 
-def key_groups_of_hashes(
-    hashes: npt.NDArray[np.uint64], max_parallelism: int
-) -> npt.NDArray[np.uint16]:
+def key_groups_of_hashes(hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDArray[np.uint16]:
     """Key groups of keys with these hashes."""
-    if max_parallelism & (max_parallelism - 1) == 0:
-        return (hashes & np.uint64(max_parallelism - 1)).astype(np.uint16)
-    return (hashes % np.uint64(max_parallelism)).astype(np.uint16)
+    is_power_of_two = max_parallelism & (max_parallelism - 1) == 0
+    groups: npt.NDArray[np.uint64] = (
+        hashes & np.uint64(max_parallelism - 1) if is_power_of_two else hashes % np.uint64(max_parallelism)
+    )
+    return groups.astype(np.uint16)
 
 
 def hash_int64(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:

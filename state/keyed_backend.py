@@ -13,6 +13,7 @@ from ..common.typeinfo import ListTypeInfo, PickledBytesTypeInfo, type_text
 from ..protocol.handles import KeyedStateHandle
 from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from .changes import change_table
+from .codecs import ValueCodec, value_codec
 from .descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -31,10 +32,10 @@ from .keyed_states import (
     TableValueState,
 )
 from .kinds import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from .map_table import MapTable
 from .segment_log import SegmentLog
 from .segments import column_slice, decoded_values, key_values
-from .tables import FlatTable, FrozenTable, MapTable, StateTable, private_copy
-from .value_codecs import ValueCodec, value_codec
+from .tables import FlatTable, FrozenTable, StateTable, private_copy
 
 if TYPE_CHECKING:
     from .lmdb_store import LmdbStore, LmdbTable
@@ -112,9 +113,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         return self._state(
             descriptor,
             TableListState,
-            lambda _: self._flat(
-                descriptor, codec, lambda table: TableListState(self, table), copy
-            ),
+            lambda _: self._flat(descriptor, codec, lambda table: TableListState(self, table), copy),
         )
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
@@ -133,9 +132,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             ),
         )
 
-    def get_aggregating_state(
-        self, descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
+    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         return self._state(
             descriptor,
             TableAggregatingState,
@@ -242,9 +239,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._handles[name] = handle
         return cast(S, handle)
 
-    def _check_restored(
-        self, name: str, restored: dict[str, object], schema: dict[str, object]
-    ) -> None:
+    def _check_restored(self, name: str, restored: dict[str, object], schema: dict[str, object]) -> None:
         before, now = dict(restored), dict(schema)
         if "key_type" not in before or "key_type" not in now:
             # One of the two jobs did not declare its key type: the encoded keys speak for themselves.
@@ -259,16 +254,12 @@ class TableKeyedStateBackend(KeyedStateBackend):
         build: Callable[[FlatTable], State],
         copy: Callable[[Any], Any] | None = None,
     ) -> tuple[StateTable, State]:
-        table = FlatTable(
-            *self._table_arguments(descriptor.get_name(), codec, copy or _copy_of(codec))
-        )
+        table = FlatTable(*self._table_arguments(descriptor.get_name(), codec, copy or _copy_of(codec)))
         return table, build(table)
 
     def _table_arguments(
         self, name: str, codec: ValueCodec, copy: Callable[[Any], Any] | None
-    ) -> tuple[
-        str, ValueCodec, Callable[[Any], Any] | None, int | None, bool, LmdbTable | None
-    ]:
+    ) -> tuple[str, ValueCodec, Callable[[Any], Any] | None, int | None, bool, LmdbTable | None]:
         store = None
         if self._store is not None:
             store = self._store.table(len(self._tables), codec, self._params.max_parallelism)

@@ -9,7 +9,8 @@ from ..common.errors import StateError
 from .descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
 from .key_codec import check_key
 from .kinds import AggregatingState, ListState, MapState, ReducingState, ValueState
-from .tables import DELETED, MISSING, FlatTable, MapTable, StateTable
+from .map_table import MapTable
+from .tables import DELETED, MISSING, FlatTable, StateTable
 
 
 class KeyContext(Protocol):
@@ -83,9 +84,7 @@ class TableReducingState(_FlatState, ReducingState[Any]):
 
     __slots__ = ("_reduce",)
 
-    def __init__(
-        self, context: KeyContext, table: FlatTable, descriptor: ReducingStateDescriptor
-    ) -> None:
+    def __init__(self, context: KeyContext, table: FlatTable, descriptor: ReducingStateDescriptor) -> None:
         super().__init__(context, table)
         self._reduce = descriptor.reduce
 
@@ -107,9 +106,7 @@ class TableAggregatingState(_FlatState, AggregatingState[Any, Any]):
 
     __slots__ = ("_function",)
 
-    def __init__(
-        self, context: KeyContext, table: FlatTable, descriptor: AggregatingStateDescriptor
-    ) -> None:
+    def __init__(self, context: KeyContext, table: FlatTable, descriptor: AggregatingStateDescriptor) -> None:
         super().__init__(context, table)
         self._function = descriptor.get_agg_function()
 
@@ -158,7 +155,7 @@ class TableListState(_FlatState, ListState[Any]):
             if elements is None:
                 elements = []
             self._table.write(key, elements)
-        return elements  # type: ignore[no-any-return]
+        return elements
 
 
 class TableMapState(MapState[Any, Any]):

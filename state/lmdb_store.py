@@ -15,7 +15,7 @@ import os
 import shutil
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import lmdb
@@ -35,10 +35,8 @@ _LENGTH = struct.Struct(">I")
 _LONGEST_COMPONENT = 240
 _HASHED = b"\xfe"
 _NAMESPACE = b"\x00"
-_CHUNK_ENTRIES = 8192
-_INT_LMDB_KEY = np.dtype(
-    [("state", ">u2"), ("group", ">u2"), ("key", INT_KEY_DTYPE), ("namespace", "u1")]
-)
+_CHUNK_ENTRIES = 32_768
+_INT_LMDB_KEY = np.dtype([("state", ">u2"), ("group", ">u2"), ("key", INT_KEY_DTYPE), ("namespace", "u1")])
 
 
 class LmdbStore:
@@ -63,9 +61,7 @@ class LmdbStore:
             os.makedirs(path)
             # Lock on: with lock=False a commit may reuse pages that a reader on the other thread still
             # looks at. It costs 0.1 µs per read.
-            self._env = lmdb.open(
-                path, map_size=map_size_bytes, sync=False, metasync=False, writemap=False
-            )
+            self._env = lmdb.open(path, map_size=map_size_bytes, sync=False, metasync=False, writemap=False)
         except (lmdb.Error, OSError) as error:
             raise self._error("opening", error) from error
 
@@ -80,7 +76,7 @@ class LmdbStore:
             return value
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """All entries whose key starts with `prefix`, in order."""
+        """All entries whose key starts with `prefix`, which is cut off, in order."""
         found: list[tuple[bytes, bytes]] = []
         with self._no_readers, self._env.begin() as transaction:
             cursor = transaction.cursor()
@@ -88,7 +84,7 @@ class LmdbStore:
                 for key, value in cursor:
                     if not key.startswith(prefix):
                         break
-                    found.append((key, value))
+                    found.append((key[len(prefix) :], value))
         return found
 
     def write(self, batches: Iterator[_Batch]) -> None:
@@ -145,7 +141,7 @@ class _Batch:
 
     __slots__ = ("deletes", "puts")
 
-    def __init__(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes]) -> None:
+    def __init__(self, puts: Iterable[tuple[bytes, bytes]], deletes: list[bytes]) -> None:
         self.puts = puts
         self.deletes = deletes
 
@@ -153,9 +149,7 @@ class _Batch:
 class LmdbTable:
     """One state in an LMDB environment."""
 
-    def __init__(
-        self, store: LmdbStore, state_id: int, codec: ValueCodec, max_parallelism: int
-    ) -> None:
+    def __init__(self, store: LmdbStore, state_id: int, codec: ValueCodec, max_parallelism: int) -> None:
         self._store = store
         self._state_id = state_id
         self._codec = codec
@@ -178,10 +172,8 @@ class LmdbTable:
         """The map keys of a key, in the order of their encoding."""
         prefix = self._prefix(key)
         return [
-            decode_key(
-                _stored_map_key(data) if entry[len(prefix)] == _HASHED[0] else entry[len(prefix) :]
-            )
-            for entry, data in self._store.scan(prefix)
+            decode_key(_stored_map_key(data) if component[:1] == _HASHED else component)
+            for component, data in self._store.scan(prefix)
         ]
 
     def write(self, table: pa.Table) -> None:
@@ -198,48 +190,34 @@ class LmdbTable:
         return _PREFIX.pack(self._state_id, group) + _component(encode_key(key)) + _NAMESPACE
 
     def _batches(self, table: pa.Table) -> Iterator[_Batch]:
-        is_map = not pa.types.is_null(table["map_key"].type)
         has_deletes = pc.any(table["deleted"]).as_py()
         for start in range(0, table.num_rows, _CHUNK_ENTRIES):
             part = table.slice(start, _CHUNK_ENTRIES)
-            rows = part.num_rows
-            keys = self._row_keys(part)
-            values = (
-                self._codec.stored_bytes(
-                    column_slice(part["value"], 0, rows),
-                    opaque_values(column_slice(part["value_pickled"], 0, rows)),
-                )
-                if not has_deletes
-                else self._live_bytes(part)
-            )
-            if is_map:
-                keys, values = _with_map_keys(keys, values, part["map_key"].combine_chunks())
-            if not has_deletes:
-                yield _Batch(list(zip(keys, values, strict=True)), [])
-                continue
-            deleted = part["deleted"].to_pylist()
-            yield _Batch(
-                [
-                    row
-                    for row, dead in zip(zip(keys, values, strict=True), deleted, strict=True)
-                    if not dead
-                ],
-                [key for key, dead in zip(keys, deleted, strict=True) if dead],
-            )
+            dead = part.filter(part["deleted"]) if has_deletes else part.slice(0, 0)
+            live = part.filter(pc.invert(part["deleted"])) if has_deletes else part
+            yield _Batch(self._puts(live), self._full_keys(dead))
 
-    def _live_bytes(self, part: pa.Table) -> list[bytes]:
-        """The stored bytes of a part with tombstones, which get empty ones."""
-        live = part.filter(pc.invert(part["deleted"]))
-        rows = live.num_rows
-        stored = iter(
-            self._codec.stored_bytes(
-                column_slice(live["value"], 0, rows),
-                opaque_values(column_slice(live["value_pickled"], 0, rows)),
-            )
-            if rows
-            else ()
+    def _puts(self, part: pa.Table) -> Iterable[tuple[bytes, bytes]]:
+        if part.num_rows == 0:
+            return ()
+        keys = self._full_keys(part)
+        values = self._codec.stored_bytes(
+            column_slice(part["value"], 0, part.num_rows),
+            opaque_values(column_slice(part["value_pickled"], 0, part.num_rows)),
         )
-        return [b"" if dead else next(stored) for dead in part["deleted"].to_pylist()]
+        if pa.types.is_null(part["map_key"].type):
+            return zip(keys, values, strict=True)
+        encoded = _encoded(part["map_key"].combine_chunks())
+        return zip(keys, map(_with_map_key, encoded, values), strict=True)
+
+    def _full_keys(self, part: pa.Table) -> list[bytes]:
+        if part.num_rows == 0:
+            return []
+        keys = self._row_keys(part)
+        if pa.types.is_null(part["map_key"].type):
+            return keys
+        components = map(_component, _encoded(part["map_key"].combine_chunks()))
+        return [key + component for key, component in zip(keys, components, strict=True)]
 
     def _row_keys(self, part: pa.Table) -> list[bytes]:
         """Everything of the LMDB keys but the map keys."""
@@ -260,16 +238,11 @@ class LmdbTable:
         ]
 
 
-def _with_map_keys(
-    keys: Sequence[bytes], values: Sequence[bytes], column: pa.Array
-) -> tuple[list[bytes], list[bytes]]:
-    full_keys, full_values = [], []
-    for key, value, encoded in zip(keys, values, _encoded(column), strict=True):
-        component = _component(encoded)
-        full_keys.append(key + component)
-        is_hashed = component[:1] == _HASHED
-        full_values.append(_LENGTH.pack(len(encoded)) + encoded + value if is_hashed else value)
-    return full_keys, full_values
+def _with_map_key(encoded: bytes, value: bytes) -> bytes:
+    """A stored value, behind its map key where the LMDB key has only the hash of that."""
+    if len(encoded) <= _LONGEST_COMPONENT:
+        return value
+    return _LENGTH.pack(len(encoded)) + encoded + value
 
 
 def _encoded(column: pa.Array) -> list[bytes]:

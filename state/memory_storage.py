@@ -58,7 +58,7 @@ class MemoryCheckpointStorage(CheckpointStorage):
     def uri(self) -> str:
         return f"memory://{self._root}/{self._prefix}".rstrip("/")
 
-    def write_file(self, path: str, data: bytes) -> FileHandle:
+    def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
         with self._files.lock:
             self._files.content[self._prefix + checked_relative(path)] = bytes(data)
         return FileHandle(path, len(data), hashlib.sha256(data).hexdigest())

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..common.errors import StateError
 from ..protocol.handles import OperatorListHandle
+from .codecs import ValueCodec, value_codec
 from .descriptors import ListStateDescriptor
 from .kinds import ListState
-from .value_codecs import ValueCodec, value_codec
 
 EVEN_SPLIT = "even-split"
 UNION = "union"

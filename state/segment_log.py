@@ -59,7 +59,9 @@ class SegmentLog:
         """Store the changes of one state as a new segment."""
         segments = self._segments.setdefault(state_name, [])
         info = SegmentInfo(
-            self._params.operator_uid, state_name, {name: str(text) for name, text in schema.items()}
+            self._params.operator_uid,
+            state_name,
+            {name: str(text) for name, text in schema.items()},
         )
         segments.append(self._write(table, info, is_base=not segments))
 
@@ -118,9 +120,7 @@ class SegmentLog:
         table, info = self._merged(segments, keep_tombstones=not is_base)
         return self._write(table, info, is_base)
 
-    def _merged(
-        self, segments: list[SegmentHandle], keep_tombstones: bool
-    ) -> tuple[pa.Table, SegmentInfo]:
+    def _merged(self, segments: list[SegmentHandle], keep_tombstones: bool) -> tuple[pa.Table, SegmentInfo]:
         storage = self._storage()
         parts = [
             read_segment(

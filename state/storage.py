@@ -30,7 +30,7 @@ class CheckpointStorage(ABC):
         """Address of the root; `open_storage(uri)` opens the same place again."""
 
     @abstractmethod
-    def write_file(self, path: str, data: bytes) -> FileHandle:
+    def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
         """Store `data` under `path`, replacing any older file there, and return its handle."""
 
     @abstractmethod

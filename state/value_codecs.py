@@ -1,27 +1,12 @@
-"""Codecs of state values: to bytes for LMDB, to Arrow columns for snapshots.
-
-Three forms, chosen from the declared type:
-
-* *packed*: fixed-width numbers and tuples of them; a leading tag byte 1 and then little-endian fields.
-  A value that does not fit (None, an integer out of range) is pickled behind a tag byte 0.
-* *typed*: text, dates, rows, lists, maps…: a typed Arrow column in snapshots, pickled in LMDB.
-* *pickled*: everything else, and values of unknown type.
-
-A value that is not exactly what its column can hold is pickled by itself into a second column, so that
-what is read back equals what was stored, type included.
-"""
+"""How values are stored: the interface, and the codecs of typed and of pickled values."""
 
 from __future__ import annotations
 
 import io
 import pickle
-import struct
 from abc import ABC, abstractmethod
-from array import array
 from collections.abc import Sequence
-from functools import lru_cache, partial
-from itertools import starmap
-from numbers import Number
+from itertools import pairwise
 from typing import Any
 
 import cloudpickle
@@ -29,15 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..common.errors import StateError
-from ..common.typeinfo import (
-    BasicType,
-    BasicTypeInfo,
-    PickledBytesTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    type_text,
-)
-from .arrow_forms import ArrowForm, arrow_form
+from ..common.typeinfo import TypeInformation, type_text
+from .arrow_forms import ArrowForm
 
 # Values that the target column cannot hold, pickled, by their position in the chunk.
 Opaque = dict[int, bytes]
@@ -98,17 +76,6 @@ class ValueCodec(ABC):
     def stored_bytes(self, column: pa.Array, opaque: Opaque) -> list[bytes]:
         """What `encode_many` gives for the values of a column."""
         return self.encode_many(self.from_arrow(column, opaque))
-
-
-@lru_cache(maxsize=1024)
-def value_codec(type_info: TypeInformation | None) -> ValueCodec:
-    """The codec of a declared type; None and unknown types are pickled."""
-    type_info = type_info or PickledBytesTypeInfo()
-    packed = _packed_codec(type_info)
-    if packed is not None:
-        return packed
-    form = arrow_form(type_info)
-    return PickledCodec(type_text(type_info)) if form is None else TypedCodec(type_info, form)
 
 
 class PickledCodec(ValueCodec):
@@ -181,160 +148,7 @@ class TypedCodec(ValueCodec):
 
     def _check(self, value: Any) -> None:
         if value is not None and not isinstance(value, self._form.accepts):
-            raise _wrong_type(value, self.type_text)
-
-
-class PackedCodec(ValueCodec):
-    """Fixed-width numbers, and tuples of them.
-
-    Args:
-        codes: one `struct` code per field, of `b h i q d ?`.
-        is_tuple: whether values are tuples.
-    """
-
-    immutable = True
-
-    def __init__(self, text: str, codes: str, is_tuple: bool) -> None:
-        self.type_text = text
-        self._codes = codes
-        self._is_tuple = is_tuple
-        self._pack = partial(struct.Struct("<B" + codes).pack, 1)
-        self._unpack = struct.Struct("<x" + codes).unpack
-        names = [f"f{index}" for index in range(len(codes))]
-        self._dtype = np.dtype(
-            [
-                ("tag", "u1"),
-                *((name, _NUMPY[code]) for name, code in zip(names, codes, strict=True)),
-            ]
-        )
-        self._field_types = [_ARROW[code] for code in codes]
-        self._names = names
-        self.arrow_type = (
-            pa.struct(list(zip(names, self._field_types, strict=True)))
-            if is_tuple
-            else self._field_types[0]
-        )
-        self._placeholder = (0,) * len(codes) if is_tuple else 0
-
-    def encode_many(self, values: Sequence[Any]) -> list[bytes]:
-        chunk = list(values)
-        if self._columns(chunk) is not None:
-            return list(starmap(self._pack, chunk) if self._is_tuple else map(self._pack, chunk))
-        return [self._encode(value) for value in chunk]
-
-    def decode(self, data: bytes) -> Any:
-        if data[0] == 0:
-            return pickle.loads(memoryview(data)[1:])
-        return self._unpack(data) if self._is_tuple else self._unpack(data)[0]
-
-    def to_arrow(self, values: list[Any]) -> tuple[pa.Array, Opaque]:
-        columns = self._columns(values)
-        if columns is not None:
-            return self._assemble(columns, None), {}
-        plain: list[Any] = []
-        opaque: Opaque = {}
-        for position, value in enumerate(values):
-            if self._fits(value):
-                plain.append(value)
-            else:
-                opaque[position] = self._encode_opaque(value)
-                plain.append(self._placeholder)
-        mask = np.zeros(len(values), dtype=bool)
-        mask[list(opaque)] = True
-        return self._assemble(self._transpose(plain), mask), opaque
-
-    def from_arrow(self, column: pa.Array, opaque: Opaque) -> list[Any]:
-        columns = [field.tolist() for field in self._fields(column)]
-        values: list[Any]
-        if not self._is_tuple:
-            values = columns[0]
-        else:
-            values = list(zip(*columns, strict=True)) if columns else [()] * len(column)
-        for position, data in opaque.items():
-            values[position] = pickle.loads(data)
-        return values
-
-    def stored_bytes(self, column: pa.Array, opaque: Opaque) -> list[bytes]:
-        packed = np.empty(len(column), dtype=self._dtype)
-        packed["tag"] = 1
-        for name, field in zip(self._names, self._fields(column), strict=True):
-            packed[name] = field
-        stored: list[bytes] = packed.view(f"V{self._dtype.itemsize}").tolist()
-        for position, data in opaque.items():
-            stored[position] = b"\x00" + data
-        return stored
-
-    def _transpose(self, values: list[Any]) -> list[array[Any]]:
-        columns = zip(*values, strict=True) if self._is_tuple else (values,)
-        return [
-            array(_ARRAY[code], column) for code, column in zip(self._codes, columns, strict=True)
-        ]
-
-    def _columns(self, values: list[Any]) -> list[array[Any]] | None:
-        """The fields as arrays; None when some value needs a look of its own."""
-        if self._is_tuple:
-            if set(map(type, values)) != {tuple} or set(map(len, values)) != {len(self._codes)}:
-                return None
-            columns: list[Any] = list(zip(*values, strict=True))
-        else:
-            columns = [values]
-        result = []
-        for code, column in zip(self._codes, columns, strict=True):
-            # array() itself refuses what is no integer of the width; floats and bools it converts.
-            exact = _EXACT.get(code)
-            if exact is not None and set(map(type, column)) != {exact}:
-                return None
-            try:
-                result.append(array(_ARRAY[code], column))
-            except (TypeError, OverflowError):
-                return None
-        return result
-
-    def _assemble(self, columns: list[array[Any]], mask: Any) -> pa.Array:
-        fields = []
-        for code, column in zip(self._codes, columns, strict=True):
-            numbers = np.frombuffer(column, dtype=_NUMPY["b" if code == "?" else code])
-            fields.append(pa.array(numbers.astype(bool) if code == "?" else numbers, mask=mask))
-        if not self._is_tuple:
-            return fields[0]
-        nulls = None if mask is None else pa.array(mask)
-        return pa.StructArray.from_arrays(fields, names=self._names, mask=nulls)
-
-    def _fields(self, column: pa.Array) -> list[np.ndarray[Any, Any]]:
-        """The fields as numpy arrays; zero where the value is null."""
-        if self._is_tuple:
-            arrays = [column.field(index) for index in range(len(self._codes))]
-        else:
-            arrays = [column]
-        return [
-            (field.fill_null(False if pa.types.is_boolean(field.type) else 0)).to_numpy(
-                zero_copy_only=False
-            )
-            for field in arrays
-        ]
-
-    def _fits(self, value: Any) -> bool:
-        fields = value if self._is_tuple else (value,)
-        if self._is_tuple and (type(value) is not tuple or len(value) != len(self._codes)):
-            return False
-        return all(
-            type(field) is _PYTHON[code] and (code not in _RANGE or field in _RANGE[code])
-            for code, field in zip(self._codes, fields, strict=True)
-        )
-
-    def _encode(self, value: Any) -> bytes:
-        if self._fits(value):
-            return self._pack(*value) if self._is_tuple else self._pack(value)
-        return b"\x00" + self._encode_opaque(value)
-
-    def _encode_opaque(self, value: Any) -> bytes:
-        fields = value if self._is_tuple else (value,)
-        if value is not None:
-            if self._is_tuple and not (isinstance(value, tuple) and len(value) == len(self._codes)):
-                raise _wrong_type(value, self.type_text)
-            if not all(field is None or isinstance(field, Number) for field in fields):
-                raise _wrong_type(value, self.type_text)
-        return dumps(value)
+            raise wrong_type(value, self.type_text)
 
 
 def binary_values(column: pa.Array) -> list[bytes]:
@@ -343,54 +157,15 @@ def binary_values(column: pa.Array) -> list[bytes]:
     if len(wide) == 0:
         return []
     _, offset_buffer, data = wide.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[
-        wide.offset : wide.offset + len(wide) + 1
-    ]
+    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[wide.offset : wide.offset + len(wide) + 1]
     start, end = int(offsets[0]), int(offsets[-1])
     raw = data.slice(start, end - start).to_pybytes() if data is not None else b""
     bounds = (offsets - start).tolist()
-    return [raw[low:high] for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [raw[low:high] for low, high in pairwise(bounds)]
 
 
-_CODES = {
-    BasicType.BYTE: "b",
-    BasicType.SHORT: "h",
-    BasicType.INT: "i",
-    BasicType.LONG: "q",
-    # 64 bits for FLOAT too: a Python float must come back as it was.
-    BasicType.FLOAT: "d",
-    BasicType.DOUBLE: "d",
-    BasicType.BOOLEAN: "?",
-}
-_NUMPY = {"b": "<i1", "h": "<i2", "i": "<i4", "q": "<i8", "d": "<f8", "?": "?"}
-_ARRAY = {"b": "b", "h": "h", "i": "i", "q": "q", "d": "d", "?": "b"}
-_PYTHON: dict[str, type] = {"b": int, "h": int, "i": int, "q": int, "d": float, "?": bool}
-_EXACT: dict[str, type] = {"d": float, "?": bool}
-_RANGE = {
-    code: range(-(1 << bits), 1 << bits) for code, bits in zip("bhiq", (7, 15, 31, 63), strict=True)
-}
-_ARROW = {
-    "b": pa.int8(),
-    "h": pa.int16(),
-    "i": pa.int32(),
-    "q": pa.int64(),
-    "d": pa.float64(),
-    "?": pa.bool_(),
-}
-
-
-def _packed_codec(type_info: TypeInformation) -> PackedCodec | None:
-    is_tuple = isinstance(type_info, TupleTypeInfo)
-    fields = type_info.get_field_types() if isinstance(type_info, TupleTypeInfo) else [type_info]
-    codes = ""
-    for field in fields:
-        if not isinstance(field, BasicTypeInfo) or field.basic_type not in _CODES:
-            return None
-        codes += _CODES[field.basic_type]
-    return PackedCodec(type_text(type_info), codes, is_tuple) if codes else None
-
-
-def _wrong_type(value: Any, text: str) -> StateError:
+def wrong_type(value: Any, text: str) -> StateError:
+    """The error for a value that does not fit the declared type `text`."""
     return StateError(
         f"the value {value!r:.200} of type {type(value).__name__} does not fit the declared type "
         f"{text}; store values of that type, or declare another one in the state descriptor"

@@ -42,6 +42,7 @@ class OtlpSpanExporter:
         closing.join(timeout_ms / 1_000)
         if closing.is_alive():
             self.span_exporter.shutdown()
+            closing.join(timeout_ms / 1_000)
 
 
 class _OutageReporter(SpanExporter):

@@ -15,7 +15,6 @@ from tidegate.datastream import (
     RuntimeContext,
     Sink,
     SinkWriter,
-    Source,
     SourceReader,
 )
 from tidegate.datastream.connectors.number_seq import NumberSequenceSource

@@ -48,9 +48,7 @@ def stateless_batch(numbers: range) -> list[int]:
     return results
 
 
-def keyed_batch(
-    numbers: range, state: State, key: Callable[[int], int]
-) -> list[tuple[int, int, int]]:
+def keyed_batch(numbers: range, state: State, key: Callable[[int], int]) -> list[tuple[int, int, int]]:
     """W2 over one batch."""
     results: list[tuple[int, int, int]] = []
     for x in numbers:

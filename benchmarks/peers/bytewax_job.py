@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import bytewax.operators as op
 from bytewax.dataflow import Dataflow, Stream
@@ -53,7 +54,7 @@ class Numbers(FixedPartitionedSource[int, int]):
         return NumbersPartition(self._orders, resume_state or 0)
 
 
-class TallySink(DynamicSink[object]):
+class TallySink(DynamicSink[Any]):
     """Hands whole batches to a tally."""
 
     def __init__(self, orders: Orders) -> None:
@@ -63,14 +64,14 @@ class TallySink(DynamicSink[object]):
         return TallyPartition(self._orders, worker_index)
 
 
-class TallyPartition(StatelessSinkPartition[object]):
+class TallyPartition(StatelessSinkPartition[Any]):
     """The sink of one worker."""
 
     def __init__(self, orders: Orders, subtask: int) -> None:
         self._tally = Tally(orders, subtask)
         self._numbers = orders.workload == "W1"
 
-    def write_batch(self, items: list[object]) -> None:
+    def write_batch(self, items: list[Any]) -> None:
         if self._numbers:
             self._tally.add_numbers(items)
         else:

@@ -144,8 +144,7 @@ def watch_checkpoints(orders: Orders, done: threading.Event) -> None:
             continue
         complete = [c for c in history if c["status"] == "COMPLETED"]
         facts = [
-            {"duration_ms": c["end_to_end_duration"], "size_bytes": c["checkpointed_size"]}
-            for c in complete
+            {"duration_ms": c["end_to_end_duration"], "size_bytes": c["checkpointed_size"]} for c in complete
         ]
         leave_mark(orders.marks_dir, "checkpoints", checkpoints=facts)
 

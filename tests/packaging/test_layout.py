@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +73,20 @@ def test_every_room_has_its_layer(pyproject: dict[str, Any]) -> None:
     assert sorted(named) == sorted(rooms())
 
 
-def test_a_working_directory_uploaded_to_ray_carries_the_examples_only() -> None:
-    lines = (ROOT / ".rayignore").read_text("utf-8").splitlines()
-    ignored = {line.strip("/") for line in lines if line.startswith("/")}
-    assert top_level_directories() - ignored == {"examples"}
-    assert {"__init__.py", ".*"} <= ignored
+def test_a_working_directory_uploaded_to_ray_carries_drivers_and_examples_only(
+    tmp_path: Path,
+) -> None:
+    from ray._private.runtime_env.packaging import create_package
+
+    source = tmp_path / "source"
+    for name in (*top_level_directories(), "examples", ".git", ".venv"):
+        (source / name).mkdir(parents=True, exist_ok=True)
+        (source / name / "file.py").touch()
+    for name in ("__init__.py", "driver.py"):
+        (source / name).touch()
+    shutil.copy(ROOT / ".rayignore", source)
+
+    create_package(str(source), tmp_path / "uploaded.zip", include_gitignore=True)
+
+    uploaded = zipfile.ZipFile(tmp_path / "uploaded.zip").namelist()
+    assert sorted(uploaded) == ["driver.py", "examples/file.py"]

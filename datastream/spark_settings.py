@@ -1,0 +1,29 @@
+"""Reads the `tidegate.spark.*` settings."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+from ..common.configuration import Configuration
+from ..common.options import DeploymentOptions, SparkOptions
+
+if TYPE_CHECKING:
+    from ..spark_bridge.session import SparkSettings
+
+
+def spark_settings(configuration: Configuration) -> SparkSettings:
+    """How the Spark session of a job is started."""
+    from ..spark_bridge.session import SparkSettings
+
+    log_dir = configuration.get(SparkOptions.LOG_DIR)
+    configs = configuration.get(SparkOptions.CONF)
+    return SparkSettings(
+        use_raydp=configuration.get(DeploymentOptions.TARGET) == "ray",
+        num_executors=configuration.get(SparkOptions.EXECUTORS),
+        executor_cores=configuration.get(SparkOptions.EXECUTOR_CORES),
+        executor_memory=configuration.get(SparkOptions.EXECUTOR_MEMORY),
+        log_dir=log_dir or os.path.join(tempfile.gettempdir(), "tidegate", "spark-logs"),
+        configs={} if configs is None else dict(configs),
+    )

@@ -1,0 +1,50 @@
+"""Arrow tables into Spark and out again, with exactly the same types both ways.
+
+PySpark 3.5 has no public call for this (`createDataFrame` goes through pandas, which turns a nullable
+integer into a float). It does have the parts, which its own pandas path uses; RayDP bounds PySpark at
+3.5.7, so they are those of one version.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+
+def to_dataframe(session: Any, table: pa.Table) -> Any:
+    """A Spark DataFrame with the rows and columns of an Arrow table."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.serializers import ArrowStreamSerializer
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    jvm = session._jvm
+    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=False)
+    partitions = max(1, session.sparkContext.defaultParallelism)
+    rows = max(1, -(-table.num_rows // partitions))
+    batches = table.combine_chunks().to_batches(max_chunksize=rows)
+    if not batches:
+        return session.createDataFrame([], schema)
+    server = session._sc._serialize_to_jvm(
+        batches,
+        ArrowStreamSerializer(),
+        jvm.PythonSQLUtils.readArrowStreamFromFile,
+        jvm.ArrowIteratorServer,
+    )
+    frame = jvm.PythonSQLUtils.toDataFrame(server, schema.json(), session._jsparkSession)
+    return DataFrame(frame, session)
+
+
+def to_arrow(frame: Any, schema: pa.Schema) -> pa.Table:
+    """The rows of a Spark DataFrame, in its order, as an Arrow table of `schema`."""
+    batches = frame._collect_as_arrow()
+    if not batches:
+        return schema.empty_table()
+    return pa.Table.from_batches(batches).cast(schema)
+
+
+def arrow_schema_of(frame: Any) -> pa.Schema:
+    """The Arrow schema of a Spark DataFrame's rows."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema)

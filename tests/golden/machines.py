@@ -1,0 +1,160 @@
+"""What the golden scripts drive: each machine takes one line of text and answers in lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tidegate.protocol import alignment
+from tidegate.protocol import checkpoint as core
+from tidegate.protocol.elements import CheckpointBarrier
+from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
+from tidegate.protocol.trigger import NEVER_MS, TriggerPolicy
+
+
+class Machine(Protocol):
+    def perform(self, line: str) -> list[str]: ...
+
+
+class AlignmentMachine:
+    """`aligner 2` or `tracker 2`: the barrier handler of a task with two channels."""
+
+    def __init__(self, handler: alignment.BarrierHandler) -> None:
+        self._handler = handler
+        self._now_ms = 0
+
+    def perform(self, line: str) -> list[str]:
+        words = line.split()
+        if words[0] == "time":
+            self._now_ms = int(words[1])
+            return []
+        commands = self._handler.handle(self._event(words), self._now_ms)
+        self._handler.validate()
+        return [_alignment_outcome(command) for command in commands] or ["nothing"]
+
+    def _event(self, words: list[str]) -> alignment.AlignmentEvent:
+        if words[0] == "barrier":
+            return alignment.BarrierReceived(int(words[4]), self._barrier(words[1]))
+        if words[0] == "cancel":
+            return alignment.CancelMarkerReceived(int(words[4]), CheckpointId(int(words[1])))
+        if words[0] == "trigger":
+            return alignment.CheckpointTriggered(self._barrier(words[1]))
+        assert words[:2] == ["end", "of"], words
+        return alignment.ChannelEnded(int(words[3]))
+
+    def _barrier(self, checkpoint_id: str) -> CheckpointBarrier:
+        return CheckpointBarrier(CheckpointId(int(checkpoint_id)), self._now_ms)
+
+
+def _alignment_outcome(command: alignment.AlignmentCommand) -> str:
+    if isinstance(command, alignment.BlockChannel):
+        return f"block channel {command.channel}"
+    if isinstance(command, alignment.ResumeChannels):
+        return f"resume channels {', '.join(map(str, command.channels))}"
+    if isinstance(command, alignment.AbortCheckpoint):
+        return f"abort {command.checkpoint_id}: {command.reason.value}"
+    return f"take snapshot {command.barrier.checkpoint_id}, first barrier at {command.started_ms} ms"
+
+
+class CoordinatorMachine:
+    """`coordinator interval=100 …`: the checkpoints of a job with subtasks `a#0` (the source), `b#0`, `b#1`."""
+
+    SUBTASKS = frozenset({SubtaskId("a", 0), SubtaskId("b", 0), SubtaskId("b", 1)})
+    SOURCES = frozenset({SubtaskId("a", 0)})
+
+    def __init__(self, settings: dict[str, int]) -> None:
+        policy = TriggerPolicy(
+            interval_ms=settings.get("interval"),
+            min_pause_ms=settings.get("pause", 0),
+            timeout_ms=settings.get("timeout", 1_000),
+            max_concurrent=settings.get("concurrent", 1),
+            tolerable_failures=settings.get("tolerable", 0),
+        )
+        self._core = core.CheckpointCoordinator(policy, settings.get("first", 1))
+        self._now_ms = 0
+        self._attempt = Attempt(0)
+
+    def perform(self, line: str) -> list[str]:
+        words = line.split()
+        if words[0] == "due":
+            due_ms = self._core.next_due_ms()
+            return ["never" if due_ms == NEVER_MS else "now" if due_ms <= self._now_ms else f"at {due_ms} ms"]
+        before = dict(self._core.counts)
+        commands = self._core.handle(self._event(words), self._now_ms)
+        self._core.validate()
+        results = [
+            f"is {result.name}" for result, count in self._core.counts.items() if count > before[result]
+        ]
+        return results + [_checkpoint_outcome(command) for command in commands] or ["nothing"]
+
+    def _event(self, words: list[str]) -> core.CheckpointEvent:
+        handlers: dict[str, Callable[[list[str]], core.CheckpointEvent]] = {
+            "running": self._running,
+            "stopped": lambda _: core.TasksStopped(),
+            "request": lambda _: core.CheckpointRequested(),
+            "time": self._time,
+            "acknowledge": self._acknowledge,
+            "decline": self._decline,
+            "ended": lambda words: core.SubtaskInputEnded(self._attempt_in(words), _subtask(words[1])),
+            "written": lambda words: core.ManifestWritten(CheckpointId(int(words[1]))),
+            "failed": lambda words: core.ManifestFailed(CheckpointId(int(words[1])), " ".join(words[2:])),
+        }
+        return handlers[words[0]](words)
+
+    def _running(self, words: list[str]) -> core.CheckpointEvent:
+        self._attempt = Attempt(int(words[2]))
+        return core.TasksRunning(self._attempt, self.SUBTASKS, self.SOURCES, int(words[5]))
+
+    def _time(self, words: list[str]) -> core.CheckpointEvent:
+        self._now_ms = int(words[1])
+        return core.TimePassed()
+
+    def _acknowledge(self, words: list[str]) -> core.CheckpointEvent:
+        return core.SubtaskAcknowledged(
+            self._attempt_in(words),
+            _subtask(words[2]),
+            CheckpointId(int(words[1])),
+            core.Acknowledgement({}),
+        )
+
+    def _decline(self, words: list[str]) -> core.CheckpointEvent:
+        return core.SubtaskDeclined(
+            self._attempt_in(words), _subtask(words[2]), CheckpointId(int(words[1])), "its disk is full"
+        )
+
+    def _attempt_in(self, words: list[str]) -> Attempt:
+        return Attempt(int(words[words.index("attempt") + 1])) if "attempt" in words else self._attempt
+
+
+def _subtask(text: str) -> SubtaskId:
+    task_id, _, index = text.partition("#")
+    return SubtaskId(task_id, int(index))
+
+
+def _checkpoint_outcome(command: core.CheckpointCommand) -> str:
+    if isinstance(command, core.TriggerSubtasks):
+        how = "trigger" if command.is_new else "trigger also"
+        targets = " ".join(map(str, command.subtasks))
+        return f"{how} {command.barrier.kind.value} {command.barrier.checkpoint_id} at {targets}"
+    if isinstance(command, core.WriteManifest):
+        parts = " ".join(map(str, sorted(command.acknowledgements)))
+        return f"write manifest {command.checkpoint_id} of {parts}"
+    if isinstance(command, core.NotifyComplete):
+        return f"notify complete {command.checkpoint_id}"
+    if isinstance(command, core.NotifyAborted):
+        cause = f" ({command.cause})" if command.cause else ""
+        return f"notify aborted {command.checkpoint_id}: {command.reason.value}{cause}"
+    return f"fail job: {command.cause}"
+
+
+def machine_of(line: str) -> Machine | None:
+    """The machine that a line such as `aligner 2` sets up, `None` for any other line."""
+    name, *arguments = line.split()
+    if name == "aligner":
+        return AlignmentMachine(alignment.BarrierAligner(int(arguments[0])))
+    if name == "tracker":
+        return AlignmentMachine(alignment.BarrierTracker(int(arguments[0])))
+    if name == "coordinator":
+        pairs = (argument.split("=") for argument in arguments)
+        return CoordinatorMachine({key: int(value) for key, value in pairs})
+    return None

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tidegate.common.typeinfo import TypeInformation
+from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
+from tidegate.state.backend import (
+    HashMapStateBackend,
+    KeyedStateBackend,
+    KeyedStateBackendParameters,
+    StateBackend,
+)
+from tidegate.state.lmdb_backend import LmdbStateBackend
+from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage import CheckpointStorage
+
+MAX_PARALLELISM = 128
+
+OpenBackend = Callable[..., KeyedStateBackend]
+
+
+@pytest.fixture(params=["memory", "lmdb", "lmdb-tiny"])
+def config(request: pytest.FixtureRequest) -> StateBackend:
+    return {
+        "memory": HashMapStateBackend(),
+        "lmdb": LmdbStateBackend(initial_map_size_bytes=1 << 20),
+        "lmdb-tiny": LmdbStateBackend(
+            cache_entries=2, write_buffer_entries=3, initial_map_size_bytes=1 << 16
+        ),
+    }[request.param]
+
+
+@pytest.fixture
+def storage() -> CheckpointStorage:
+    return MemoryCheckpointStorage()
+
+
+@pytest.fixture
+def open_backend(
+    config: StateBackend, storage: CheckpointStorage, tmp_path: Path
+) -> Iterator[OpenBackend]:
+    opened: list[KeyedStateBackend] = []
+
+    def open_one(
+        subtask_index: int = 0,
+        parallelism: int = 1,
+        attempt: int = 0,
+        key_type: TypeInformation | None = None,
+        storage: CheckpointStorage | None = storage,
+        file_prefix: str = "keyed/uid",
+    ) -> KeyedStateBackend:
+        key_groups: KeyGroupRange = key_group_range_of_subtask(subtask_index, MAX_PARALLELISM, parallelism)
+        backend = config.create_keyed_backend(
+            KeyedStateBackendParameters(
+                operator_uid="uid",
+                operator_name="running total",
+                subtask_index=subtask_index,
+                attempt=attempt,
+                max_parallelism=MAX_PARALLELISM,
+                key_groups=key_groups,
+                key_type=key_type,
+                local_dir=str(tmp_path / "local"),
+                storage=storage,
+                file_prefix=file_prefix,
+            )
+        )
+        opened.append(backend)
+        return backend
+
+    yield open_one
+    for backend in opened:
+        backend.close()
+
+

@@ -1,0 +1,491 @@
+"""One behaviour for every backend."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.common.errors import (
+    CheckpointStorageError,
+    CorruptCheckpointError,
+    KeyTypeError,
+    StateError,
+    StateMigrationError,
+)
+from tidegate.common.types import Row
+from tidegate.common.typeinfo import Types
+from tidegate.protocol.handles import FileHandle, KeyedStateHandle
+from tidegate.protocol.key_groups import key_group_range_of_subtask
+from tidegate.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from tidegate.state.filesystem_storage import FileSystemCheckpointStorage
+from tidegate.state.key_hashing import key_group_of
+from tidegate.state.memory_storage import MemoryCheckpointStorage
+
+PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
+VALUE = ValueStateDescriptor("total", PAIR)
+MAP = MapStateDescriptor("by name", Types.STRING(), None)
+LIST = ListStateDescriptor("seen", Types.STRING())
+ANYTHING = ValueStateDescriptor("anything")
+
+
+class Average:
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+
+class FullDisk(MemoryCheckpointStorage):
+    """Refuses writes while `is_full`."""
+
+    is_full = False
+
+    def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
+        if self.is_full:
+            raise CheckpointStorageError(f"checkpoint storage failed at {path}: no space left")
+        return super().write_file(path, data)
+
+
+def test_state_belongs_to_the_current_key(open_backend: Any) -> None:
+    backend = open_backend()
+    value, entries, elements = (
+        backend.get_value_state(VALUE),
+        backend.get_map_state(MAP),
+        backend.get_list_state(LIST),
+    )
+    for key in (1, "one", (1, "one")):
+        backend.current_key = key
+        assert value.value() is None
+        assert entries.is_empty()
+        assert list(elements) == []
+        value.update((len(str(key)), 0))
+        entries.put("key", [key])
+        elements.add_all([str(key), "x"])
+    backend.current_key = "one"
+    value.clear()
+    entries.clear()
+    elements.clear()
+    backend.current_key = (1, "one")
+    assert value.value() == (10, 0)
+    assert entries.items() == [("key", [(1, "one")])]
+    assert elements.get() == ["(1, 'one')", "x"]
+    backend.current_key = "one"
+    assert (value.value(), entries.keys(), elements.get()) == (None, [], [])
+
+
+def test_map_entries_may_hold_none_and_are_removed_one_by_one(open_backend: Any) -> None:
+    backend = open_backend()
+    entries = backend.get_map_state(MAP)
+    backend.current_key = 7
+    entries.put_all({"a": None, "b": 2, "c": 3})
+    backend.freeze().persist()
+    entries.remove("b")
+    entries.remove("never there")
+    assert entries.contains("a")
+    assert not entries.contains("b")
+    assert entries.get("a") is None
+    assert sorted(entries.keys()) == ["a", "c"]
+    backend.freeze().persist()
+    assert sorted(entries, key=str) == ["a", "c"]
+    assert sorted(entries.values(), key=str) == [3, None]
+    entries.clear()
+    assert entries.is_empty()
+
+
+def test_reducing_and_aggregating_state_fold_what_is_added(open_backend: Any) -> None:
+    backend = open_backend()
+    largest = backend.get_reducing_state(ReducingStateDescriptor("largest", max, Types.LONG()))
+    average = backend.get_aggregating_state(AggregatingStateDescriptor("average", Average(), PAIR))
+    backend.current_key = "k"
+    assert (largest.get(), average.get()) == (None, None)
+    for number in (3, 9, 6):
+        largest.add(number)
+        average.add(number)
+        backend.freeze().persist()
+    assert (largest.get(), average.get()) == (9, 6.0)
+
+
+def test_a_reduce_function_may_be_an_object(open_backend: Any) -> None:
+    class Sum:
+        def reduce(self, first: int, second: int) -> int:
+            return first + second
+
+    backend = open_backend()
+    total = backend.get_reducing_state(ReducingStateDescriptor("sum", Sum(), Types.LONG()))
+    backend.current_key = 1
+    total.add(2)
+    total.add(3)
+    assert total.get() == 5
+
+
+def test_state_without_a_key_is_an_error_that_names_operator_and_state(open_backend: Any) -> None:
+    backend = open_backend()
+    value, entries = backend.get_value_state(VALUE), backend.get_map_state(MAP)
+    for use in (value.value, value.clear, lambda: value.update((1, 2)), entries.keys):
+        with pytest.raises(StateError, match="running total.*(total|by name).*no key"):
+            use()
+
+
+def test_one_name_means_one_descriptor(open_backend: Any) -> None:
+    backend = open_backend()
+    value = backend.get_value_state(VALUE)
+    backend.current_key = 1
+    value.update((1, 2))
+    assert backend.get_value_state(ValueStateDescriptor("total", PAIR)).value() == (1, 2)
+    with pytest.raises(StateError, match="'total' is already declared"):
+        backend.get_value_state(ValueStateDescriptor("total", Types.STRING()))
+    with pytest.raises(StateError, match="'total' is already declared"):
+        backend.get_list_state(ListStateDescriptor("total", PAIR))
+
+
+def test_a_restored_backend_holds_what_was_frozen(open_backend: Any) -> None:
+    backend = open_backend()
+    value, entries, elements = (
+        backend.get_value_state(VALUE),
+        backend.get_map_state(MAP),
+        backend.get_list_state(LIST),
+    )
+    keys = [*range(-50, 50), "text", "nul\0", b"bytes", (1, "x"), Row(1, "y"), 1 << 80]
+    for key in keys:
+        backend.current_key = key
+        value.update((3, 4))
+        entries.put("a", {"nested": key})
+        entries.put("x" * 300, 1)
+        elements.add("first")
+    backend.freeze().persist()
+    for key in keys[::2]:
+        backend.current_key = key
+        value.clear()
+        entries.remove("a")
+        elements.add("second")
+    frozen = backend.freeze()
+    for key in keys:
+        backend.current_key = key
+        value.update((0, 0))
+        elements.clear()
+    handle = frozen.persist()
+
+    restored = open_backend(attempt=1)
+    restored.restore(handle, owned=True)
+    value, entries, elements = (
+        restored.get_value_state(VALUE),
+        restored.get_map_state(MAP),
+        restored.get_list_state(LIST),
+    )
+    for index, key in enumerate(keys):
+        restored.current_key = key
+        assert value.value() == (None if index % 2 == 0 else (3, 4))
+        assert entries.get("a") == (None if index % 2 == 0 else {"nested": key})
+        assert sorted(entries.keys()) == (["x" * 300] if index % 2 == 0 else ["a", "x" * 300])
+        assert entries.get("x" * 300) == 1
+        assert elements.get() == (["first", "second"] if index % 2 == 0 else ["first"])
+
+
+def test_keys_longer_than_lmdb_allows_stay_apart(open_backend: Any) -> None:
+    backend = open_backend()
+    value = backend.get_value_state(VALUE)
+    long = "k" * 1000
+    for number, key in enumerate((long, long + "1", long + "2")):
+        backend.current_key = key
+        value.update((number, number))
+    backend.freeze().persist()
+    for number, key in enumerate((long, long + "1", long + "2")):
+        backend.current_key = key
+        assert value.value() == (number, number)
+
+
+def test_a_frozen_value_does_not_change_when_live_ones_are_changed_in_place(open_backend: Any) -> None:
+    backend = open_backend()
+    value, entries = backend.get_value_state(ANYTHING), backend.get_map_state(MAP)
+    elements = backend.get_list_state(ListStateDescriptor("lists"))
+    backend.current_key = 1
+    value.update({"n": [1]})
+    entries.put("a", [1])
+    elements.add([1])
+    frozen = backend.freeze()
+    changed = value.value()
+    changed["n"].append(2)
+    value.update(changed)
+    changed = entries.get("a")
+    changed.append(2)
+    entries.put("a", changed)
+    elements.get()[0].append(2)
+    elements.add([3])
+    handle = frozen.persist()
+    assert value.value() == {"n": [1, 2]}
+    assert entries.get("a") == [1, 2]
+
+    restored = open_backend(attempt=1)
+    restored.restore(handle, owned=True)
+    restored.current_key = 1
+    assert restored.get_value_state(ANYTHING).value() == {"n": [1]}
+    assert restored.get_map_state(MAP).get("a") == [1]
+    assert restored.get_list_state(ListStateDescriptor("lists")).get() == [[1]]
+
+
+def rescaled(open_backend: Any, handles: list[KeyedStateHandle], parallelism: int, attempt: int) -> list[Any]:
+    together = KeyedStateHandle.concatenated(handles)
+    backends = []
+    for subtask in range(parallelism):
+        backend = open_backend(subtask, parallelism, attempt)
+        backend.restore(
+            together.restricted_to(key_group_range_of_subtask(subtask, 128, parallelism)), owned=True
+        )
+        backends.append(backend)
+    return backends
+
+
+def test_state_follows_its_key_groups_when_the_parallelism_changes(open_backend: Any) -> None:
+    expected: dict[Any, tuple[int, int]] = {}
+    backends = [open_backend()]
+    for step, parallelism in enumerate((1, 3, 2, 1)):
+        if step:
+            backends = rescaled(open_backend, [b.freeze().persist() for b in backends], parallelism, step)
+        for backend, key_range in [
+            (backend, key_group_range_of_subtask(subtask, 128, parallelism))
+            for subtask, backend in enumerate(backends)
+        ]:
+            value = backend.get_value_state(VALUE)
+            owned = [
+                key
+                for key in [*range(300), *map(str, range(100))]
+                if key_range.contains(key_group_of(key, 128))
+            ]
+            for key in owned:
+                backend.current_key = key
+                assert value.value() == expected.get(key)
+                if (hash(str(step)) + key_group_of(key, 128)) % 3 == 0:
+                    value.clear()
+                    expected.pop(key, None)
+                else:
+                    value.update((step, key_group_of(key, 128)))
+                    expected[key] = (step, key_group_of(key, 128))
+
+
+def test_what_another_job_owns_is_copied_by_the_first_snapshot(
+    open_backend: Any, storage: MemoryCheckpointStorage
+) -> None:
+    backend = open_backend(file_prefix="old-job")
+    value = backend.get_value_state(VALUE)
+    backend.get_map_state(MAP)
+    backend.current_key = 1
+    value.update((1, 1))
+    handle = backend.freeze().persist()
+
+    restored = open_backend(attempt=1, file_prefix="new-job")
+    restored.restore(handle, owned=False)
+    # The state is not even declared, and must not get lost.
+    copied = restored.freeze().persist()
+    assert copied.segments
+    assert all(segment.file.path.startswith("new-job/") for segment in copied.segments)
+    storage.delete(storage.list_files("old-job"))
+
+    again = open_backend(attempt=2)
+    again.restore(copied, owned=True)
+    again.current_key = 1
+    assert again.get_value_state(VALUE).value() == (1, 1)
+
+
+def test_a_full_disk_loses_nothing(open_backend: Any) -> None:
+    storage = FullDisk()
+    backend = open_backend(storage=storage)
+    value, elements = backend.get_value_state(VALUE), backend.get_list_state(LIST)
+    backend.current_key = 1
+    value.update((1, 1))
+    elements.add("a")
+    storage.is_full = True
+    with pytest.raises(CheckpointStorageError, match="no space left"):
+        backend.freeze().persist()
+    backend.current_key = 2
+    value.update((2, 2))
+    with pytest.raises(CheckpointStorageError):
+        backend.freeze().persist()
+    backend.current_key = 1
+    assert value.value() == (1, 1)
+    storage.is_full = False
+    handle = backend.freeze().persist()
+
+    restored = open_backend(attempt=1, storage=storage)
+    restored.restore(handle, owned=True)
+    value = restored.get_value_state(VALUE)
+    for key in (1, 2):
+        restored.current_key = key
+        assert value.value() == (key, key)
+    restored.current_key = 1
+    assert restored.get_list_state(LIST).get() == ["a"]
+
+
+@pytest.mark.parametrize("damage", ["flipped byte", "truncated", "missing"])
+def test_a_damaged_segment_is_an_error_that_names_the_file(
+    open_backend: Any, tmp_path: Path, damage: str
+) -> None:
+    storage = FileSystemCheckpointStorage(str(tmp_path / "checkpoints"))
+    backend = open_backend(storage=storage)
+    value = backend.get_value_state(VALUE)
+    backend.current_key = 1
+    value.update((1, 1))
+    handle = backend.freeze().persist()
+    path = handle.segments[0].file.path
+    file = tmp_path / "checkpoints" / path
+    data = bytearray(file.read_bytes())
+    if damage == "flipped byte":
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+    elif damage == "truncated":
+        file.write_bytes(data[:-1])
+    else:
+        file.unlink()
+    expected = CheckpointStorageError if damage == "missing" else CorruptCheckpointError
+    restored = open_backend(attempt=1, storage=storage)
+    restored.restore(handle, owned=True)
+    with pytest.raises(expected, match=path):
+        restored.get_value_state(VALUE)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [ValueStateDescriptor("total", Types.STRING()), ListStateDescriptor("total", PAIR)],
+    ids=["type", "kind"],
+)
+def test_a_changed_schema_is_a_migration_error_with_both_schemas(open_backend: Any, declared: Any) -> None:
+    backend = open_backend(key_type=Types.LONG())
+    value = backend.get_value_state(VALUE)
+    backend.current_key = 1
+    value.update((1, 1))
+    handle = backend.freeze().persist()
+    restored = open_backend(attempt=1, key_type=Types.LONG())
+    restored.restore(handle, owned=True)
+    declare = restored.get_list_state if declared.kind == "list" else restored.get_value_state
+    with pytest.raises(StateMigrationError, match=r"running total.*total.*TUPLE\(LONG, LONG\).*now declares"):
+        declare(declared)
+
+
+def test_a_changed_key_type_is_a_migration_error(open_backend: Any) -> None:
+    backend = open_backend(key_type=Types.LONG())
+    backend.get_value_state(VALUE)
+    handle = backend.freeze().persist()
+    restored = open_backend(attempt=1, key_type=Types.STRING())
+    restored.restore(handle, owned=True)
+    with pytest.raises(StateMigrationError, match="key_type: LONG.*key_type: STRING"):
+        restored.get_value_state(VALUE)
+
+
+def test_a_value_of_another_type_is_refused_with_names(open_backend: Any) -> None:
+    backend = open_backend()
+    value = backend.get_value_state(VALUE)
+    backend.current_key = 1
+    value.update(("text", 1))
+    with pytest.raises(StateError, match=r"running total.*subtask 0.*'total'.*TUPLE\(LONG, LONG\)"):
+        backend.freeze().persist()
+
+
+def test_a_map_key_without_encoding_is_refused_when_it_is_put(open_backend: Any) -> None:
+    backend = open_backend()
+    backend.current_key = 1
+    with pytest.raises(KeyTypeError, match="float"):
+        backend.get_map_state(MAP).put(1.5, "x")
+
+
+def test_many_small_increments_are_compacted(open_backend: Any) -> None:
+    backend = open_backend()
+    value, entries = backend.get_value_state(VALUE), backend.get_map_state(MAP)
+    handle = KeyedStateHandle()
+    for round_number in range(60):
+        for key in range(round_number % 7, 40, 7):
+            backend.current_key = key
+            value.update((round_number, key))
+            if round_number % 3:
+                entries.put(str(round_number % 5), round_number)
+            else:
+                entries.clear()
+        handle = backend.freeze().persist()
+    assert len(handle.segments) < 40
+    restored = open_backend(attempt=1)
+    restored.restore(handle, owned=True)
+    for key in range(40):
+        restored.current_key = backend.current_key = key
+        assert restored.get_value_state(VALUE).value() == value.value()
+        assert dict(restored.get_map_state(MAP).items()) == dict(entries.items())
+
+
+def test_files_of_compacted_segments_are_left_to_their_owner(
+    open_backend: Any, storage: MemoryCheckpointStorage
+) -> None:
+    backend = open_backend()
+    value = backend.get_value_state(VALUE)
+    handles = []
+    for round_number in range(40):
+        backend.current_key = round_number
+        value.update((round_number, 0))
+        handles.append(backend.freeze().persist())
+    # Every handle ever returned can still be read: deleting is the coordinator's business.
+    for handle in handles:
+        for segment in handle.segments:
+            storage.read_file(segment.file)
+
+
+def test_without_storage_state_still_works(open_backend: Any) -> None:
+    backend = open_backend(storage=None)
+    value, entries = backend.get_value_state(ANYTHING), backend.get_map_state(MAP)
+    expected = {}
+    for number in range(200):
+        backend.current_key = key = number % 20
+        before = value.value()
+        value.update([number] if before is None else [*before, number])
+        expected[key] = copy.deepcopy(value.value())
+        entries.put("n", number)
+        if number % 5 == 0:
+            value.clear()
+            expected.pop(key)
+            entries.remove("n")
+        if backend.needs_spill:
+            backend.spill().persist()
+    for key in range(20):
+        backend.current_key = key
+        assert value.value() == expected.get(key)
+        assert entries.get("n") == (None if (180 + key) % 5 == 0 else 180 + key)
+
+
+def test_a_tiny_write_buffer_asks_to_be_spilled(config: Any, open_backend: Any) -> None:
+    backend = open_backend()
+    value = backend.get_value_state(VALUE)
+    limit = getattr(config, "write_buffer_entries", None)
+    for key in range(10):
+        backend.current_key = key
+        value.update((key, key))
+        assert backend.needs_spill == (limit is not None and key + 1 > limit)
+
+
+def test_closing_removes_local_files(open_backend: Any, tmp_path: Path) -> None:
+    backend = open_backend()
+    backend.get_value_state(VALUE)
+    backend.close()
+    backend.close()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_the_lmdb_map_grows_by_itself(open_backend: Any) -> None:
+    backend = open_backend()
+    value = backend.get_value_state(ANYTHING)
+    for key in range(400):
+        backend.current_key = key
+        value.update(bytes(5000))
+        if backend.needs_spill:
+            backend.spill().persist()
+    backend.freeze().persist()
+    for key in range(400):
+        backend.current_key = key
+        assert value.value() == bytes(5000)
