@@ -77,6 +77,7 @@ class _ContextFactory:
             local_dir=self._local_dir(node),
             results=self._results,
             job_parameters=deployment.settings.job_parameters,
+            job_id=deployment.job_id,
         )
 
     def _keyed_backend(self, node: StreamNode, key_type: TypeInformation | None) -> KeyedStateBackend:

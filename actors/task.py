@@ -209,18 +209,25 @@ class StreamTask:
         self._drain_mailbox()
         if self._phase is not TaskPhase.RUNNING:
             return StepOutcome(_IDLE_MS)
+        wait_ms = self._advance()
+        due_ms = self._parts.output.flush_due(self._ports.now_ns())
+        if wait_ms == 0:
+            return _AGAIN
+        return StepOutcome(wait_ms if due_ms is None else max(1, min(due_ms, wait_ms)))
+
+    def _advance(self) -> int:
+        """Process one element or poll the source once; how long to wait in ms if that was not possible."""
         if not self._parts.output.has_credit():
-            return StepOutcome(_IDLE_MS)
+            return _IDLE_MS
         if not self._chain.is_ready():
-            return StepOutcome(_POLL_MS)
-        progressed = self._poll_source() if self._chain.source else self._poll_gate()
+            return _POLL_MS
+        is_source = self._chain.source is not None
+        progressed = self._poll_source() if is_source else self._poll_gate()
         for frozen in self._chain.spills():
             self._snapshots.persist_spill(frozen)
-        due_ms = self._parts.output.flush_due(self._ports.now_ns())
         if progressed:
-            return _AGAIN
-        idle_ms = _POLL_MS if self._chain.source else _IDLE_MS
-        return StepOutcome(idle_ms if due_ms is None else max(1, min(due_ms, idle_ms)))
+            return 0
+        return _POLL_MS if is_source else _IDLE_MS
 
     def _poll_source(self) -> bool:
         source = self._chain.source

@@ -59,6 +59,8 @@ class Bench:
         if outcome.timed_out:
             raise launch.RunError(f"no result within {RUN_LIMIT_S:.0f} s")
         ends = _marks(outcome, "end")
+        if not ends or not _marks(outcome, "start"):
+            raise launch.RunError(f"no result:\n{launch.tail(folder / 'log.txt')}")
         expected.check_totals(orders, ends, per_commit=case.program == "pathway")
         started_ns = min(mark["at_ns"] for mark in _marks(outcome, "start"))
         elapsed_ns = max(end["last_ns"] for end in ends) - started_ns

@@ -14,8 +14,8 @@ __all__ = [
     "DeploymentOptions",
     "ExecutionOptions",
     "PipelineOptions",
-    "SparkOptions",
     "RestartStrategyOptions",
+    "SparkOptions",
     "StateBackendOptions",
     "StateRecoveryOptions",
 ]

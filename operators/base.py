@@ -11,7 +11,7 @@ from ..common.errors import TidegateError, UserCodeError
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.handles import OperatorSnapshot
-from ..protocol.ids import Attempt, CheckpointId
+from ..protocol.ids import Attempt, CheckpointId, JobId
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..state.operator_state import OperatorStateBackend
 
@@ -47,6 +47,7 @@ class OperatorContext:
     local_dir: str
     results: ResultPort
     job_parameters: Mapping[str, str] = field(default_factory=dict)
+    job_id: JobId = JobId("")
 
     @property
     def name_with_subtask(self) -> str:

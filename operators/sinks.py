@@ -51,6 +51,13 @@ class Committer(ABC):
     def commit(self, committables: list[Any]) -> None:
         """Make them visible. Must be idempotent: after a failure it is called again."""
 
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        """A checkpoint of this attempt is complete, and what it covers is committed.
+
+        So every subtask has also committed again what it restored: what earlier attempts prepared and
+        nobody committed can be thrown away now, and not before.
+        """
+
     def close(self) -> None:
         """Release everything."""
 
@@ -130,6 +137,8 @@ class SinkOperator(StreamOperator):
         ready = [pending for pending in self._pending if pending.checkpoint_id <= checkpoint_id]
         try:
             self._commit([c for pending in ready for c in pending.committables])
+            if self._committer is not None:
+                self._committer.notify_checkpoint_complete(checkpoint_id)
         except Exception as error:
             raise self.user_error(f"committing checkpoint {checkpoint_id}", error) from error
         self._pending = self._pending[len(ready) :]

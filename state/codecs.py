@@ -8,7 +8,8 @@ Three forms, chosen from the declared type:
 * *pickled*: everything else, and values of unknown type.
 
 A value that is not exactly what its column can hold is pickled by itself into a second column, so that
-what is read back equals what was stored, type included.
+what is read back equals what was stored. (Only a bool, or a NumPy integer, in an integer column comes
+back as the int it equals.)
 """
 
 from __future__ import annotations

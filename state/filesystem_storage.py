@@ -36,7 +36,7 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
         pass  # not a scheme that pyarrow knows: fsspec has the last word
     except OSError as error:
-        raise _storage_error(uri, error) from error
+        raise storage_error(uri, error) from error
     try:
         through_fsspec, path = fsspec.core.url_to_fs(uri)
     except (ValueError, ImportError) as error:
@@ -178,10 +178,11 @@ def _clear_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise _storage_error(path, error) from error
+        raise storage_error(path, error) from error
 
 
-def _storage_error(path: str, error: BaseException) -> CheckpointStorageError:
+def storage_error(path: str, error: BaseException) -> CheckpointStorageError:
+    """What went wrong at `path`, with a remedy."""
     code = getattr(error, "errno", None)
     if code in (errno.ENOSPC, errno.EDQUOT):
         remedy = "the disk is full: free space, or move the checkpoint directory"

@@ -77,6 +77,7 @@ class Tally:
         self.counts = 0
         self.sums = 0
         self.last_ns = 0
+        self.awaits_first = bool(orders.restore_path)
         self._filled = False
 
     def add_numbers(self, numbers: list[int]) -> None:
@@ -100,8 +101,7 @@ class Tally:
         self.last_ns = time.monotonic_ns()
         if self.orders.fill_records and self.records >= self.orders.fill_records:
             self._report_fill()
-        if self.orders.restore_path and not self._filled:
-            self._filled = True
+        if self.awaits_first:
             self.first(list(triple))
 
     def end_of_commit(self) -> None:
@@ -109,12 +109,10 @@ class Tally:
         self.last_ns = time.monotonic_ns()
         if self.orders.fill_records and self.counts >= self.orders.fill_records:
             self._report_fill()
-        if self.orders.restore_path and self.records and not self._filled:
-            self._filled = True
-            self.first([])
 
     def first(self, triple: list[int]) -> None:
         """Reports a result of the first batch after a restart."""
+        self.awaits_first = False
         leave_mark(self.orders.marks_dir, "first", triple=triple)
 
     def _report_fill(self) -> None:

@@ -54,6 +54,8 @@ class NetTally(pw.io.python.ConnectorObserver):
 
     def on_change(self, key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
         tally = self._tally
+        if is_addition and tally.awaits_first:
+            tally.first([row["key"], row["count"], row["total"]])
         if is_addition:
             tally.records += 1
             tally.counts += row["count"]

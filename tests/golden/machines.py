@@ -57,7 +57,7 @@ def _alignment_outcome(command: alignment.AlignmentCommand) -> str:
 
 
 class CoordinatorMachine:
-    """`coordinator interval=100 …`: the checkpoints of a job with subtasks `a#0` (the source), `b#0`, `b#1`."""
+    """`coordinator interval=100 …`: checkpoints of the subtasks `a#0` (a source), `b#0` and `b#1`."""
 
     SUBTASKS = frozenset({SubtaskId("a", 0), SubtaskId("b", 0), SubtaskId("b", 1)})
     SOURCES = frozenset({SubtaskId("a", 0)})

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from tidegate.common.typeinfo import TypeInformation
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
 from tidegate.state.backend import (
@@ -39,9 +38,7 @@ def storage() -> CheckpointStorage:
 
 
 @pytest.fixture
-def open_backend(
-    config: StateBackend, storage: CheckpointStorage, tmp_path: Path
-) -> Iterator[OpenBackend]:
+def open_backend(config: StateBackend, storage: CheckpointStorage, tmp_path: Path) -> Iterator[OpenBackend]:
     opened: list[KeyedStateBackend] = []
 
     def open_one(
@@ -73,5 +70,3 @@ def open_backend(
     yield open_one
     for backend in opened:
         backend.close()
-
-

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tidegate.common.errors import (
     CheckpointStorageError,
     CorruptCheckpointError,
@@ -15,8 +14,8 @@ from tidegate.common.errors import (
     StateError,
     StateMigrationError,
 )
-from tidegate.common.types import Row
 from tidegate.common.typeinfo import Types
+from tidegate.common.types import Row
 from tidegate.protocol.handles import FileHandle, KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.descriptors import (
@@ -135,7 +134,7 @@ def test_state_without_a_key_is_an_error_that_names_operator_and_state(open_back
     backend = open_backend()
     value, entries = backend.get_value_state(VALUE), backend.get_map_state(MAP)
     for use in (value.value, value.clear, lambda: value.update((1, 2)), entries.keys):
-        with pytest.raises(StateError, match="running total.*(total|by name).*no key"):
+        with pytest.raises(StateError, match=r"running total.*(total|by name).*no key"):
             use()
 
 
@@ -267,7 +266,7 @@ def test_state_follows_its_key_groups_when_the_parallelism_changes(open_backend:
             for key in owned:
                 backend.current_key = key
                 assert value.value() == expected.get(key)
-                if (hash(str(step)) + key_group_of(key, 128)) % 3 == 0:
+                if (step + key_group_of(key, 128)) % 3 == 0:
                     value.clear()
                     expected.pop(key, None)
                 else:
@@ -379,7 +378,7 @@ def test_a_changed_key_type_is_a_migration_error(open_backend: Any) -> None:
     handle = backend.freeze().persist()
     restored = open_backend(attempt=1, key_type=Types.STRING())
     restored.restore(handle, owned=True)
-    with pytest.raises(StateMigrationError, match="key_type: LONG.*key_type: STRING"):
+    with pytest.raises(StateMigrationError, match=r"key_type: LONG.*key_type: STRING"):
         restored.get_value_state(VALUE)
 
 

@@ -1,0 +1,181 @@
+"""The output keeps to its credit, sends early when the receiver idles, and keeps everything in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tidegate.actors.output import OutputChannel, TaskOutput
+from tidegate.protocol.elements import Batch, EndOfInput, StreamElement, Watermark
+from tidegate.protocol.ids import ChannelId
+
+from .fakes import ATTEMPT, FakePorts, task_settings
+
+
+class Channel(OutputChannel):
+    """With its ports at hand."""
+
+    def __init__(self, index: int = 0, ports: FakePorts | None = None, **settings: Any) -> None:
+        self.ports = ports or FakePorts()
+        channel_id = ChannelId(0, 0, index)
+        super().__init__(ATTEMPT, channel_id, task_settings(**settings), self.ports)
+
+    def sent(self) -> list[list[StreamElement]]:
+        return [list(message.elements) for message in self.ports.sent]
+
+
+def records(count: int, start: int = 0) -> Batch:
+    return Batch(list(range(start, start + count)))
+
+
+def test_a_full_batch_is_sent_at_once() -> None:
+    channel = Channel(batch_size=10)
+    channel.add_batch(records(9))
+    assert channel.sent() == []
+    channel.add_batch(records(1, 9))
+    assert channel.sent() == [[records(10)]]
+
+
+def test_messages_are_numbered_without_gaps_and_carry_attempt_and_channel() -> None:
+    channel = Channel(index=4, batch_size=1)
+    for _ in range(3):
+        channel.add_batch(records(1))
+    assert [message.sequence_number for message in channel.ports.sent] == [0, 1, 2]
+    assert {(message.attempt, message.channel) for message in channel.ports.sent} == {
+        (ATTEMPT, ChannelId(0, 0, 4))
+    }
+
+
+def test_an_idle_receiver_does_not_wait_for_a_full_batch() -> None:
+    channel = Channel()
+    output = TaskOutput([channel])
+    channel.add_batch(records(1))
+    assert output.flush_due(0) is None
+    assert channel.sent() == [[records(1)]]
+
+
+def test_behind_a_message_under_way_records_gather_until_the_buffer_timeout() -> None:
+    channel = Channel(buffer_timeout_ms=50)
+    output = TaskOutput([channel])
+    channel.add_batch(records(1))
+    output.flush_due(channel.ports.now_ns())
+    channel.ports.pass_ms(1)
+    channel.add_batch(records(1, 1))
+    channel.ports.pass_ms(20)
+    channel.add_batch(records(1, 2))
+    assert output.flush_due(channel.ports.now_ns()) == 30
+    channel.ports.pass_ms(30)
+    assert output.flush_due(channel.ports.now_ns()) is None
+    assert channel.sent() == [[records(1)], [records(2, 1)]]
+
+
+def test_the_answer_of_the_receiver_sends_what_gathered() -> None:
+    channel = Channel()
+    output = TaskOutput([channel])
+    channel.add_batch(records(1))
+    output.flush_due(0)
+    channel.add_batch(records(1, 1))
+    assert output.flush_due(0) == 50
+    output.credit_returned(channel.channel_id, 10)
+    assert output.flush_due(0) is None
+    assert len(channel.sent()) == 2
+
+
+def test_a_buffer_timeout_of_zero_sends_at_once() -> None:
+    channel = Channel(buffer_timeout_ms=0)
+    output = TaskOutput([channel])
+    for _ in range(3):
+        channel.add_batch(records(1))
+        output.flush_due(0)
+    assert len(channel.sent()) == 3
+
+
+def test_credit_is_used_up_by_what_is_sent_and_comes_back_with_consumption() -> None:
+    channel = Channel(batch_size=10, channel_credit_bytes=150)
+    assert channel.has_credit()
+    channel.add_batch(records(10))
+    assert channel.has_credit()
+    channel.add_batch(records(10))
+    assert channel.outstanding_bytes == 200
+    assert not channel.has_credit()
+    channel.credit_returned(100)
+    assert channel.has_credit()
+    channel.credit_returned(100)
+    assert channel.outstanding_bytes == 0
+
+
+def test_one_channel_without_credit_stops_the_whole_output() -> None:
+    ports = FakePorts()
+    full, free = (Channel(index, ports, batch_size=1, channel_credit_bytes=10) for index in range(2))
+    output = TaskOutput([full, free])
+    full.add_batch(records(1))
+    assert not output.has_credit()
+    assert output.outstanding_bytes == 10
+    output.credit_returned(full.channel_id, 10)
+    assert output.has_credit()
+
+
+def test_a_control_element_goes_behind_the_records_before_it_and_at_once() -> None:
+    channel = Channel()
+    channel.add_batch(records(2))
+    channel.add_control(Watermark(5))
+    channel.add_batch(records(1, 2))
+    channel.add_control(EndOfInput())
+    assert channel.sent() == [[records(2), Watermark(5)], [records(1, 2), EndOfInput()]]
+
+
+def test_a_control_element_is_sent_without_credit() -> None:
+    channel = Channel(batch_size=1, channel_credit_bytes=1)
+    channel.add_batch(records(1))
+    assert not channel.has_credit()
+    channel.add_control(Watermark(1))
+    assert channel.sent()[-1] == [Watermark(1)]
+
+
+def test_broadcast_reaches_every_channel() -> None:
+    ports = FakePorts()
+    TaskOutput([Channel(index, ports) for index in range(3)]).broadcast(Watermark(7))
+    assert [message.channel.downstream_index for message in ports.sent] == [0, 1, 2]
+
+
+def sent_together(*batches: Batch) -> list[StreamElement]:
+    channel = Channel()
+    for batch in batches:
+        channel.add_batch(batch)
+    channel.flush()
+    (message,) = channel.sent()
+    return message
+
+
+def test_neighbouring_batches_travel_as_one_with_their_timestamps_and_keys() -> None:
+    joined = sent_together(Batch([1], [10], ["a"]), Batch([2, 3], [20, 30], ["b", "c"]))
+    assert joined == [Batch([1, 2, 3], [10, 20, 30], ["a", "b", "c"])]
+
+
+def test_arrays_of_keys_are_joined_too() -> None:
+    (batch,) = sent_together(Batch([1], None, np.array([7])), Batch([2], None, np.array([8])))
+    assert isinstance(batch, Batch)
+    assert batch.values == [1, 2]
+    assert batch.keys.tolist() == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (Batch([1], [10]), Batch([2])),
+        (Batch([1], None, ["a"]), Batch([2])),
+        (Batch([1], None, ["a"]), Batch([2], None, np.array([2]))),
+    ],
+)
+def test_batches_of_different_shape_stay_apart_and_in_order(left: Batch, right: Batch) -> None:
+    first, second = sent_together(left, right)
+    assert first is left
+    assert second is right
+
+
+def test_joining_leaves_the_batches_of_other_channels_alone() -> None:
+    # A broadcast hands one batch to every channel.
+    shared = Batch([1])
+    sent_together(shared, Batch([2]))
+    assert shared == Batch([1])

@@ -1,0 +1,108 @@
+"""The manifest: what goes in comes out, and damage of any kind is an error."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from tidegate.common.errors import CorruptCheckpointError
+from tidegate.protocol.elements import SnapshotKind
+from tidegate.protocol.handles import (
+    FileHandle,
+    KeyedStateHandle,
+    OperatorListHandle,
+    OperatorSnapshot,
+    SegmentHandle,
+)
+from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.key_groups import KeyGroupRange
+from tidegate.protocol.manifest import (
+    CheckpointManifest,
+    OperatorManifest,
+    decode_manifest,
+    encode_manifest,
+)
+
+PATH = "memory://jobs/abc/chk-7/MANIFEST"
+
+
+def manifest() -> CheckpointManifest:
+    shared = FileHandle("shared/op-totals/1.parquet", 1_000, "ab" * 32)
+    segments = (
+        SegmentHandle("total", shared, KeyGroupRange(0, 63), 12, is_base=True),
+        SegmentHandle(
+            "total", FileHandle("shared/op-totals/2.parquet", 50, "cd" * 32), KeyGroupRange(3, 9), 1
+        ),
+    )
+    descriptors: dict[str, dict[str, object]] = {"total": {"kind": "value", "type": "LONG", "ttl": False}}
+    totals = OperatorManifest(
+        "totals-ü",
+        "Total delays → carriers",
+        128,
+        (
+            OperatorSnapshot(KeyedStateHandle(segments, descriptors)),
+            OperatorSnapshot(KeyedStateHandle((segments[0],), descriptors)),
+        ),
+    )
+    splits = OperatorListHandle("_source_splits", "even-split", (b"", b"\x00\xff", b"abc"))
+    source = OperatorManifest("numbers", "Source", 1, (OperatorSnapshot(lists=(splits,)),))
+    operators = {operator.uid: operator for operator in (source, totals)}
+    return CheckpointManifest(
+        "abc", "flights", CheckpointId(7), SnapshotKind.FINAL, 1_700_000_000_000, 1_700_000_000_250, operators
+    )
+
+
+def test_a_manifest_survives_the_round_trip() -> None:
+    decoded = decode_manifest(encode_manifest(manifest()), PATH)
+    assert decoded == manifest()
+    assert list(decoded.operators) == ["numbers", "totals-ü"]
+
+
+def test_a_manifest_without_operators_survives_too() -> None:
+    empty = CheckpointManifest("a", "b", CheckpointId(1), SnapshotKind.CHECKPOINT, 0, 1)
+    assert decode_manifest(encode_manifest(empty), PATH) == empty
+
+
+def test_a_shared_file_counts_once() -> None:
+    assert manifest().size_bytes == 1_000 + 50 + 5
+    assert len(manifest().files()) == 3
+
+
+def test_only_operators_with_contents_have_state() -> None:
+    assert all(operator.has_state for operator in manifest().operators.values())
+    empty_list = OperatorListHandle("pending", "even-split", ())
+    assert not OperatorManifest("a", "a", 1, (OperatorSnapshot(lists=(empty_list,)),)).has_state
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    data = encode_manifest(manifest())
+    for position in range(len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(CorruptCheckpointError, match=PATH):
+                decode_manifest(bytes(damaged), PATH)
+
+
+def test_every_truncation_is_noticed() -> None:
+    data = encode_manifest(manifest())
+    for length in range(len(data)):
+        with pytest.raises(CorruptCheckpointError):
+            decode_manifest(data[:length], PATH)
+
+
+def test_appended_bytes_are_noticed() -> None:
+    with pytest.raises(CorruptCheckpointError, match="checksum"):
+        decode_manifest(encode_manifest(manifest()) + b" ", PATH)
+
+
+def test_a_newer_format_says_which_release_reads_it() -> None:
+    body = b"{}"
+    newer = f"tidegate-checkpoint 2 {hashlib.sha256(body).hexdigest()}\n".encode() + body
+    with pytest.raises(CorruptCheckpointError, match=r"manifest format 2; this release reads format 1"):
+        decode_manifest(newer, PATH)
+
+
+def test_another_file_is_no_manifest() -> None:
+    with pytest.raises(CorruptCheckpointError, match="not a checkpoint manifest"):
+        decode_manifest(b"PAR1\x00\x01", PATH)

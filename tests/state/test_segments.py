@@ -1,0 +1,134 @@
+"""The files of keyed state: open to other tools, and compacted in the background."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tidegate.common.errors import CorruptCheckpointError
+from tidegate.common.typeinfo import Types
+from tidegate.protocol.key_groups import KeyGroupRange
+from tidegate.state.backend import HashMapStateBackend, KeyedStateBackend, KeyedStateBackendParameters
+from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor
+from tidegate.state.key_hashing import key_group_of
+from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.segments import read_segment
+from tidegate.state.storage import CheckpointStorage
+
+NUMBER = ValueStateDescriptor("a number", Types.LONG())
+
+
+class Bomb:
+    """Shows that something was unpickled."""
+
+    def __reduce__(self) -> Any:
+        return _explode, ()
+
+
+def _explode() -> None:
+    raise AssertionError("unpickled")
+
+
+def memory_backend(storage: CheckpointStorage, attempt: int = 0) -> KeyedStateBackend:
+    params = KeyedStateBackendParameters(
+        "uid-1", "counter", 0, attempt, 128, KeyGroupRange(0, 127), Types.LONG(), "", storage, "keyed"
+    )
+    return HashMapStateBackend().create_keyed_backend(params)
+
+
+def test_a_segment_is_a_parquet_file_with_documented_columns() -> None:
+    storage = MemoryCheckpointStorage()
+    backend = memory_backend(storage)
+    number = backend.get_value_state(NUMBER)
+    entries = backend.get_map_state(MapStateDescriptor("entries", Types.STRING()))
+    for key in (3, 4):
+        backend.current_key = key
+        number.update(key * 10)
+        entries.put("m", Bomb())
+    backend.freeze().persist()
+    backend.current_key = 4
+    number.clear()
+    handle = backend.freeze().persist()
+    tables = [pq.read_table(io.BytesIO(storage.read_file(segment.file))) for segment in handle.segments]
+    first, change, bombs = (
+        sorted(tables, key=lambda table: (len(table), table.schema.names), reverse=True)[:1]
+        + [table for table in tables if len(table) == 1]
+        + [table for table in tables if b"map" in table.schema.metadata[b"tidegate.kind"]]
+    )
+    assert first.column_names == [
+        "operator_uid",
+        "state_name",
+        "key_group",
+        "key",
+        "namespace",
+        "map_key",
+        "value",
+        "value_pickled",
+        "expiry",
+        "deleted",
+    ]
+    rows = sorted(first.to_pylist(), key=lambda row: row["key"])
+    assert [(row["key"], row["value"], row["deleted"]) for row in rows] == [(3, 30, False), (4, 40, False)]
+    assert {row["operator_uid"] for row in rows} == {"uid-1"}
+    assert {row["state_name"] for row in rows} == {"a number"}
+    assert [row["key_group"] for row in rows] == [key_group_of(3, 128), key_group_of(4, 128)]
+    assert [(row["key"], row["value"], row["deleted"]) for row in change.to_pylist()] == [(4, None, True)]
+    metadata = change.schema.metadata
+    assert metadata[b"tidegate.format_version"] == b"1"
+    assert metadata[b"tidegate.kind"] == b"value"
+    assert metadata[b"tidegate.value_type"] == b"LONG"
+    assert metadata[b"tidegate.key_type"] == b"LONG"
+    # Pickled values stand marked as such, and were read above without being unpickled.
+    assert bombs.schema.metadata[b"tidegate.value_encoding"] == b"pickle"
+    assert bombs["map_key"].to_pylist() == ["m", "m"]
+
+
+def test_increments_that_outweigh_the_base_become_a_new_base(tmp_path: Path) -> None:
+    storage = MemoryCheckpointStorage()
+    backend = memory_backend(storage)
+    number = backend.get_value_state(NUMBER)
+    segments = []
+    # 70,000 entries a round: merged inline first, in the background when there are more.
+    for round_number in range(6):
+        for key in range(round_number * 1000, round_number * 1000 + 70_000):
+            backend.current_key = key
+            if (key + round_number) % 10:
+                number.update(round_number)
+            else:
+                number.clear()
+        segments.append(len(backend.freeze().persist().segments))
+    assert min(segments[1:]) <= 2
+    handle = backend.freeze().persist()
+    assert handle.segments[0].is_base
+    restored = memory_backend(storage, attempt=1)
+    restored.restore(handle, owned=True)
+    again = restored.get_value_state(NUMBER)
+    for key in range(0, 76_000, 7):
+        backend.current_key = restored.current_key = key
+        assert again.value() == number.value()
+    backend.close()
+    restored.close()
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"no parquet at all"])
+def test_what_is_no_segment_is_refused_by_name(data: bytes) -> None:
+    with pytest.raises(CorruptCheckpointError, match=r"keyed/x\.parquet"):
+        read_segment(data, "keyed/x.parquet", KeyGroupRange(0, 127))
+
+
+def test_a_segment_of_a_newer_format_is_refused() -> None:
+    storage = MemoryCheckpointStorage()
+    backend = memory_backend(storage)
+    backend.get_value_state(NUMBER)
+    backend.current_key = 1
+    backend.get_value_state(NUMBER).update(1)
+    segment = backend.freeze().persist().segments[0]
+    table = pq.read_table(io.BytesIO(storage.read_file(segment.file)))
+    newer = io.BytesIO()
+    metadata = {**table.schema.metadata, b"tidegate.format_version": b"2"}
+    pq.write_table(table.replace_schema_metadata(metadata), newer)
+    with pytest.raises(CorruptCheckpointError, match=r"format version 2.*upgrade"):
+        read_segment(newer.getvalue(), segment.file.path, segment.key_groups)

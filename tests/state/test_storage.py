@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import errno
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
+from tidegate.protocol.handles import FileHandle
+from tidegate.state.filesystem_storage import FileSystemCheckpointStorage, storage_error
+from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage import CheckpointStorage, open_storage
+
+
+@pytest.fixture(params=["path", "file uri", "memory", "fsspec"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStorage:
+    if request.param == "memory":
+        return MemoryCheckpointStorage()
+    uri = {"path": "", "file uri": "file://", "fsspec": "local://"}[request.param]
+    return open_storage(f"{uri}{tmp_path}/new/checkpoints")
+
+
+def test_a_file_is_read_back_by_its_handle(place: CheckpointStorage) -> None:
+    handle = place.write_file("chk-1/a", b"content")
+    assert (handle.path, handle.size_bytes) == ("chk-1/a", 7)
+    assert place.read_file(handle) == place.read("chk-1/a") == b"content"
+    place.write_file("chk-1/a", memoryview(b"newer"))
+    assert place.read("chk-1/a") == b"newer"
+
+
+def test_only_the_first_creates(place: CheckpointStorage) -> None:
+    assert place.create_exclusive("epoch/1", b"first")
+    assert not place.create_exclusive("epoch/1", b"second")
+    assert place.read("epoch/1") == b"first"
+
+
+@pytest.mark.parametrize("kind", ["local", "memory"])
+def test_of_many_at_once_one_creates(kind: str, tmp_path: Path) -> None:
+    place = MemoryCheckpointStorage() if kind == "memory" else open_storage(str(tmp_path))
+    for number in range(20):
+        with ThreadPoolExecutor(8) as threads:
+            claims = list(
+                threads.map(lambda who, n=number: place.create_exclusive(f"e/{n}", b"%d" % who), range(8))
+            )
+        assert claims.count(True) == 1
+        assert place.read(f"e/{number}") == b"%d" % claims.index(True)
+
+
+def test_files_are_listed_and_deleted(place: CheckpointStorage) -> None:
+    assert place.list_files("") == []
+    for path in ("chk-1/b", "chk-1/a/deep", "chk-10/x"):
+        place.write_file(path, b"")
+    assert place.list_files("chk-1") == ["chk-1/a/deep", "chk-1/b"]
+    place.delete(["chk-1/b", "never/there"])
+    assert place.list_files("") == ["chk-1/a/deep", "chk-10/x"]
+
+
+def test_a_part_of_a_storage_is_a_storage(place: CheckpointStorage) -> None:
+    part = place.sub("job-1")
+    part.write_file("a", b"x")
+    assert place.read("job-1/a") == b"x"
+    assert part.list_files("") == ["a"]
+
+
+def test_a_storage_can_be_sent_and_reopened(place: CheckpointStorage) -> None:
+    place.write_file("a", b"x")
+    assert pickle.loads(pickle.dumps(place)).read("a") == b"x"
+    assert open_storage(place.uri).read("a") == b"x"
+    assert open_storage(place.sub("b").uri).list_files("") == []
+
+
+def test_files_of_another_job_are_read_by_absolute_address_and_never_deleted(
+    place: CheckpointStorage,
+) -> None:
+    other = place.sub("other")
+    handle = other.write_file("a", b"x")
+    absolute = FileHandle(f"{other.uri}/a", handle.size_bytes, handle.sha256)
+    mine = place.sub("mine")
+    assert mine.read_file(absolute) == b"x"
+    with pytest.raises(CheckpointStorageError, match="another job"):
+        mine.delete([absolute.path])
+    with pytest.raises(CheckpointStorageError, match="another job"):
+        mine.write_file(absolute.path, b"y")
+    assert other.read("a") == b"x"
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"X" + data[1:]])
+def test_damage_is_an_error_that_names_the_file(
+    place: CheckpointStorage, damage: Callable[[bytes], bytes]
+) -> None:
+    handle = place.write_file("chk-1/a", b"content")
+    place.write_file("chk-1/a", damage(b"content"))
+    with pytest.raises(CorruptCheckpointError, match=r"'chk-1/a'.*damaged"):
+        place.read_file(handle)
+
+
+def test_a_missing_file_is_an_error_that_names_it(place: CheckpointStorage) -> None:
+    with pytest.raises(CheckpointStorageError, match="nothing/here"):
+        place.read("nothing/here")
+
+
+def test_an_unknown_scheme_is_an_error_with_a_remedy() -> None:
+    with pytest.raises(CheckpointStorageError, match=r"'warp://x'.*file://"):
+        open_storage("warp://x")
+
+
+def test_a_path_below_a_file_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(CheckpointStorageError, match="check the checkpoint path"):
+        FileSystemCheckpointStorage(str(tmp_path / "file")).write_file("a", b"x")
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [(errno.ENOSPC, "free space"), (errno.EACCES, "the right to read and write"), (errno.EIO, "reached")],
+)
+def test_errors_of_the_system_say_what_to_do(code: int, remedy: str) -> None:
+    error = storage_error("/checkpoints/a", OSError(code, "as the system says it"))
+    assert isinstance(error, CheckpointStorageError)
+    assert "/checkpoints/a" in str(error)
+    assert remedy in str(error)
+
+
+def test_no_half_written_file_stays_behind(tmp_path: Path) -> None:
+    place = open_storage(str(tmp_path))
+    place.write_file("a", b"x")
+    place.create_exclusive("a", b"y")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
