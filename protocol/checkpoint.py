@@ -23,6 +23,9 @@ from .trigger import NEVER_MS, TriggerDecider, TriggerPolicy
 REMEMBERED_IDS = 1_000
 """How many ended checkpoints are remembered, so that a late acknowledgement is told from an unknown one."""
 
+FINAL_RETRY_MS = 1_000
+"""Pause before a failed final checkpoint is tried again where no interval is set."""
+
 
 class AcknowledgeResult(enum.Enum):
     """What an acknowledgement meant."""
@@ -231,6 +234,7 @@ class CheckpointCoordinator:
         self._sources: frozenset[SubtaskId] = frozenset()
         self._input_ended: set[SubtaskId] = set()
         self._final_completed = False
+        self._final_due_ms = -NEVER_MS
         self._failures = 0
         self.counts = dict.fromkeys(AcknowledgeResult, 0)
 
@@ -278,6 +282,7 @@ class CheckpointCoordinator:
         self._subtasks, self._sources = event.subtasks, event.sources
         self._input_ended = set()
         self._final_completed = False
+        self._final_due_ms = -NEVER_MS
         self._failures = 0
         self._decider.start(now_ms, event.initial_delay_ms)
         return self._trigger_if_due(now_ms)
@@ -300,7 +305,7 @@ class CheckpointCoordinator:
         if self._final_completed:
             return NEVER_MS
         if self._all_input_ended:
-            return -NEVER_MS if not self._pending else NEVER_MS
+            return self._final_due_ms if not self._pending else NEVER_MS
         return self._decider.due_at_ms(len(self._pending))
 
     def _trigger_if_due(self, now_ms: int) -> list[CheckpointCommand]:
@@ -403,6 +408,9 @@ class CheckpointCoordinator:
             return []
         self._remember(checkpoint_id)
         self._decider.checkpoint_ended(now_ms)
+        if pending.barrier.kind is SnapshotKind.FINAL:
+            # Tried again until it completes, but not in a tight loop.
+            self._final_due_ms = now_ms + (self._policy.interval_ms or FINAL_RETRY_MS)
         commands: list[CheckpointCommand] = [
             NotifyAborted(checkpoint_id, tuple(sorted(self._subtasks)), reason, cause)
         ]

@@ -11,18 +11,29 @@ from typing import Any
 
 import pyarrow as pa
 
+_MAX_PARTITION_ROWS = 50_000
+"""A partition travels inside its task's description, which Spark refuses beyond 128 MiB."""
+
 
 def to_dataframe(session: Any, table: pa.Table) -> Any:
-    """A Spark DataFrame with the rows and columns of an Arrow table."""
+    """A Spark DataFrame with the rows and columns of an Arrow table.
+
+    The data goes through the driver to the executors, wherever they run; no shared disk is needed.
+
+    Raises:
+        TypeError: A column has a type that Spark does not have.
+    """
     from pyspark.sql import DataFrame
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
-    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.pandas.types import to_arrow_schema
 
     jvm = session._jvm
-    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=False)
+    schema = _spark_schema(table.schema)
     partitions = max(1, session.sparkContext.defaultParallelism)
-    rows = max(1, -(-table.num_rows // partitions))
-    batches = table.combine_chunks().to_batches(max_chunksize=rows)
+    rows = min(_MAX_PARTITION_ROWS, max(1, -(-table.num_rows // partitions)))
+    # Spark's Java side reads one layout of a type: no dictionaries, no nanoseconds, no large strings.
+    plain = table.cast(to_arrow_schema(schema))
+    batches = plain.combine_chunks().to_batches(max_chunksize=rows)
     if not batches:
         return session.createDataFrame([], schema)
     server = session._sc._serialize_to_jvm(
@@ -48,3 +59,17 @@ def arrow_schema_of(frame: Any) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(frame.schema)
+
+
+def _spark_schema(schema: pa.Schema) -> Any:
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    try:
+        return from_arrow_schema(schema, prefer_timestamp_ntz=False)
+    except PySparkTypeError as error:
+        raise TypeError(
+            f"Spark has no type for one of the columns "
+            f"({', '.join(f'{field.name}: {field.type}' for field in schema)}): {error}. Convert it "
+            f"before the stage, or declare another input_schema"
+        ) from error

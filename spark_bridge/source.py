@@ -29,9 +29,7 @@ class SparkSource(Source):
         settings: How the session is started.
     """
 
-    def __init__(
-        self, build: Callable[[Any], Any], order_by: list[str], settings: SparkSettings
-    ) -> None:
+    def __init__(self, build: Callable[[Any], Any], order_by: list[str], settings: SparkSettings) -> None:
         if not order_by:
             raise ConfigurationError(
                 "from_spark() needs order_by: without an order a restored source could not tell which "
@@ -78,6 +76,8 @@ class _SparkReader(SourceReader):
         if self._position is None:
             return None
         if self._rows is None:
+            if session_host().is_starting():
+                return Batch([])
             self._rows = self._open_rows(self._position)
         values = [tuple(row) for row in islice(self._rows, max_records)]
         if not values:

@@ -57,6 +57,10 @@ class SparkStageOperator(StreamOperator):
     def open(self) -> None:
         session_host().start(self._settings)
 
+    def is_ready(self) -> bool:
+        """Not while there are records to run and the session still starts: the task stays responsive."""
+        return self._gathered_records == 0 or not session_host().is_starting()
+
     def process_batch(self, batch: Batch, input_index: int) -> None:
         self._gathered.append(self._as_table(batch.values))
         self._gathered_records += len(batch)

@@ -35,16 +35,18 @@ class SegmentLog:
 
     def __init__(self, params: KeyedStateBackendParameters) -> None:
         self._params = params
-        self._segments: dict[str, list[SegmentHandle]] = {}
+        # Tuples: a merge in the background refers to the segments of its start.
+        self._segments: dict[str, tuple[SegmentHandle, ...]] = {}
         self._is_foreign = False
         self._sequence = itertools.count()
         self._executor: ThreadPoolExecutor | None = None
-        self._running: tuple[str, list[SegmentHandle], Future[SegmentHandle]] | None = None
+        self._running: tuple[str, tuple[SegmentHandle, ...], Future[SegmentHandle]] | None = None
 
     def restore(self, handle: KeyedStateHandle, owned: bool) -> None:
         """Start from stored segments; `owned` is False when another job owns the files."""
         for segment in handle.segments:
-            self._segments.setdefault(segment.state_name, []).append(segment)
+            name = segment.state_name
+            self._segments[name] = (*self._segments.get(name, ()), segment)
         self._is_foreign = not owned and bool(handle.segments)
 
     def read(self, state_name: str) -> pa.Table | None:
@@ -57,13 +59,14 @@ class SegmentLog:
 
     def append(self, state_name: str, schema: dict[str, object], table: pa.Table) -> None:
         """Store the changes of one state as a new segment."""
-        segments = self._segments.setdefault(state_name, [])
+        segments = self._segments.get(state_name, ())
         info = SegmentInfo(
             self._params.operator_uid,
             state_name,
             {name: str(text) for name, text in schema.items()},
         )
-        segments.append(self._write(table, info, is_base=not segments))
+        written = self._write(table, info, is_base=not segments)
+        self._segments[state_name] = (*segments, written)
 
     def handles(self) -> tuple[SegmentHandle, ...]:
         """All live segments."""
@@ -76,7 +79,7 @@ class SegmentLog:
         """
         if self._is_foreign:
             for state_name, segments in self._segments.items():
-                self._replace(state_name, segments, self._compacted(list(segments), is_base=True))
+                self._replace(state_name, segments, self._compacted(segments, is_base=True))
             self._is_foreign = False
         self._take_over()
         for state_name, segments in self._segments.items():
@@ -94,7 +97,7 @@ class SegmentLog:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _start(self, state_name: str, merged: list[SegmentHandle], is_base: bool) -> None:
+    def _start(self, state_name: str, merged: tuple[SegmentHandle, ...], is_base: bool) -> None:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="state-compaction")
         self._running = (
@@ -111,16 +114,18 @@ class SegmentLog:
         # A merge that failed raises here: this checkpoint is declined, and the next plans it anew.
         self._replace(state_name, merged, future.result())
 
-    def _replace(self, state_name: str, merged: list[SegmentHandle], by: SegmentHandle) -> None:
+    def _replace(self, state_name: str, merged: tuple[SegmentHandle, ...], by: SegmentHandle) -> None:
         segments = self._segments[state_name]
         start = segments.index(merged[0])
-        self._segments[state_name] = [*segments[:start], by, *segments[start + len(merged) :]]
+        self._segments[state_name] = (*segments[:start], by, *segments[start + len(merged) :])
 
-    def _compacted(self, segments: list[SegmentHandle], is_base: bool) -> SegmentHandle:
+    def _compacted(self, segments: tuple[SegmentHandle, ...], is_base: bool) -> SegmentHandle:
         table, info = self._merged(segments, keep_tombstones=not is_base)
         return self._write(table, info, is_base)
 
-    def _merged(self, segments: list[SegmentHandle], keep_tombstones: bool) -> tuple[pa.Table, SegmentInfo]:
+    def _merged(
+        self, segments: tuple[SegmentHandle, ...], keep_tombstones: bool
+    ) -> tuple[pa.Table, SegmentInfo]:
         storage = self._storage()
         parts = [
             read_segment(
@@ -153,10 +158,10 @@ class SegmentLog:
         return storage
 
 
-def _plan(segments: list[SegmentHandle]) -> tuple[list[SegmentHandle], bool] | None:
+def _plan(segments: tuple[SegmentHandle, ...]) -> tuple[tuple[SegmentHandle, ...], bool] | None:
     """What to merge, and whether the result is a base; None when nothing needs it."""
     base_entries = sum(segment.entry_count for segment in segments if segment.is_base)
-    increments = [segment for segment in segments if not segment.is_base]
+    increments = tuple(segment for segment in segments if not segment.is_base)
     grown = sum(segment.entry_count for segment in increments)
     if grown > max(base_entries, _SMALLEST_BASE_ENTRIES):
         return segments, True

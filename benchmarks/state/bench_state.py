@@ -1,6 +1,6 @@
 """Keyed state under load: a read-modify-write loop, a freeze each second, persisting on another thread.
 
-    python benchmarks/state/bench_state.py [--seconds 6] [--json]
+    python benchmarks/state/bench_state.py [--seconds 6] [--json] [--switch-interval-ms 1]
 
 Prints updates per second against a bare dict loop, the synchronous part (freeze) in milliseconds, the
 asynchronous part (persist) in seconds per million entries alone and beside the loop, and restore time.
@@ -13,6 +13,7 @@ import gc
 import json
 import shutil
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -193,8 +194,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--switch-interval-ms", type=float, default=1.0)
     arguments = parser.parse_args()
     gc.set_threshold(200_000, 50, 50)
+    # LMDB's binding releases the GIL for every entry; how long it then waits is up to this.
+    sys.setswitchinterval(arguments.switch_interval_ms / 1e3)
     results: dict[str, Any] = {"hash_1M_ints_s": hashing_seconds()}
     for key_count in (100_000, 1_000_000):
         dict_rate = bare_dict(key_batches(key_count), 2.0)

@@ -235,6 +235,31 @@ def test_a_frozen_value_does_not_change_when_live_ones_are_changed_in_place(open
     assert restored.get_list_state(ListStateDescriptor("lists")).get() == [[1]]
 
 
+def test_a_frozen_value_is_safe_when_it_comes_back_from_behind_the_cache(open_backend: Any) -> None:
+    backend = open_backend()
+    value, entries = backend.get_value_state(ANYTHING), backend.get_map_state(MAP)
+    keys = range(12)
+    for key in keys:
+        backend.current_key = key
+        value.update([key])
+        entries.put("a", [key])
+    frozen = backend.freeze()
+    for key in keys:
+        # Asking also turns the generations of the cache: tiny ones have forgotten this key by now.
+        assert not backend.needs_spill
+        backend.current_key = key
+        value.value().append("later")
+        entries.get("a").append("later")
+    handle = frozen.persist()
+    restored = open_backend(attempt=1)
+    restored.restore(handle, owned=True)
+    value, entries = restored.get_value_state(ANYTHING), restored.get_map_state(MAP)
+    for key in keys:
+        restored.current_key = key
+        assert value.value() == [key]
+        assert entries.get("a") == [key]
+
+
 def rescaled(open_backend: Any, handles: list[KeyedStateHandle], parallelism: int, attempt: int) -> list[Any]:
     together = KeyedStateHandle.concatenated(handles)
     backends = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
+import time
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -86,12 +86,12 @@ def test_a_segment_is_a_parquet_file_with_documented_columns() -> None:
     assert bombs["map_key"].to_pylist() == ["m", "m"]
 
 
-def test_increments_that_outweigh_the_base_become_a_new_base(tmp_path: Path) -> None:
+def test_increments_that_outweigh_the_base_become_a_new_base() -> None:
     storage = MemoryCheckpointStorage()
     backend = memory_backend(storage)
     number = backend.get_value_state(NUMBER)
     segments = []
-    # 70,000 entries a round: merged inline first, in the background when there are more.
+    # 70,000 entries a round are merged at once: two rounds are below the limit for that.
     for round_number in range(6):
         for key in range(round_number * 1000, round_number * 1000 + 70_000):
             backend.current_key = key
@@ -109,6 +109,35 @@ def test_increments_that_outweigh_the_base_become_a_new_base(tmp_path: Path) -> 
     for key in range(0, 76_000, 7):
         backend.current_key = restored.current_key = key
         assert again.value() == number.value()
+    backend.close()
+    restored.close()
+
+
+def test_a_large_merge_runs_in_the_background_and_loses_nothing_written_meanwhile() -> None:
+    storage = MemoryCheckpointStorage()
+    backend = memory_backend(storage)
+    number = backend.get_value_state(NUMBER)
+    for round_number in range(3):
+        for key in range(100_000):
+            backend.current_key = key
+            number.update(round_number)
+        handle = backend.freeze().persist()
+    assert len(handle.segments) == 3  # the merge of these has only just begun
+    deadline = time.monotonic() + 30
+    changed = 0
+    while len(handle.segments) >= 3 + changed:
+        assert time.monotonic() < deadline
+        backend.current_key = changed
+        number.update(-changed)
+        changed += 1
+        handle = backend.freeze().persist()
+    assert handle.segments[0].entry_count == 100_000
+    restored = memory_backend(storage, attempt=1)
+    restored.restore(handle, owned=True)
+    again = restored.get_value_state(NUMBER)
+    for key in [*range(changed), *range(changed, 100_000, 97)]:
+        restored.current_key = key
+        assert again.value() == (-key if key < changed else 2)
     backend.close()
     restored.close()
 

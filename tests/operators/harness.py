@@ -1,0 +1,121 @@
+"""Runs one operator without a task: a context, a list of what it emitted, snapshots on demand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import cloudpickle
+from tidegate.common.typeinfo import TypeInformation
+from tidegate.operators.base import OperatorContext, StreamOperator
+from tidegate.protocol.elements import Batch, CheckpointBarrier
+from tidegate.protocol.handles import OperatorSnapshot
+from tidegate.protocol.ids import Attempt, CheckpointId
+from tidegate.protocol.key_groups import key_group_range_of_subtask
+from tidegate.state.backend import (
+    HashMapStateBackend,
+    KeyedStateBackend,
+    KeyedStateBackendParameters,
+)
+from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.storage import CheckpointStorage
+
+O = TypeVar("O", bound=StreamOperator)  # noqa: E741
+
+
+@dataclass
+class Results:
+    """A `ResultPort` that keeps what it is offered."""
+
+    offered: list[tuple[str, list[Any]]] = field(default_factory=list)
+    credit: bool = True
+
+    def offer(self, key: str, values: list[Any]) -> None:
+        self.offered.append((key, list(values)))
+
+    def has_credit(self) -> bool:
+        return self.credit
+
+
+class OperatorUnderTest(Generic[O]):
+    """One operator in subtask 1 of 2, pickled as on its way from the driver."""
+
+    def __init__(
+        self,
+        operator: O,
+        restored: OperatorSnapshot | None = None,
+        storage: CheckpointStorage | None = None,
+        is_checkpointing: bool = True,
+        subtask_index: int = 0,
+        parallelism: int = 2,
+        attempt: int = 1,
+    ) -> None:
+        self.operator: O = cloudpickle.loads(cloudpickle.dumps(operator))
+        self.emitted: list[Batch] = []
+        self.results = Results()
+        self.storage = storage or MemoryCheckpointStorage()
+        self._index, self._parallelism, self._attempt = subtask_index, parallelism, attempt
+        context = OperatorContext(
+            operator_uid="uid",
+            operator_name="Totals",
+            subtask_index=subtask_index,
+            parallelism=parallelism,
+            max_parallelism=128,
+            attempt=Attempt(attempt),
+            attempt_number=attempt - 1,
+            is_checkpointing=is_checkpointing,
+            is_restored=restored is not None,
+            now_ms=lambda: 0,
+            create_keyed_backend=self._keyed_backend,
+            operator_state=OperatorStateBackend("Totals", subtask_index),
+            local_dir="/nonexistent",
+            results=self.results,
+            job_parameters={"airport": "JFK"},
+        )
+        self.operator.setup(context, self.emitted.append)
+        if restored is not None:
+            context.operator_state.restore(restored.lists)
+            if self.operator.keyed is not None:
+                self.operator.keyed.restore(restored.keyed, True)
+
+    def _keyed_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
+        parameters = KeyedStateBackendParameters(
+            operator_uid="uid",
+            operator_name="Totals",
+            subtask_index=self._index,
+            attempt=self._attempt,
+            max_parallelism=128,
+            key_groups=key_group_range_of_subtask(self._index, 128, self._parallelism),
+            key_type=key_type,
+            local_dir="/nonexistent",
+            storage=self.storage,
+            file_prefix="shared/op-uid",
+        )
+        return HashMapStateBackend().create_keyed_backend(parameters)
+
+    def open(self) -> OperatorUnderTest[O]:
+        self.operator.open()
+        return self
+
+    def process(self, values: Any, timestamps: Any = None, keys: Any = None) -> list[Any]:
+        """Process one batch; the records emitted for it."""
+        before = len(self.emitted)
+        self.operator.process_batch(Batch(values, timestamps, keys), 0)
+        return [record for batch in self.emitted[before:] for record in batch.values]
+
+    def records(self) -> list[tuple[Any, int | None]]:
+        """Every emitted record with its timestamp."""
+        pairs: list[tuple[Any, int | None]] = []
+        for batch in self.emitted:
+            pairs += zip(batch.values, batch.timestamps or [None] * len(batch), strict=True)
+        return pairs
+
+    def checkpoint(self, checkpoint_id: int) -> OperatorSnapshot:
+        """Prepare, freeze and persist, as a task does at a barrier."""
+        barrier = CheckpointBarrier(CheckpointId(checkpoint_id), 0)
+        self.operator.prepare_snapshot(barrier)
+        return self.operator.snapshot_state(barrier).persist()
+
+    def complete(self, checkpoint_id: int) -> None:
+        self.operator.notify_checkpoint_complete(CheckpointId(checkpoint_id))
