@@ -47,6 +47,9 @@ class JobHandle(Protocol):
     def take_results(self) -> list[Any]:
         """Collected records that arrived since the last call."""
 
+    def processes(self) -> dict[str, int]:
+        """Process ids of the live task processes, by the names of the subtasks in them."""
+
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for the end; false when the time is over first."""
 
@@ -90,6 +93,14 @@ class JobClient:
     def report(self) -> JobReport:
         """Status, last failure, restarts, checkpoint history."""
         return self._handle.report()
+
+    def processes(self) -> dict[str, int]:
+        """The live task processes, each with its id and named after its subtasks: `operator (1/2)`.
+
+        On its own node, such an id can be watched with the tools of the system, or killed to see the
+        job recover. A local job runs in the driver and has none.
+        """
+        return self._handle.processes()
 
     def cancel(self) -> Future[None]:
         """Stop the job without a checkpoint."""

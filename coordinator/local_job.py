@@ -63,6 +63,9 @@ class LocalJob:
     def trigger_checkpoint(self) -> None:
         self._executor.call(self._executor.coordinator.trigger_checkpoint)
 
+    def processes(self) -> dict[str, int]:
+        return {}
+
     def take_results(self) -> list[Any]:
         if self.wait(0):
             return self._executor.take_results()

@@ -229,7 +229,11 @@ class RayTaskGateway:
 
     def process_ids(self) -> dict[str, int]:
         """Process ids of the live task actors by the names of what runs in them."""
-        return {process.key: process.pid for process in self._processes.values() if process.pid}
+        return {
+            ", ".join(self._graph.subtasks[subtask].name for subtask in process.subtasks): process.pid
+            for process in self._processes.values()
+            if process.pid
+        }
 
     @property
     def tick_interval_ms(self) -> int:
@@ -324,6 +328,10 @@ class RayJobHandle:
 
     def trigger_checkpoint(self) -> None:
         self._ask(self._actor.trigger_checkpoint.remote())
+
+    def processes(self) -> dict[str, int]:
+        processes: dict[str, int] = self._ask(self._actor.processes.remote())
+        return processes
 
     def take_results(self) -> list[Any]:
         if self._is_released:

@@ -244,6 +244,11 @@ class Subtask:
     inputs: tuple[InputChannel, ...]
     outputs: tuple[OutputEdge, ...]
 
+    @property
+    def name(self) -> str:
+        """`task (1/2)`: the names of its operators, its number from 1, and the parallelism."""
+        return f"{self.task.name} ({self.subtask_id.index + 1}/{self.task.parallelism})"
+
 
 @dataclass(slots=True)
 class ExecutionGraph:

@@ -83,7 +83,8 @@ class SegmentLog:
             self._is_foreign = False
         self._take_over()
         for state_name, segments in self._segments.items():
-            plan = _plan(segments)
+            is_merging = self._running is not None and self._running[0] == state_name
+            plan = None if is_merging else _plan(segments)
             if plan is None:
                 continue
             merged, is_base = plan

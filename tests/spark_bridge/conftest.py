@@ -39,6 +39,11 @@ class SparkProcess:
         return ray.get(self.actor.run.remote(function, *arguments), timeout=150)
 
 
+@pytest.fixture(name="java_processes", scope="session")
+def _java_processes() -> Callable[[], list[psutil.Process]]:
+    return java_processes
+
+
 def java_processes() -> list[psutil.Process]:
     """Java processes below this one: Ray's daemons, workers and what they start are."""
     below = psutil.Process().children(recursive=True)

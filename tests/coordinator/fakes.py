@@ -1,0 +1,183 @@
+"""A coordinator's surroundings in memory: tasks that only exist as deployments, and a clock to turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidegate.actors.ports import TaskDeployment
+from tidegate.common.errors import CheckpointStorageError
+from tidegate.coordinator.job_coordinator import JobCoordinator
+from tidegate.coordinator.spec import JobSettings, JobSpec
+from tidegate.protocol import task_events as events
+from tidegate.protocol.checkpoint import Acknowledgement, SubtaskAcknowledged
+from tidegate.protocol.elements import CheckpointBarrier
+from tidegate.protocol.failover import FixedDelayRestart
+from tidegate.protocol.handles import (
+    FileHandle,
+    KeyedStateHandle,
+    OperatorListHandle,
+    OperatorSnapshot,
+    SegmentHandle,
+)
+from tidegate.protocol.ids import Attempt, CheckpointId, JobId, SubtaskId
+from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
+from tidegate.protocol.partitioning import Partitioning
+from tidegate.protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
+from tidegate.protocol.trigger import TriggerPolicy
+from tidegate.state.backend import HashMapStateBackend
+from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage import CheckpointStorage
+from tidegate.telemetry import create_tracer
+
+SOURCE = SubtaskId("task-1", 0)
+TOTALS = [SubtaskId("task-2", 0), SubtaskId("task-2", 1)]
+SUBTASKS = [SOURCE, *TOTALS]
+
+
+def job_graph(parallelism: int = 2, max_parallelism: int = 128, uid: str = "totals") -> JobGraph:
+    """A source and, behind a shuffle, keyed totals."""
+    nodes = {
+        1: StreamNode(1, "Numbers", "numbers", b"", 1, 128, is_source=True, defined_at="job.py:1"),
+        2: StreamNode(2, "Totals", uid, b"", parallelism, max_parallelism, defined_at="job.py:2"),
+    }
+    edges = [StreamEdge(0, 1, 2, Partitioning.HASH)]
+    return build_job_graph(StreamGraph("flights", nodes, edges))
+
+
+def job_spec(graph: JobGraph | None = None, **changed: Any) -> JobSpec:
+    settings: dict[str, Any] = {
+        "state_backend": HashMapStateBackend(),
+        "local_dir": "/nonexistent",
+        "trigger": TriggerPolicy(interval_ms=100, timeout_ms=1_000),
+        "checkpoint_dir": "memory://unused",
+        "restart_strategy": FixedDelayRestart(3, 50),
+        "random_initial_delay": False,
+        **changed,
+    }
+    return JobSpec(JobId("job"), graph or job_graph(), JobSettings(**settings))
+
+
+class FakeCluster:
+    """The `CoordinatorPorts`: records what the coordinator asks for, and answers for the tasks when told."""
+
+    def __init__(self, spec: JobSpec | None = None, storage: CheckpointStorage | None = None) -> None:
+        self.time_ms = 1_000
+        self.deployments: list[list[TaskDeployment]] = []
+        self.sent: list[tuple[Attempt, SubtaskId, events.TaskMail]] = []
+        self.stopped: list[tuple[Attempt, list[SubtaskId]]] = []
+        self.storage = storage or MemoryCheckpointStorage()
+        tracer = create_tracer("test")
+        self.coordinator = JobCoordinator(spec or job_spec(), self, tracer, self.storage)
+
+    def now_ns(self) -> int:
+        return self.time_ms * 1_000_000
+
+    def random_ms(self, bound_ms: int) -> int:
+        return bound_ms - 1
+
+    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+        self.deployments.append(list(deployments))
+
+    def send(self, attempt: Attempt, subtask: SubtaskId, mail: events.TaskMail) -> None:
+        self.sent.append((attempt, subtask, mail))
+
+    def stop(self, attempt: Attempt, subtasks: Sequence[SubtaskId]) -> None:
+        self.stopped.append((attempt, list(subtasks)))
+
+    # ------------------------------------------------------------ for the tests
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.coordinator.attempt
+
+    def start(self) -> FakeCluster:
+        """Start the job."""
+        self.coordinator.start()
+        return self
+
+    def run(self) -> FakeCluster:
+        """Start the job and let every subtask initialise."""
+        return self.start().initialized()
+
+    def initialized(self) -> FakeCluster:
+        for deployment in self.deployments[-1]:
+            self.coordinator.handle(events.TaskInitialized(self.attempt, deployment.subtask_id))
+        return self
+
+    def fail(self, subtask: SubtaskId = SOURCE, cause: str = "boom", is_recoverable: bool = True) -> None:
+        failed = events.TaskFailed(self.attempt, subtask, cause, "details", is_recoverable)
+        self.coordinator.handle(failed)
+
+    def stop_tasks(self, *subtasks: SubtaskId) -> None:
+        """These subtasks (by default all that were asked to) have stopped."""
+        attempt, asked = self.stopped[-1]
+        for subtask in subtasks or asked:
+            self.coordinator.handle(events.TaskStopped(attempt, subtask))
+
+    def pass_ms(self, milliseconds: int) -> None:
+        """Time passes, and the coordinator notices."""
+        self.time_ms += milliseconds
+        self.coordinator.tick()
+
+    def mails(self, kind: type[Any]) -> list[tuple[SubtaskId, Any]]:
+        """Mails of one kind to the current attempt, with their receivers."""
+        return [(to, mail) for attempt, to, mail in self.sent if isinstance(mail, kind)]
+
+    def triggered(self) -> CheckpointBarrier:
+        """The newest barrier."""
+        barrier: CheckpointBarrier = self.mails(events.TriggerCheckpoint)[-1][1].barrier
+        return barrier
+
+    def acknowledge(self, make: Callable[[SubtaskId, CheckpointId], Acknowledgement] | None = None) -> None:
+        """Every subtask acknowledges the newest checkpoint."""
+        checkpoint_id = self.triggered().checkpoint_id
+        for subtask in SUBTASKS:
+            acknowledgement = (make or self.stored)(subtask, checkpoint_id)
+            self.coordinator.handle(
+                SubtaskAcknowledged(self.attempt, subtask, checkpoint_id, acknowledgement)
+            )
+
+    def stored(self, subtask: SubtaskId, checkpoint_id: CheckpointId) -> Acknowledgement:
+        """A source's position, or a segment of keyed state that is really in storage."""
+        if subtask == SOURCE:
+            position = OperatorListHandle("position", "even-split", (str(checkpoint_id).encode(),))
+            return Acknowledgement({"numbers": OperatorSnapshot(lists=(position,))})
+        path = f"shared/op-totals/{subtask.index}-{checkpoint_id}"
+        file = self.storage.sub("job").write_file(path, b"segment")
+        key_groups = key_group_range_of_subtask(subtask.index, 128, 2)
+        return Acknowledgement({"totals": keyed_snapshot(file, key_groups)})
+
+    def complete_checkpoint(self) -> CheckpointId:
+        """Wait for the next trigger and let everybody acknowledge."""
+        self.pass_ms(100)
+        self.acknowledge()
+        return self.triggered().checkpoint_id
+
+    def files(self) -> list[str]:
+        """What is stored for the job."""
+        return self.storage.sub("job").list_files("")
+
+
+def keyed_snapshot(file: FileHandle, key_groups: KeyGroupRange) -> OperatorSnapshot:
+    return OperatorSnapshot(KeyedStateHandle((SegmentHandle("total", file, key_groups, 1),)))
+
+
+class UnreliableStorage(MemoryCheckpointStorage):
+    """Refuses to create files below a directory while `is_broken` is set.
+
+    Sub-storages of the job are this storage itself, so that the test keeps hold of it.
+    """
+
+    def __init__(self, refused: str) -> None:
+        super().__init__()
+        self.refused = refused
+        self.is_broken = False
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        if self.is_broken and path.startswith(self.refused):
+            raise CheckpointStorageError(f"{path} cannot be written: the bucket is gone")
+        return super().create_exclusive(path, data)
+
+    def sub(self, prefix: str) -> CheckpointStorage:
+        return self

@@ -1,0 +1,224 @@
+"""Completed checkpoints in storage: who may write them, which are kept, and what is never deleted."""
+
+from __future__ import annotations
+
+import pytest
+from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
+from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError, read_checkpoint
+from tidegate.protocol.elements import SnapshotKind
+from tidegate.protocol.handles import FileHandle
+from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.key_groups import KeyGroupRange
+from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
+from tidegate.state.memory_storage import MemoryCheckpointStorage
+
+from .fakes import keyed_snapshot
+
+
+@pytest.fixture
+def storage() -> MemoryCheckpointStorage:
+    return MemoryCheckpointStorage()
+
+
+def store(storage: MemoryCheckpointStorage, num_retained: int = 1) -> CheckpointStore:
+    """The store of a coordinator that has just taken the job over."""
+    opened = CheckpointStore(storage, num_retained)
+    opened.claim()
+    opened.load()
+    return opened
+
+
+def manifest(checkpoint_id: int, *files: FileHandle) -> CheckpointManifest:
+    snapshots = tuple(keyed_snapshot(file, KeyGroupRange(0, 127)) for file in files)
+    operators = {"totals": OperatorManifest("totals", "Totals", 128, snapshots)}
+    kind = SnapshotKind.CHECKPOINT
+    return CheckpointManifest("job", "flights", CheckpointId(checkpoint_id), kind, 1, 2, operators)
+
+
+def segment(storage: MemoryCheckpointStorage, name: str) -> FileHandle:
+    return storage.write_file(f"shared/op-totals/{name}", name.encode())
+
+
+# ---------------------------------------------------------------- epochs and ids
+
+
+def test_every_coordinator_claims_a_higher_epoch(storage: MemoryCheckpointStorage) -> None:
+    assert [CheckpointStore(storage, 1).claim() for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_claim_that_loses_the_race_takes_the_next_epoch(storage: MemoryCheckpointStorage) -> None:
+    class Rival(MemoryCheckpointStorage):
+        """Another coordinator claims between the look and the claim."""
+
+        def list_files(self, prefix: str) -> list[str]:
+            found = super().list_files(prefix)
+            self.create_exclusive(f"epochs/{len(found) + 1}", b"")
+            return found
+
+    assert CheckpointStore(Rival(), 1).claim() == 2
+
+
+def test_a_coordinator_that_was_replaced_can_complete_nothing(storage: MemoryCheckpointStorage) -> None:
+    old = store(storage)
+    old.complete(manifest(1))
+    new = store(storage)
+    with pytest.raises(FencedError, match="epoch 1 is fenced"):
+        old.complete(manifest(2))
+    new.complete(manifest(2))
+    assert new.newest == manifest(2)
+    assert storage.list_files("chk-2") == ["chk-2/MANIFEST"]
+
+
+def test_a_checkpoint_is_completed_once(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage)
+    opened.complete(manifest(1))
+    with pytest.raises(FencedError, match="chk-1/MANIFEST exists already"):
+        opened.complete(manifest(1))
+
+
+def test_ids_are_never_given_twice_even_if_no_checkpoint_completed(storage: MemoryCheckpointStorage) -> None:
+    given: set[int] = set()
+    for _ in range(3):
+        opened = store(storage)
+        first = opened.first_free_id()
+        for checkpoint_id in range(first, first + 300):
+            opened.reserve(checkpoint_id)
+            assert checkpoint_id not in given
+            given.add(checkpoint_id)
+
+
+def test_an_id_is_reserved_in_storage_before_it_is_used(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage)
+    assert opened.first_free_id() == 1
+    opened.reserve(700)
+    assert CheckpointStore(storage, 1).first_free_id() > 700
+
+
+def test_ids_lie_above_every_stored_checkpoint(storage: MemoryCheckpointStorage) -> None:
+    store(storage).complete(manifest(5_000))
+    assert store(storage).first_free_id() == 5_001
+
+
+# ---------------------------------------------------------------- loading
+
+
+def test_a_new_coordinator_finds_what_the_old_one_completed(storage: MemoryCheckpointStorage) -> None:
+    old = store(storage, num_retained=2)
+    for checkpoint_id in (9, 10):
+        old.complete(manifest(checkpoint_id))
+    new = store(storage, num_retained=2)
+    assert new.newest == manifest(10)
+    assert new.retained == [manifest(9), manifest(10)]
+    assert CheckpointStore(storage, 1).newest is None
+
+
+def test_a_job_without_checkpoints_has_none(storage: MemoryCheckpointStorage) -> None:
+    assert store(storage).newest is None
+
+
+@pytest.mark.parametrize("damaged", [1, 2])
+def test_a_damaged_checkpoint_is_an_error_and_no_step_back(
+    storage: MemoryCheckpointStorage, damaged: int
+) -> None:
+    opened = store(storage, num_retained=2)
+    for checkpoint_id in (1, 2):
+        opened.complete(manifest(checkpoint_id))
+    path = f"chk-{damaged}/MANIFEST"
+    storage.write_file(path, storage.read(path)[:-5])
+    with pytest.raises(CorruptCheckpointError, match=path):
+        store(storage, num_retained=2)
+
+
+# ---------------------------------------------------------------- deletion
+
+
+def test_as_many_checkpoints_are_kept_as_asked_for(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage, num_retained=2)
+    for checkpoint_id in (1, 2, 3, 4):
+        opened.complete(manifest(checkpoint_id))
+        opened.drop_old()
+    assert opened.retained == [manifest(3), manifest(4)]
+    assert storage.list_files("chk-1") == storage.list_files("chk-2") == []
+    assert store(storage, num_retained=2).retained == [manifest(3), manifest(4)]
+
+
+def test_a_file_that_a_kept_checkpoint_shares_is_never_deleted(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage)
+    base, first, second = (segment(storage, name) for name in ("base", "first", "second"))
+    opened.complete(manifest(1, base, first))
+    opened.complete(manifest(2, base, second))
+    assert opened.drop_old() == [1]
+    assert storage.list_files("shared") == ["shared/op-totals/base", "shared/op-totals/second"]
+
+
+def test_the_files_of_another_job_are_never_deleted(storage: MemoryCheckpointStorage) -> None:
+    other = MemoryCheckpointStorage()
+    foreign = segment(other, "foreign")
+    opened = store(storage)
+    absolute = FileHandle(f"{other.uri}/{foreign.path}", foreign.size_bytes, foreign.sha256)
+    opened.complete(manifest(1, absolute))
+    opened.complete(manifest(2))
+    opened.drop_old()
+    opened.remove_orphans()
+    opened.remove_all()
+    assert other.list_files("") == [foreign.path]
+
+
+def test_the_manifest_goes_before_its_files(storage: MemoryCheckpointStorage) -> None:
+    class Recording(MemoryCheckpointStorage):
+        deleted: list[str] = []  # noqa: RUF012
+
+        def delete(self, paths: object) -> None:
+            paths = list(paths)  # type: ignore[call-overload]
+            self.deleted += paths
+            super().delete(paths)
+
+    recording = Recording()
+    opened = store(recording)
+    opened.complete(manifest(1, segment(recording, "a")))
+    opened.complete(manifest(2))
+    opened.drop_old()
+    assert recording.deleted == ["chk-1/MANIFEST", "shared/op-totals/a"]
+
+
+def test_orphans_are_segments_that_no_kept_checkpoint_names(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage)
+    opened.complete(manifest(1, segment(storage, "kept")))
+    segment(storage, "orphan")
+    assert opened.remove_orphans() == ["shared/op-totals/orphan"]
+    assert storage.list_files("shared") == ["shared/op-totals/kept"]
+    assert storage.list_files("epochs")
+
+
+def test_removing_all_leaves_nothing(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage)
+    opened.reserve(1)
+    opened.complete(manifest(1, segment(storage, "a")))
+    opened.remove_all()
+    assert storage.list_files("") == []
+    assert opened.newest is None
+
+
+# ---------------------------------------------------------------- checkpoints of other jobs
+
+
+def test_a_checkpoint_of_another_job_is_read_with_absolute_paths(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage)
+    handle = segment(storage, "a")
+    opened.complete(manifest(3, handle))
+    read = read_checkpoint(opened.directory_of(CheckpointId(3)) + "/")
+    (file,) = read.files()
+    assert file.path == f"{storage.uri}/{handle.path}"
+    assert MemoryCheckpointStorage().read_file(file) == b"a"
+
+
+def test_an_absolute_path_stays_what_it_is(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage)
+    opened.complete(manifest(1, FileHandle("s3://bucket/x", 1, ""), FileHandle("/data/y", 1, "")))
+    read = read_checkpoint(opened.directory_of(CheckpointId(1)))
+    assert [file.path for file in read.files()] == ["s3://bucket/x", "/data/y"]
+
+
+def test_a_path_without_a_checkpoint_says_what_a_path_looks_like(storage: MemoryCheckpointStorage) -> None:
+    with pytest.raises(CheckpointStorageError, match=r"no checkpoint at .*MANIFEST.*<job id>/chk-12"):
+        read_checkpoint(storage.uri)

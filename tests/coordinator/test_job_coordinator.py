@@ -1,0 +1,492 @@
+"""The coordinator of a job, with tasks that are only names: every step from start to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tidegate.common.errors import ConfigurationError
+from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.protocol import task_events as events
+from tidegate.protocol.checkpoint import (
+    Acknowledgement,
+    SubtaskAcknowledged,
+    SubtaskDeclined,
+    SubtaskInputEnded,
+)
+from tidegate.protocol.elements import SnapshotKind
+from tidegate.protocol.failover import FixedDelayRestart, NoRestart
+from tidegate.protocol.handles import OperatorSnapshot
+from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.trigger import TriggerPolicy
+
+from .fakes import SOURCE, SUBTASKS, TOTALS, FakeCluster, UnreliableStorage, job_spec
+
+# ---------------------------------------------------------------- start
+
+
+def test_a_job_runs_when_every_subtask_is_initialised() -> None:
+    cluster = FakeCluster().start()
+    assert cluster.coordinator.status is JobStatus.INITIALIZING
+    (deployed,) = cluster.deployments
+    assert [deployment.subtask_id for deployment in deployed] == SUBTASKS
+    assert all(deployment.restored is None for deployment in deployed)
+    for subtask in SUBTASKS[:2]:
+        cluster.coordinator.handle(events.TaskInitialized(cluster.attempt, subtask))
+    assert cluster.sent == []
+    cluster.coordinator.handle(events.TaskInitialized(cluster.attempt, SUBTASKS[2]))
+    assert cluster.coordinator.status is JobStatus.RUNNING
+    assert [to for to, _ in cluster.mails(events.StartRunning)] == SUBTASKS
+
+
+def test_reports_of_another_attempt_are_not_heard() -> None:
+    cluster = FakeCluster().start()
+    for subtask in SUBTASKS:
+        cluster.coordinator.handle(events.TaskInitialized(cluster.attempt - 1, subtask))  # type: ignore[arg-type]
+        cluster.coordinator.handle(events.TaskFailed(cluster.attempt + 1, subtask, "zombie"))  # type: ignore[arg-type]
+    assert cluster.coordinator.status is JobStatus.INITIALIZING
+
+
+def test_checkpoints_need_a_place() -> None:
+    with pytest.raises(ConfigurationError, match=r"set execution.checkpointing.dir"):
+        job_spec(checkpoint_dir=None)
+
+
+def test_at_least_one_checkpoint_is_kept() -> None:
+    with pytest.raises(ConfigurationError, match="keep at least 1"):
+        job_spec(num_retained=0)
+
+
+# ---------------------------------------------------------------- checkpoints
+
+
+def test_a_checkpoint_is_triggered_collected_stored_and_announced() -> None:
+    cluster = FakeCluster().run()
+    cluster.pass_ms(99)
+    assert not cluster.mails(events.TriggerCheckpoint)
+    cluster.pass_ms(1)
+    ((to, trigger),) = cluster.mails(events.TriggerCheckpoint)
+    assert (to, trigger.barrier.checkpoint_id) == (SOURCE, 1)
+    assert "chk-1/MANIFEST" not in cluster.files()
+    cluster.acknowledge()
+    assert "chk-1/MANIFEST" in cluster.files()
+    assert cluster.mails(events.CheckpointCompleted) == [
+        (subtask, events.CheckpointCompleted(CheckpointId(1))) for subtask in SUBTASKS
+    ]
+    (entry,) = cluster.coordinator.statistics.checkpoints
+    assert entry.outcome is CheckpointOutcome.COMPLETED
+    assert entry.size_bytes == entry.new_bytes == 2 * len(b"segment") + len(b"1")
+
+
+def test_only_the_newest_checkpoint_is_kept() -> None:
+    cluster = FakeCluster().run()
+    for _ in range(3):
+        cluster.complete_checkpoint()
+    assert [path for path in cluster.files() if path.startswith(("chk", "shared"))] == [
+        "chk-3/MANIFEST",
+        "shared/op-totals/0-3",
+        "shared/op-totals/1-3",
+    ]
+
+
+def test_the_first_checkpoint_is_delayed_at_random_unless_told_otherwise() -> None:
+    spec = job_spec(random_initial_delay=True, trigger=TriggerPolicy(interval_ms=100, min_pause_ms=30))
+    cluster = FakeCluster(spec).run()
+    assert cluster.coordinator.next_due_ms() == cluster.time_ms + 30 + 70
+
+
+def test_a_declined_checkpoint_fails_the_job_by_default() -> None:
+    cluster = FakeCluster().run()
+    cluster.pass_ms(100)
+    decline = SubtaskDeclined(cluster.attempt, TOTALS[0], CheckpointId(1), "disk full")
+    cluster.coordinator.handle(decline)
+    assert cluster.coordinator.status is JobStatus.RESTARTING
+    assert cluster.coordinator.failure is not None
+    assert "task-2#0: disk full" in cluster.coordinator.failure.cause
+    (entry,) = cluster.coordinator.statistics.checkpoints
+    assert entry.outcome is CheckpointOutcome.ABORTED
+    assert "a task declined it" in entry.reason
+
+
+def test_a_tolerated_failure_is_announced_and_the_job_goes_on() -> None:
+    spec = job_spec(trigger=TriggerPolicy(interval_ms=100, timeout_ms=50, tolerable_failures=1))
+    cluster = FakeCluster(spec).run()
+    cluster.pass_ms(100)
+    cluster.pass_ms(50)
+    assert cluster.coordinator.status is JobStatus.RUNNING
+    aborted = events.CheckpointAborted(CheckpointId(1))
+    assert cluster.mails(events.CheckpointAborted) == [(subtask, aborted) for subtask in SUBTASKS]
+    assert cluster.complete_checkpoint() == 2
+
+
+def test_a_manifest_that_cannot_be_written_fails_the_checkpoint_only() -> None:
+    storage = UnreliableStorage("chk-")
+    spec = job_spec(trigger=TriggerPolicy(interval_ms=100, tolerable_failures=1))
+    cluster = FakeCluster(spec, storage).run()
+    storage.is_broken = True
+    cluster.complete_checkpoint()
+    assert cluster.coordinator.status is JobStatus.RUNNING
+    storage.is_broken = False
+    cluster.complete_checkpoint()
+    outcomes = [entry.outcome for entry in cluster.coordinator.statistics.checkpoints]
+    assert outcomes == [CheckpointOutcome.ABORTED, CheckpointOutcome.COMPLETED]
+
+
+def test_ids_that_cannot_be_reserved_fail_the_job_and_a_later_restart_recovers() -> None:
+    storage = UnreliableStorage("ids/")
+    cluster = FakeCluster(job_spec(), storage).run()
+    for _ in range(255):
+        cluster.complete_checkpoint()
+    storage.is_broken = True
+    cluster.complete_checkpoint()
+    cluster.pass_ms(0)
+    assert cluster.coordinator.status is JobStatus.RESTARTING
+    storage.is_broken = False
+    cluster.stop_tasks()
+    cluster.pass_ms(50)
+    cluster.initialized()
+    assert cluster.coordinator.status is JobStatus.RUNNING
+    assert cluster.complete_checkpoint() == 257
+
+
+def test_a_checkpoint_can_be_asked_for() -> None:
+    cluster = FakeCluster(job_spec(trigger=TriggerPolicy(interval_ms=None))).run()
+    assert cluster.coordinator.trigger_checkpoint()
+    cluster.acknowledge()
+    assert "chk-1/MANIFEST" in cluster.files()
+
+
+def test_without_checkpointing_a_request_is_refused() -> None:
+    cluster = FakeCluster(job_spec(trigger=None, checkpoint_dir=None)).run()
+    assert not cluster.coordinator.trigger_checkpoint()
+    assert cluster.files() == []
+
+
+def test_a_coordinator_that_was_replaced_ends_without_completing_anything() -> None:
+    cluster = FakeCluster().run()
+    cluster.pass_ms(100)
+    FakeCluster(storage=cluster.storage).start()
+    cluster.acknowledge()
+    assert cluster.coordinator.status is JobStatus.FAILING
+    assert cluster.coordinator.failure is not None
+    assert "fenced" in cluster.coordinator.failure.cause
+    assert "chk-1/MANIFEST" not in cluster.files()
+    cluster.stop_tasks()
+    assert cluster.coordinator.status is JobStatus.FAILED
+
+
+# ---------------------------------------------------------------- failure and restart
+
+
+def test_a_failed_task_stops_the_others_and_restarts_all_with_the_newest_checkpoint() -> None:
+    cluster = FakeCluster().run()
+    cluster.complete_checkpoint()
+    first = cluster.attempt
+    cluster.fail(TOTALS[0], "the disk burns")
+    assert cluster.coordinator.status is JobStatus.RESTARTING
+    assert cluster.stopped == [(first, [SOURCE, TOTALS[1]])]
+    cluster.pass_ms(1_000)
+    assert len(cluster.deployments) == 1, "the old tasks may still write"
+    cluster.stop_tasks()
+    assert len(cluster.deployments) == 2
+    assert cluster.attempt == first + 1
+    for deployment in cluster.deployments[1]:
+        assert deployment.attempt == cluster.attempt
+        assert deployment.attempt_number == 1
+        assert deployment.restored is not None
+        assert deployment.restored_is_owned
+    restored = {d.subtask_id: d.restored for d in cluster.deployments[1]}
+    assert restored[SOURCE]["numbers"].lists[0].items == (b"1",)  # type: ignore[index]
+    cluster.initialized()
+    assert cluster.coordinator.status is JobStatus.RUNNING
+    (recovery,) = cluster.coordinator.statistics.recoveries
+    assert (recovery.cause, recovery.restored_checkpoint) == ("the disk burns", 1)
+    assert recovery.duration_ms == 1_000
+    assert cluster.coordinator.restarts == 1
+
+
+def test_a_restart_waits_for_its_delay() -> None:
+    cluster = FakeCluster(job_spec(restart_strategy=FixedDelayRestart(1, 500))).run()
+    cluster.fail()
+    cluster.stop_tasks()
+    assert cluster.coordinator.next_due_ms() == cluster.time_ms + 500
+    cluster.pass_ms(499)
+    assert len(cluster.deployments) == 1
+    cluster.pass_ms(1)
+    assert len(cluster.deployments) == 2
+
+
+def test_without_a_checkpoint_the_job_starts_afresh() -> None:
+    cluster = FakeCluster().run()
+    cluster.fail()
+    cluster.stop_tasks()
+    cluster.pass_ms(50)
+    assert all(deployment.restored is None for deployment in cluster.deployments[1])
+
+
+def test_a_checkpoint_that_was_under_way_is_aborted_and_its_files_are_removed() -> None:
+    cluster = FakeCluster().run()
+    cluster.complete_checkpoint()
+    cluster.pass_ms(100)
+    for subtask in SUBTASKS[:2]:
+        stored = cluster.stored(subtask, CheckpointId(2))
+        cluster.coordinator.handle(SubtaskAcknowledged(cluster.attempt, subtask, CheckpointId(2), stored))
+    assert "shared/op-totals/0-2" in cluster.files()
+    cluster.fail()
+    cluster.stop_tasks()
+    cluster.pass_ms(50)
+    assert "shared/op-totals/0-2" not in cluster.files()
+    assert "shared/op-totals/0-1" in cluster.files()
+    cluster.initialized()
+    assert cluster.complete_checkpoint() == 3
+
+
+def test_a_second_failure_while_the_tasks_stop_is_part_of_the_first() -> None:
+    cluster = FakeCluster(job_spec(restart_strategy=FixedDelayRestart(1, 50))).run()
+    cluster.fail(SOURCE, "first")
+    cluster.fail(TOTALS[0], "second")
+    cluster.stop_tasks(TOTALS[1])
+    cluster.pass_ms(50)
+    assert len(cluster.deployments) == 2
+    assert cluster.coordinator.failure is not None
+    assert cluster.coordinator.failure.cause == "first"
+
+
+def test_a_failure_while_restarting_counts() -> None:
+    cluster = FakeCluster(job_spec(restart_strategy=FixedDelayRestart(1, 50))).run()
+    cluster.fail()
+    cluster.stop_tasks()
+    cluster.pass_ms(50)
+    cluster.fail(SOURCE, "not again")
+    assert cluster.coordinator.status is JobStatus.FAILING
+    cluster.stop_tasks()
+    assert cluster.coordinator.status is JobStatus.FAILED
+    assert cluster.coordinator.failure is not None
+    assert (
+        cluster.coordinator.failure.cause == "not again (all 1 restarts of the fixed-delay strategy are used)"
+    )
+    assert cluster.coordinator.failure.details == "details"
+
+
+def test_an_error_that_a_restart_cannot_mend_ends_the_job() -> None:
+    cluster = FakeCluster().run()
+    cluster.fail(is_recoverable=False)
+    assert cluster.coordinator.status is JobStatus.FAILING
+    cluster.stop_tasks()
+    assert cluster.coordinator.status is JobStatus.FAILED
+    assert len(cluster.deployments) == 1
+
+
+def test_a_job_without_restarts_fails_and_keeps_its_checkpoints() -> None:
+    cluster = FakeCluster(job_spec(restart_strategy=NoRestart())).run()
+    cluster.complete_checkpoint()
+    cluster.fail()
+    cluster.stop_tasks()
+    assert cluster.coordinator.status is JobStatus.FAILED
+    assert "chk-1/MANIFEST" in cluster.files()
+
+
+def test_the_strategy_of_the_job_has_no_memory_of_other_jobs() -> None:
+    strategy = FixedDelayRestart(1, 0)
+    for _ in range(2):
+        cluster = FakeCluster(job_spec(restart_strategy=strategy)).run()
+        cluster.fail()
+        assert cluster.coordinator.status is JobStatus.RESTARTING
+
+
+def test_a_finished_subtask_does_not_hold_up_the_restart() -> None:
+    cluster = FakeCluster(job_spec(trigger=None, checkpoint_dir=None)).run()
+    cluster.coordinator.handle(events.TaskFinished(cluster.attempt, SOURCE))
+    cluster.fail(TOTALS[0])
+    assert cluster.stopped[-1][1] == [TOTALS[1]]
+    cluster.stop_tasks()
+    cluster.pass_ms(50)
+    assert len(cluster.deployments) == 2
+
+
+# ---------------------------------------------------------------- another coordinator
+
+
+def test_a_new_coordinator_resumes_from_the_newest_checkpoint_with_higher_numbers() -> None:
+    old = FakeCluster().run()
+    for _ in range(2):
+        old.complete_checkpoint()
+    new = FakeCluster(storage=old.storage).run()
+    assert new.attempt > old.attempt + 1_000
+    restored = {d.subtask_id: d.restored for d in new.deployments[0]}
+    assert restored[SOURCE]["numbers"].lists[0].items == (b"2",)  # type: ignore[index]
+    assert new.complete_checkpoint() > 2
+
+
+def test_a_damaged_newest_checkpoint_stops_the_job() -> None:
+    old = FakeCluster(job_spec(num_retained=2)).run()
+    for _ in range(2):
+        old.complete_checkpoint()
+    job = old.storage.sub("job")
+    job.write_file("chk-2/MANIFEST", job.read("chk-2/MANIFEST").replace(b"0", b"1", 1))
+    new = FakeCluster(job_spec(num_retained=2), old.storage).start()
+    assert new.coordinator.status is JobStatus.FAILED
+    assert new.coordinator.failure is not None
+    assert "chk-2/MANIFEST is damaged" in new.coordinator.failure.cause
+    assert new.deployments == []
+
+
+def test_a_missing_restore_path_fails_the_job_before_anything_runs() -> None:
+    cluster = FakeCluster(job_spec(restore_path="memory://nowhere/chk-1")).start()
+    assert cluster.coordinator.status is JobStatus.FAILED
+    assert cluster.deployments == []
+
+
+def test_state_of_another_job_is_not_owned_and_gives_way_to_own_checkpoints() -> None:
+    first = FakeCluster(job_spec(num_retained=2)).run()
+    for _ in range(2):
+        first.complete_checkpoint()
+    store = first.coordinator.store
+    assert store is not None
+    second = FakeCluster(job_spec(restore_path=store.directory_of(CheckpointId(1)))).run()
+    assert not any(deployment.restored_is_owned for deployment in second.deployments[0])
+    restored = {d.subtask_id: d.restored for d in second.deployments[0]}
+    assert restored[SOURCE]["numbers"].lists[0].items == (b"1",)  # type: ignore[index]
+    second.complete_checkpoint()
+    second.fail()
+    second.stop_tasks()
+    second.pass_ms(50)
+    assert all(deployment.restored_is_owned for deployment in second.deployments[1])
+
+
+# ---------------------------------------------------------------- cancel
+
+
+def cancel_before_start(cluster: FakeCluster) -> None:
+    """Nothing has happened."""
+
+
+def cancel_initialising(cluster: FakeCluster) -> None:
+    cluster.start()
+
+
+def cancel_running(cluster: FakeCluster) -> None:
+    cluster.run()
+
+
+def cancel_in_a_checkpoint(cluster: FakeCluster) -> None:
+    cluster.run().pass_ms(100)
+
+
+def cancel_while_tasks_stop_for_a_restart(cluster: FakeCluster) -> None:
+    cluster.run().fail()
+
+
+def cancel_while_waiting_for_a_restart(cluster: FakeCluster) -> None:
+    cluster.run().fail()
+    cluster.stop_tasks()
+
+
+def cancel_in_a_restart(cluster: FakeCluster) -> None:
+    cluster.run().fail()
+    cluster.stop_tasks()
+    cluster.pass_ms(50)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        cancel_before_start,
+        cancel_initialising,
+        cancel_running,
+        cancel_in_a_checkpoint,
+        cancel_while_tasks_stop_for_a_restart,
+        cancel_while_waiting_for_a_restart,
+        cancel_in_a_restart,
+    ],
+)
+def test_a_job_can_be_cancelled_at_each_moment(moment: Callable[[FakeCluster], None]) -> None:
+    cluster = FakeCluster()
+    moment(cluster)
+    cluster.coordinator.cancel()
+    deployments = len(cluster.deployments)
+    if cluster.coordinator.status is JobStatus.CANCELLING:
+        cluster.stop_tasks()
+    assert cluster.coordinator.status is JobStatus.CANCELED
+    cluster.pass_ms(10_000)
+    cluster.coordinator.cancel()
+    assert cluster.coordinator.status is JobStatus.CANCELED
+    assert len(cluster.deployments) == deployments
+    assert cluster.files() == []
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_checkpoints_survive_a_cancellation_if_asked_to(keep: bool) -> None:
+    cluster = FakeCluster(job_spec(keep_on_cancel=keep)).run()
+    cluster.complete_checkpoint()
+    cluster.coordinator.cancel()
+    cluster.stop_tasks()
+    assert ("chk-1/MANIFEST" in cluster.files()) == keep
+
+
+def test_a_task_that_fails_while_it_is_being_cancelled_has_stopped() -> None:
+    cluster = FakeCluster().run()
+    cluster.coordinator.cancel()
+    cluster.fail(SOURCE)
+    cluster.stop_tasks(*TOTALS)
+    assert cluster.coordinator.status is JobStatus.CANCELED
+
+
+# ---------------------------------------------------------------- end of input
+
+
+def finish_all(cluster: FakeCluster) -> None:
+    for subtask in SUBTASKS:
+        cluster.coordinator.handle(events.TaskFinished(cluster.attempt, subtask))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_job_finishes_after_its_final_checkpoint(keep: bool) -> None:
+    cluster = FakeCluster(job_spec(keep_on_finish=keep)).run()
+    for subtask in SUBTASKS:
+        cluster.coordinator.handle(SubtaskInputEnded(cluster.attempt, subtask))
+    barrier = cluster.triggered()
+    assert barrier.kind is SnapshotKind.FINAL
+    cluster.acknowledge()
+    assert len(cluster.mails(events.CheckpointCompleted)) == 3
+    finish_all(cluster)
+    assert cluster.coordinator.status is JobStatus.FINISHED
+    assert ("chk-1/MANIFEST" in cluster.files()) == keep
+    cluster.pass_ms(10_000)
+    assert cluster.coordinator.status is JobStatus.FINISHED
+
+
+def test_a_job_finishes_when_its_last_task_does() -> None:
+    cluster = FakeCluster(job_spec(trigger=None, checkpoint_dir=None)).run()
+    for subtask in SUBTASKS[:2]:
+        cluster.coordinator.handle(events.TaskFinished(cluster.attempt, subtask))
+    assert cluster.coordinator.status is JobStatus.RUNNING
+    cluster.coordinator.handle(events.TaskFinished(cluster.attempt, SUBTASKS[2]))
+    assert cluster.coordinator.status is JobStatus.FINISHED
+
+
+def test_a_job_can_fail_between_its_final_checkpoint_and_its_end() -> None:
+    cluster = FakeCluster().run()
+    for subtask in SUBTASKS:
+        cluster.coordinator.handle(SubtaskInputEnded(cluster.attempt, subtask))
+    cluster.acknowledge()
+    cluster.coordinator.handle(events.TaskFinished(cluster.attempt, SOURCE))
+    cluster.fail(TOTALS[0], "the commit failed")
+    cluster.stop_tasks()
+    cluster.pass_ms(50)
+    assert all(deployment.restored is not None for deployment in cluster.deployments[1])
+
+
+def test_an_acknowledgement_of_an_old_attempt_completes_nothing() -> None:
+    cluster = FakeCluster().run()
+    cluster.pass_ms(100)
+    old = cluster.attempt
+    cluster.fail()
+    cluster.stop_tasks()
+    cluster.pass_ms(50)
+    cluster.initialized()
+    empty = Acknowledgement({"numbers": OperatorSnapshot()})
+    for subtask in SUBTASKS:
+        cluster.coordinator.handle(SubtaskAcknowledged(old, subtask, CheckpointId(1), empty))
+    assert not [path for path in cluster.files() if path.startswith("chk-")]

@@ -1,0 +1,48 @@
+"""Reports of a task arrive in any order, perhaps twice, and leave in order, once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate.coordinator.report_order import ReportOrder
+from tidegate.coordinator.results import ResultBuffer
+from tidegate.protocol.ids import Attempt
+from tidegate.protocol.task_events import ResultsCollected
+
+from .fakes import SOURCE
+
+
+@given(st.permutations(range(6)), st.lists(st.integers(min_value=0, max_value=5)))
+def test_reports_leave_in_order_once(arrivals: list[int], repeated: list[int]) -> None:
+    order = ReportOrder()
+    released: list[bytes] = []
+    for number in [*arrivals, *repeated]:
+        released += order.accept("sender", number, str(number).encode())
+    assert released == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_senders_do_not_wait_for_each_other() -> None:
+    order = ReportOrder()
+    assert order.accept("slow", 1, b"late") == []
+    assert order.accept("quick", 0, b"now") == [b"now"]
+    assert order.accept("slow", 0, b"first") == [b"first", b"late"]
+
+
+def collected(key: str, value: object) -> ResultsCollected:
+    return ResultsCollected(Attempt(1), SOURCE, key, value, 1)
+
+
+def test_results_with_a_key_are_taken_once_and_those_without_always() -> None:
+    results = ResultBuffer()
+    for event in (
+        collected("a", 1),
+        collected("a", 2),
+        collected("b", 3),
+        collected("", 4),
+        collected("", 4),
+    ):
+        results.add(event)
+    assert len(results) == 4
+    assert [event.values for event in results.take()] == [1, 3, 4, 4]
+    results.add(collected("a", 5))
+    assert results.take() == []

@@ -1,0 +1,76 @@
+"""Where a checkpoint and a job do not fit, and what each subtask gets when they do."""
+
+from __future__ import annotations
+
+import pytest
+from tidegate.common.errors import StateMigrationError
+from tidegate.coordinator.restore import check_restore, restored_state
+from tidegate.protocol.elements import SnapshotKind
+from tidegate.protocol.handles import FileHandle, OperatorListHandle, OperatorSnapshot
+from tidegate.protocol.ids import CheckpointId, SubtaskId
+from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
+from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
+
+from .fakes import job_graph, keyed_snapshot
+
+
+def stored() -> CheckpointManifest:
+    """The totals of two subtasks, and two positions of the source."""
+    totals = tuple(
+        keyed_snapshot(FileHandle(f"file-{index}", 1, ""), key_group_range_of_subtask(index, 128, 2))
+        for index in range(2)
+    )
+    positions = OperatorListHandle("position", "even-split", (b"7",))
+    operators = {
+        "numbers": OperatorManifest("numbers", "Numbers", 128, (OperatorSnapshot(lists=(positions,)),)),
+        "totals": OperatorManifest("totals", "Totals", 128, totals),
+    }
+    return CheckpointManifest("job", "flights", CheckpointId(7), SnapshotKind.CHECKPOINT, 1, 2, operators)
+
+
+def test_the_job_that_wrote_a_checkpoint_can_restore_it() -> None:
+    check_restore(job_graph(), stored(), allow_non_restored_state=False)
+
+
+def test_state_that_no_operator_claims_is_an_error_that_names_it() -> None:
+    expected = r"checkpoint 7 of job 'flights' holds state of 'Totals' \(uid totals\).*ignore-unclaimed-state"
+    with pytest.raises(StateMigrationError, match=expected):
+        check_restore(job_graph(uid="renamed"), stored(), allow_non_restored_state=False)
+
+
+def test_state_may_be_dropped_on_purpose() -> None:
+    graph = job_graph(uid="renamed")
+    check_restore(graph, stored(), allow_non_restored_state=True)
+    restored = restored_state(graph, stored())
+    assert set(restored) == {SubtaskId("task-1", 0)}
+
+
+def test_an_operator_without_state_may_go() -> None:
+    manifest = stored()
+    manifest.operators["gone"] = OperatorManifest("gone", "Map", 128, (OperatorSnapshot(),))
+    check_restore(job_graph(), manifest, allow_non_restored_state=False)
+
+
+def test_another_max_parallelism_is_an_error_that_says_the_old_one() -> None:
+    with pytest.raises(StateMigrationError, match=r"'Totals' \(job.py:2\).*set_max_parallelism\(128\)"):
+        check_restore(job_graph(max_parallelism=64), stored(), allow_non_restored_state=False)
+
+
+def test_another_max_parallelism_does_not_matter_without_keyed_state() -> None:
+    manifest = stored()
+    manifest.operators["totals"] = OperatorManifest("totals", "Totals", 64, (OperatorSnapshot(),))
+    check_restore(job_graph(), manifest, allow_non_restored_state=False)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 5])
+def test_every_subtask_gets_its_key_groups(parallelism: int) -> None:
+    restored = restored_state(job_graph(parallelism), stored())
+    for index in range(parallelism):
+        segments = restored[SubtaskId("task-2", index)]["totals"].keyed.segments
+        covered = sorted((part.key_groups.start, part.key_groups.end) for part in segments)
+        own = key_group_range_of_subtask(index, 128, parallelism)
+        assert covered[0][0] == own.start
+        assert covered[-1][1] == own.end
+        for part in segments:
+            assert part.key_groups.intersect(KeyGroupRange(0, 127)).size > 0
+    assert restored[SubtaskId("task-1", 0)]["numbers"].lists[0].items == (b"7",)
