@@ -16,11 +16,13 @@ class CoordinatorResults:
         self._deployment = deployment
         self._ports = ports
         self._outstanding_bytes = 0
+        self._unconfirmed = 0
 
     def offer(self, key: str, values: list[Any]) -> None:
         """Send records to the coordinator; `key` tells a repeated delivery."""
         payload, size_bytes = self._ports.encode([Batch(values)])
         self._outstanding_bytes += size_bytes
+        self._unconfirmed += 1
         self._ports.report(
             ResultsCollected(self._deployment.attempt, self._deployment.subtask_id, key, payload, size_bytes)
         )
@@ -32,3 +34,8 @@ class CoordinatorResults:
     def taken(self, size_bytes: int) -> None:
         """The driver took results."""
         self._outstanding_bytes -= size_bytes
+        self._unconfirmed -= 1
+
+    def unconfirmed(self) -> int:
+        """Offers that the driver has not taken; it takes them in their order."""
+        return self._unconfirmed

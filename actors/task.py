@@ -113,6 +113,7 @@ class StreamTask:
         self._watermarks = WatermarkValve(channel_count)
         self._open_channels = channel_count
         self._final_id: CheckpointId | None = None
+        self._early: list[events.TriggerCheckpoint] = []
         self._parts: TaskParts
         self._chain: OperatorChain
         self._snapshots: Snapshotter
@@ -155,6 +156,10 @@ class StreamTask:
         if not self._phase.is_terminal:
             self._phase = TaskPhase.CANCELED
             self._close()
+
+    def validate(self) -> None:
+        """Raise `AssertionError` if an invariant of the task's state machines does not hold."""
+        self._barriers.validate()
 
     # ------------------------------------------------------------ life cycle
 
@@ -302,10 +307,20 @@ class StreamTask:
         elif isinstance(mail, events.ResultsTaken):
             self._parts.results.taken(mail.size_bytes)
         elif isinstance(mail, events.StartRunning):
-            if self._phase is TaskPhase.INITIALIZED:
-                self._phase = TaskPhase.RUNNING
+            self._start_running()
+        elif isinstance(mail, events.TriggerCheckpoint) and self._phase is TaskPhase.INITIALIZED:
+            # It overtook `StartRunning`: Ray promises no order between two calls.
+            self._early.append(mail)
         elif self._phase in (TaskPhase.RUNNING, TaskPhase.COMMITTING):
             self._take_checkpoint_mail(mail)
+
+    def _start_running(self) -> None:
+        if self._phase is not TaskPhase.INITIALIZED:
+            return
+        self._phase = TaskPhase.RUNNING
+        early, self._early = self._early, []
+        for trigger in early:
+            self._take_checkpoint_mail(trigger)
 
     def _take_checkpoint_mail(
         self, mail: events.TriggerCheckpoint | events.CheckpointCompleted | events.CheckpointAborted

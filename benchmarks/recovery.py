@@ -13,7 +13,7 @@ import time
 
 from . import expected
 from .jobs.parts import TallySink
-from .jobs.probes import WatchedCountSum, mark, orders_for, shell_option, wait_for
+from .jobs.probes import WatchedCountSum, completed_since, mark, orders_for, shell_option, wait_for
 from .jobs.workloads import keyed
 from .plan import CHECKPOINT_INTERVAL_MS, K_LARGE
 
@@ -36,7 +36,8 @@ def measure(round_number: int) -> float:
     client = job.execute_async("recovery")
     try:
         wait_for("a full state", lambda: mark(orders, "filled"))
-        client.trigger_checkpoint()
+        full_ms = time.time() * 1000
+        wait_for("a checkpoint of the full state", lambda: completed_since(client, full_ms))
         opened = mark(orders, "open-0")
         assert opened is not None, "a task that gave results must have been opened"
         killed_ns = time.monotonic_ns()

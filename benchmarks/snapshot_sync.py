@@ -10,7 +10,7 @@ import statistics
 import time
 
 from .jobs.parts import CountSum, TallySink
-from .jobs.probes import mark, orders_for, shell_option, wait_for
+from .jobs.probes import completed_since, mark, orders_for, shell_option, wait_for
 from .jobs.workloads import keyed
 from .plan import CHECKPOINT_INTERVAL_MS
 
@@ -32,16 +32,8 @@ def measure(shell: str, keys: int) -> list[float]:
     try:
         wait_for("a full state", lambda: mark(orders, "filled"))
         full_ms = time.time() * 1000
-
-        def samples() -> list[float]:
-            return [
-                one.sync_ms
-                for one in client.report().statistics.checkpoints
-                if one.outcome.value == "completed" and one.triggered_ms >= full_ms
-            ]
-
-        wait_for(f"{CHECKPOINTS} checkpoints", lambda: len(samples()) >= CHECKPOINTS)
-        return samples()
+        wait_for(f"{CHECKPOINTS} checkpoints", lambda: len(completed_since(client, full_ms)) >= CHECKPOINTS)
+        return [one.sync_ms for one in completed_since(client, full_ms)]
     finally:
         client.close()
 

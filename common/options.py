@@ -216,6 +216,12 @@ class DeploymentOptions:
         .default_value(Duration.of_seconds(50))
     )
     """Silence after which the process of a task counts as hung."""
+    SLOT_REQUEST_TIMEOUT: ConfigOption[Duration] = (
+        ConfigOptions.key("slot.request.timeout")
+        .duration_type()
+        .default_value(Duration.of_minutes(5))
+    )
+    """How long a task's process may wait for a place in the cluster."""
     CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("task.cancellation.timeout")
         .duration_type()

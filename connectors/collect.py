@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from ..operators.base import OperatorContext
@@ -62,9 +63,18 @@ class _EpochWriter(SinkWriter):
 
 
 class _OfferCommitter(Committer):
+    """Keeps in the state what the coordinator has and the driver not: the coordinator may be lost."""
+
     def open(self, context: OperatorContext) -> None:
         self._results = context.results
+        self._offered: deque[Any] = deque()
 
     def commit(self, committables: list[Any]) -> None:
         for key, values in committables:
             self._results.offer(key, values)
+            self._offered.append((key, values))
+
+    def unconfirmed(self) -> list[Any]:
+        while len(self._offered) > self._results.unconfirmed():
+            self._offered.popleft()
+        return list(self._offered)

@@ -73,6 +73,10 @@ class CheckpointDriver:
         """When `handle(TimePassed())` is due."""
         return self._core.next_due_ms()
 
+    def validate(self) -> None:
+        """Raise `AssertionError` if an invariant of the state machine does not hold."""
+        self._core.validate()
+
     def start(
         self,
         attempt: Attempt,
@@ -97,7 +101,9 @@ class CheckpointDriver:
         """Feed the state machine and perform its commands, and those that follow from them."""
         started_ns = self._ports.now_ns()
         try:
-            self._store.reserve(self._core.next_checkpoint_id)
+            # The end of an attempt triggers nothing, and must be heard even when storage is gone.
+            if not isinstance(event, core.TasksStopped):
+                self._store.reserve(self._core.next_checkpoint_id)
         except CheckpointStorageError as error:
             self._fail(f"checkpoint ids cannot be reserved: {error}")
             return

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ..common.errors import JobCancelledError, JobExecutionError
+from ..common.errors import ConfigurationError, JobCancelledError, JobExecutionError
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
 from ..protocol.ids import CheckpointId
@@ -41,8 +41,8 @@ class JobHandle(Protocol):
     def cancel(self) -> None:
         """Ask the job to stop."""
 
-    def trigger_checkpoint(self) -> None:
-        """Ask for a checkpoint now."""
+    def trigger_checkpoint(self) -> bool:
+        """Ask for a checkpoint now; false if checkpointing is off."""
 
     def take_results(self) -> list[Any]:
         """Collected records that arrived since the last call."""
@@ -110,11 +110,16 @@ class JobClient:
         """Take a checkpoint now and wait until it is complete.
 
         Raises:
+            ConfigurationError: Checkpointing is off.
             JobExecutionError: It was aborted, the job ended, or the time is over.
         """
         before = self._handle.report().statistics.checkpoints
         known = {entry.checkpoint_id for entry in before}
-        self._handle.trigger_checkpoint()
+        if not self._handle.trigger_checkpoint():
+            raise ConfigurationError(
+                "the job takes no checkpoints; set execution.checkpointing.interval (a long one, if they "
+                "are only to be taken by hand) and execution.checkpointing.dir"
+            )
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             report = self._handle.report()
@@ -156,13 +161,15 @@ class JobClient:
         while True:
             is_over = self._handle.wait(0)
             records = self._handle.take_results()
-            yield from records
-            if is_over and not records:
+            if is_over:
                 break
+            yield from records
             if not records:
                 self._handle.wait(_POLL_S)
         report = self._handle.report()
+        # Before the last records, which the caller may take all the time in the world to look at.
         self._handle.release()
+        yield from records
         _raise_unless_finished(report)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ same job and checkpoint storage resumes the job from the newest complete checkpo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..actors.ports import TaskDeployment, TaskSettings
@@ -50,6 +51,7 @@ class JobCoordinator:
         ports: The shell.
         tracer: Where checkpoint traces go.
         storage: Root of all checkpoints instead of the one in the settings (tests, simulation).
+        before_clean_up: Called when the job has ended, before its checkpoints are removed.
     """
 
     def __init__(
@@ -58,11 +60,13 @@ class JobCoordinator:
         ports: CoordinatorPorts,
         tracer: Tracer,
         storage: CheckpointStorage | None = None,
+        before_clean_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._spec = spec
         self._ports = ports
         self._tracer = tracer
         self._storage = storage
+        self._before_clean_up = before_clean_up
         self._graph = build_execution_graph(spec.graph)
         self._life = JobLifeCycle()
         self._strategy = spec.settings.new_restart_strategy()
@@ -113,6 +117,11 @@ class JobCoordinator:
             due = min(due, self._checkpoints.next_due_ms())
         return due
 
+    def validate(self) -> None:
+        """Raise `AssertionError` if an invariant of the coordinator's state machines does not hold."""
+        if self._checkpoints is not None:
+            self._checkpoints.validate()
+
     # ------------------------------------------------------------ start
 
     def start(self) -> None:
@@ -162,8 +171,7 @@ class JobCoordinator:
         self._live = set(self._graph.subtasks)
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
-        if self._store is not None:
-            self._store.remove_orphans()
+        self._remove_orphans()
         restored = None if manifest is None else restored_state(self._spec.graph, manifest)
         task_settings = self._task_settings()
         self._ports.deploy(
@@ -180,6 +188,14 @@ class JobCoordinator:
                 for subtask_id, subtask in self._graph.subtasks.items()
             ]
         )
+
+    def _remove_orphans(self) -> None:
+        if self._store is None:
+            return
+        try:
+            self._store.remove_orphans()
+        except TidegateError as error:
+            self.statistics.warnings.append(f"orphaned files could not be removed: {error}")
 
     def _task_settings(self) -> TaskSettings:
         settings = self._spec.settings
@@ -201,7 +217,8 @@ class JobCoordinator:
     def handle(self, event: events.TaskEvent) -> None:
         """Take one event from a task."""
         if isinstance(event, events.ResultsCollected):
-            self.results.add(event)
+            if not self.results.add(event):
+                self._ports.send(event.attempt, event.subtask, events.ResultsTaken(event.size_bytes))
         elif isinstance(event, events.SpansRecorded):
             self._tracer.forward(event.spans)
         elif event.attempt != self._attempt:
@@ -240,7 +257,9 @@ class JobCoordinator:
         return True
 
     def _on_initialized(self, subtask: SubtaskId) -> None:
-        if self.status not in (JobStatus.INITIALIZING, JobStatus.RESTARTING):
+        is_stopping = self._restart_at_ms is not None
+        if is_stopping or self.status not in (JobStatus.INITIALIZING, JobStatus.RESTARTING):
+            # A late answer of an attempt that has failed since: its other subtasks are being stopped.
             return
         self._initialized.add(subtask)
         if self._initialized != set(self._graph.subtasks):
@@ -328,6 +347,7 @@ class JobCoordinator:
     def _clean_up(self, keep_checkpoints: bool) -> None:
         if self._store is not None:
             try:
+                self._before_clean_up()
                 self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()
             except TidegateError as error:
                 self.statistics.warnings.append(f"checkpoints could not be removed: {error}")

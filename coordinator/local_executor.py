@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from ..actors.ports import TaskDeployment
@@ -73,19 +73,21 @@ class LocalExecutor:
 
     def call(self, request: Callable[[], Any]) -> Any:
         """Run `request` on the executor's thread, from any other thread; returns its result."""
-        answer: list[Any] = []
-        answered = threading.Event()
+        answer: Future[Any] = Future()
 
         def perform() -> None:
-            answer.append(request())
-            answered.set()
+            try:
+                answer.set_result(request())
+            except Exception as error:
+                answer.set_exception(error)
 
         self._requests.append(perform)
         self._wake.set()
-        while not answered.wait(0.05):
-            if self._done.is_set():
+        while not answer.done():
+            wait([answer], timeout=0.05)
+            if self._done.is_set() and not answer.done():
                 raise JobExecutionError("the job is over; it takes no more requests")
-        return answer[0]
+        return answer.result()
 
     def take_results(self) -> list[Any]:
         """Collected records that wait for the driver; on the executor's thread or after the end."""

@@ -60,8 +60,8 @@ class LocalJob:
         if not self.wait(0):
             self._executor.call(self._executor.coordinator.cancel)
 
-    def trigger_checkpoint(self) -> None:
-        self._executor.call(self._executor.coordinator.trigger_checkpoint)
+    def trigger_checkpoint(self) -> bool:
+        return bool(self._executor.call(self._executor.coordinator.trigger_checkpoint))
 
     def processes(self) -> dict[str, int]:
         return {}

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import ray
 
 from ..actors.ray_transport import decode_event
+from ..common.job_status import JobStatus
 from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
+from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .local_job import coordinator_tracer, report_of
 from .ray_deployment import RayTaskGateway
 from .report_order import ReportOrder
 from .spec import JobSpec
+from .stored_end import StoredEnd
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -36,12 +45,47 @@ class CoordinatorActor:
         self._gateway = RayTaskGateway(
             self._spec, self._self, self._requests.put, lambda event: self._coordinator.handle(event)
         )
-        self._coordinator = JobCoordinator(self._spec, self._gateway, self._tracer)
+        self._coordinator = JobCoordinator(
+            self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
+        )
+        self._end: JobReport | None = None
+        self._stored_end = StoredEnd(self._spec)
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
 
     # ------------------------------------------------------------ the loop
 
     def _run(self) -> None:
+        try:
+            self._resume_end() or self._drive()
+        except Exception as error:
+            # A bug here must end the job with an error, and not leave it hanging.
+            logger.exception("The coordinator of job %s failed", self._spec.job_id)
+            cause = f"the coordinator failed: {type(error).__name__}: {error}"
+            report = report_of(self._coordinator)
+            details = traceback.format_exc()
+            self._end = replace(report, status=JobStatus.FAILED, cause=cause, details=details)
+        self._gateway.close()
+        self._tracer.close()
+        self._done.set()
+        self._linger()
+
+    def _resume_end(self) -> bool:
+        """Whether the job had ended before Ray restarted this actor; then only its end is told."""
+        if not ray.get_runtime_context().was_current_actor_reconstructed:
+            return False
+        ended = self._stored_end.read()
+        if ended is None:
+            return False
+        self._end, waiting = ended
+        for event in waiting:
+            self._coordinator.results.add(event)
+        return True
+
+    def _record_end(self) -> None:
+        """Before the checkpoints are removed: without them a restarted coordinator would start afresh."""
+        self._stored_end.write(report_of(self._coordinator), self._coordinator.results.waiting)
+
+    def _drive(self) -> None:
         self._coordinator.start()
         next_tick_s = 0.0
         while not self._coordinator.status.is_globally_terminal_state():
@@ -51,10 +95,6 @@ class CoordinatorActor:
             if time.monotonic() >= next_tick_s:
                 next_tick_s = time.monotonic() + self._gateway.tick_interval_ms / 1_000
                 self._gateway.tick()
-        self._gateway.close()
-        self._tracer.close()
-        self._done.set()
-        self._linger()
 
     def _take_request(self, next_tick_s: float) -> None:
         due_s = (self._coordinator.next_due_ms() - self._gateway.now_ns() // 1_000_000) / 1_000
@@ -66,20 +106,27 @@ class CoordinatorActor:
         request()
 
     def _linger(self) -> None:
-        """Answer questions about the ended job for a while, then leave nothing behind."""
-        end_s = time.monotonic() + self._spec.settings.linger_ms / 1_000
-        while time.monotonic() < end_s:
+        """Answer questions about the ended job until none came for a while, then leave nothing behind."""
+        while True:
             try:
-                self._requests.get(timeout=max(0.0, end_s - time.monotonic()))()
+                self._requests.get(timeout=self._spec.settings.linger_ms / 1_000)()
             except queue.Empty:
                 break
+        self._stored_end.remove()
         ray.kill(self._self, no_restart=True)
 
     def _call(self, request: Callable[[], T]) -> T:
         """Run `request` on the coordinator's thread and return its result."""
-        answer: queue.SimpleQueue[T] = queue.SimpleQueue()
-        self._requests.put(lambda: answer.put(request()))
-        return answer.get()
+        answer: Future[T] = Future()
+
+        def perform() -> None:
+            try:
+                answer.set_result(request())
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._requests.put(perform)
+        return answer.result()
 
     # ------------------------------------------------------------ called by tasks
 
@@ -100,31 +147,39 @@ class CoordinatorActor:
 
     def report(self) -> bytes:
         """A pickled `JobReport`."""
-        return self._call(lambda: pickle.dumps(report_of(self._coordinator)))
+        return self._call(lambda: pickle.dumps(self._end or report_of(self._coordinator)))
 
     def cancel(self) -> None:
         """Stop the job."""
         self._call(self._coordinator.cancel)
 
-    def trigger_checkpoint(self) -> None:
-        """Take a checkpoint now."""
-        self._call(self._coordinator.trigger_checkpoint)
+    def trigger_checkpoint(self) -> bool:
+        """Take a checkpoint now; false if checkpointing is off."""
+        return self._call(self._coordinator.trigger_checkpoint)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the job; false when the time is over first."""
         return self._done.wait(timeout_s)
 
-    def take_results(self) -> list[Any]:
-        """Payloads of collected results that wait; the tasks get their credit back."""
+    def take_results(self, confirmed: list[str]) -> list[tuple[str, Any]]:
+        """Collected results as (key, payload).
 
-        def take() -> list[Any]:
-            taken = self._coordinator.results.take()
-            for event in taken:
+        Those with a key are handed out until they are confirmed: only then are they safe from a loss of
+        this process, and only then does their task get its credit back.
+        """
+
+        def take() -> list[tuple[str, Any]]:
+            sent, received = self._coordinator.results.hand_out(confirmed)
+            for event in received:
                 if not self._done.is_set():
                     self._gateway.return_result_credit(event)
-            return [event.values for event in taken]
+            return [(event.key, event.values) for event in sent]
 
         return self._call(take)
+
+    def forget(self) -> None:
+        """The driver knows how the job ended: this actor is about to be killed."""
+        self._call(self._stored_end.remove)
 
     def processes(self) -> dict[str, int]:
         """Process ids of the task actors by name, for tests and demonstrations of failure."""

@@ -14,10 +14,11 @@ from typing import Any
 
 import cloudpickle
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import TaskActor
+from ..actors.wire import decode_elements
 from ..common.errors import JobExecutionError, ResourceError
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.plan import ExecutionGraph, Subtask, build_execution_graph
@@ -36,6 +37,9 @@ from .spec import JobSpec
 NAMESPACE = "tidegate"
 Answered = Callable[[Any, "BaseException | None"], None]
 _START_TIMEOUT_S = 60
+_RETURN_TIMEOUT_S = 60
+"""How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
+_RETRY_S = 0.2
 
 
 # ---------------------------------------------------------------- placing tasks
@@ -50,6 +54,7 @@ class _Process:
     subtasks: list[SubtaskId]
     last_seen_ms: int
     pid: int = 0
+    """0 until it has answered for the first time: Ray may still look for a place for it."""
     is_pinged: bool = False
     stopping: dict[SubtaskId, None] = field(default_factory=dict)
     stop_deadline_ms: int | None = None
@@ -94,7 +99,8 @@ class RayTaskGateway:
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self._attempt = deployments[0].attempt
-        problem = self._resource_problem()
+        # Later on a node may be missing for a while: then the processes wait for a place.
+        problem = self._resource_problem() if self._is_first_attempt else None
         if problem is not None:
             self._fail(deployments[0].subtask_id, problem, is_recoverable=False)
             return
@@ -142,7 +148,7 @@ class RayTaskGateway:
         self._processes[key] = process
 
         def ended(future: Future[Any]) -> None:
-            self._post(lambda: self._process_ended(process, future.exception()))
+            self._post(lambda: self._process_lost(process, future.exception()))
 
         actor.watch.remote().future().add_done_callback(ended)
         return process
@@ -186,17 +192,19 @@ class RayTaskGateway:
 
         return answered
 
-    def _process_ended(self, process: _Process, error: BaseException | None) -> None:
-        if self._processes.get(process.key) is not process:
-            return
-        del self._processes[process.key]
-        cause = f"the process of {', '.join(map(str, process.subtasks))} died: {_first_line(error)}"
-        for subtask in process.subtasks:
-            self._on_event(TaskFailed(self._attempt, subtask, cause))
+    def _process_lost(self, process: _Process, error: BaseException | None) -> None:
+        """Its watch broke: it died, or cannot be reached and must not come back."""
+        if self._processes.get(process.key) is process:
+            self._kill(process, f"the process of {self._names(process)} died: {_first_line(error)}")
 
-    def _kill(self, process: _Process, cause: str) -> None:
+    def _kill(self, process: _Process, cause: str, is_recoverable: bool = True) -> None:
         ray.kill(process.actor, no_restart=True)
-        self._process_ended(process, RuntimeError(cause))
+        del self._processes[process.key]
+        for subtask in process.subtasks:
+            self._on_event(TaskFailed(self._attempt, subtask, cause, is_recoverable=is_recoverable))
+
+    def _names(self, process: _Process) -> str:
+        return ", ".join(self._graph.subtasks[subtask].name for subtask in process.subtasks)
 
     # ------------------------------------------------------------ time
 
@@ -204,12 +212,17 @@ class RayTaskGateway:
         """Ask every process whether it is alive; kill those that hang or do not stop."""
         now_ms = self._now_ms()
         for process in list(self._processes.values()):
+            names, silent_ms = self._names(process), now_ms - process.last_seen_ms
             if process.stop_deadline_ms is not None and process.stop_deadline_ms <= now_ms:
                 limit = self._settings.stop_timeout_ms
-                self._kill(process, f"it did not stop within {limit} ms (task.cancellation.timeout)")
-            elif now_ms - process.last_seen_ms > self._settings.heartbeat_timeout_ms:
+                cause = f"{names} did not stop within {limit} ms (task.cancellation.timeout)"
+                self._kill(process, f"{cause}, so its process was killed")
+            elif not process.pid:
+                if silent_ms > self._settings.slot_request_timeout_ms:
+                    self._kill(process, self._placing_problem(names), not self._is_first_attempt)
+            elif silent_ms > self._settings.heartbeat_timeout_ms:
                 limit = self._settings.heartbeat_timeout_ms
-                self._kill(process, f"no heartbeat for {limit} ms (heartbeat.timeout)")
+                self._kill(process, f"{names} gave no heartbeat for {limit} ms (heartbeat.timeout)")
             elif not process.is_pinged:
                 process.is_pinged = True
                 self._when_done(process.actor.ping.remote(), self._pinged(process))
@@ -229,11 +242,7 @@ class RayTaskGateway:
 
     def process_ids(self) -> dict[str, int]:
         """Process ids of the live task actors by the names of what runs in them."""
-        return {
-            ", ".join(self._graph.subtasks[subtask].name for subtask in process.subtasks): process.pid
-            for process in self._processes.values()
-            if process.pid
-        }
+        return {self._names(process): process.pid for process in self._processes.values() if process.pid}
 
     @property
     def tick_interval_ms(self) -> int:
@@ -266,6 +275,10 @@ class RayTaskGateway:
             if other != subtask:
                 self._on_event_later(TaskStopped(attempt, other))
 
+    @property
+    def _is_first_attempt(self) -> bool:
+        return self._attempt == 1
+
     def _resource_problem(self) -> str | None:
         wanted = sum(self._shares.values())
         there = float(ray.cluster_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
@@ -274,6 +287,18 @@ class RayTaskGateway:
         return (
             f"the job asks for {wanted:g} CPUs ({len(self._shares)} task processes), but the Ray "
             f"cluster has {there:g} in all. Lower the parallelism or tidegate.slot.cpus, or add nodes"
+        )
+
+    def _placing_problem(self, names: str) -> str:
+        wanted = sum(self._shares.values())
+        there = float(ray.cluster_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
+        free = float(ray.available_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
+        return (
+            f"Ray found no place for the process of {names} within "
+            f"{self._settings.slot_request_timeout_ms} ms (slot.request.timeout): the job asks for "
+            f"{wanted:g} CPUs ({len(self._shares)} task processes), and of the cluster's {there:g} only "
+            f"{free:g} are free now. End what holds the others, lower the parallelism or "
+            f"tidegate.slot.cpus, or add nodes"
         )
 
     def _now_ms(self) -> int:
@@ -315,30 +340,40 @@ class RayJobHandle:
         self._job_id = job_id
         self._last_report: JobReport | None = None
         self._is_released = False
+        # Results with a key come again until they are confirmed, and after a restart of the coordinator.
+        self._received: set[str] = set()
+        self._unconfirmed: list[str] = []
 
     def report(self) -> JobReport:
         if self._is_released and self._last_report is not None:
             return self._last_report
-        report: JobReport = pickle.loads(self._ask(self._actor.report.remote()))
+        report: JobReport = pickle.loads(self._ask(self._actor.report.remote))
         self._last_report = report
         return report
 
     def cancel(self) -> None:
-        self._ask(self._actor.cancel.remote())
+        if not self._is_released:
+            self._ask(self._actor.cancel.remote)
 
-    def trigger_checkpoint(self) -> None:
-        self._ask(self._actor.trigger_checkpoint.remote())
+    def trigger_checkpoint(self) -> bool:
+        return bool(self._ask(self._actor.trigger_checkpoint.remote))
 
     def processes(self) -> dict[str, int]:
-        processes: dict[str, int] = self._ask(self._actor.processes.remote())
+        processes: dict[str, int] = {} if self._is_released else self._ask(self._actor.processes.remote)
         return processes
 
     def take_results(self) -> list[Any]:
         if self._is_released:
             return []
         records: list[Any] = []
-        for payload in self._ask(self._actor.take_results.remote()):
-            records.extend(record for batch in pickle.loads(payload) for record in batch.values)
+        confirmed, self._unconfirmed = self._unconfirmed, []
+        for key, payload in self._ask(lambda: self._actor.take_results.remote(confirmed)):
+            if key:
+                self._unconfirmed.append(key)
+                if key in self._received:
+                    continue
+                self._received.add(key)
+            records.extend(record for batch in decode_elements(payload) for record in batch.values)
         return records
 
     def wait(self, timeout_s: float | None) -> bool:
@@ -347,7 +382,7 @@ class RayJobHandle:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left = 1.0 if deadline is None else min(1.0, max(0.0, deadline - time.monotonic()))
-            if self._ask(self._actor.wait.remote(left)):
+            if self._ask(lambda: self._actor.wait.remote(left)):  # noqa: B023 (called at once)
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -356,17 +391,32 @@ class RayJobHandle:
         if self._is_released:
             return
         self.report()
+        self._ask(self._actor.forget.remote)
         self._is_released = True
         ray.kill(self._actor, no_restart=True)
 
-    def _ask(self, reference: Any) -> Any:
-        try:
-            return ray.get(reference)
-        except RayActorError as error:
-            raise JobExecutionError(
-                f"the coordinator of job {self._job_id} is gone: {_first_line(error)}. If it was "
-                f"killed, Ray restarts it: ask again shortly; a job that ended long ago is forgotten"
-            ) from error
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """The coordinator's answer. All questions may be asked twice: a lost one is asked again."""
+        give_up_s = time.monotonic() + _RETURN_TIMEOUT_S
+        while True:
+            try:
+                return ray.get(question())
+            except ActorUnavailableError as error:
+                if time.monotonic() >= give_up_s:
+                    raise self._gone(error, f"It did not come back within {_RETURN_TIMEOUT_S} s") from error
+                time.sleep(_RETRY_S)
+            except RayActorError as error:
+                raise self._gone(
+                    error,
+                    "A job that ended long ago is forgotten (tidegate.coordinator.linger), and without "
+                    "checkpoints a lost coordinator is a lost job",
+                ) from error
+
+    def _gone(self, error: BaseException, remark: str) -> JobExecutionError:
+        return JobExecutionError(
+            f"the coordinator of job {self._job_id} is gone: {_first_line(error)}. {remark}; start the "
+            f"job again, from its newest checkpoint if it kept one (execution.state-recovery.path)"
+        )
 
 
 def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
@@ -395,15 +445,26 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     try:
         ray.get(actor.started.remote(), timeout=_START_TIMEOUT_S)
     except RayError as error:
-        raise ResourceError(f"the job's coordinator could not be started: {error}") from error
+        ray.kill(actor, no_restart=True)
+        raise ResourceError(
+            f"the job's coordinator could not be started on Ray: {error}. Look at the cluster with "
+            f"`ray status`; its nodes need the same Python and tidegate as the driver"
+        ) from error
     return RayJobHandle(actor, spec.job_id)
 
 
 def _connect(spec: JobSpec) -> None:
     if ray.is_initialized():
         return
-    if "RAY_ADDRESS" in os.environ:
-        ray.init(namespace=NAMESPACE)
+    address = os.environ.get("RAY_ADDRESS")
+    if address:
+        try:
+            ray.init(namespace=NAMESPACE)
+        except (RayError, OSError, RuntimeError, ValueError) as error:
+            raise ResourceError(
+                f"there is no way to the Ray cluster at RAY_ADDRESS={address}: {error}. Check the address "
+                f"and the token (RAY_AUTH_TOKEN), or unset RAY_ADDRESS for an embedded Ray"
+            ) from error
         return
     shares = cpu_shares(build_execution_graph(spec.graph), spec.settings.slot_cpus)
     ray.init(

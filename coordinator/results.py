@@ -2,35 +2,59 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import count
 
 from ..protocol.task_events import ResultsCollected
 
 
 class ResultBuffer:
-    """Keeps results until the driver takes them.
+    """Keeps results until the driver has them.
 
     Its size is bounded by the tasks: each stops offering when the driver is behind. A result that
-    carries a key is accepted once, so that a repeated commit after a restart is not seen twice.
+    carries a key is delivered once, so that a repeated commit after a restart is not seen twice.
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[ResultsCollected] = deque()
-        self._seen: set[str] = set()
+        self._waiting: dict[str | int, ResultsCollected] = {}
+        self._numbers = count()
+        self._received: set[str] = set()
 
-    def add(self, event: ResultsCollected) -> None:
-        """Keep results unless their key was seen before."""
-        if event.key:
-            if event.key in self._seen:
-                return
-            self._seen.add(event.key)
-        self._waiting.append(event)
+    def add(self, event: ResultsCollected) -> bool:
+        """Keep results; false if the driver has them already, so that their task may go on."""
+        if event.key in self._received:
+            return False
+        key = event.key or next(self._numbers)
+        known = self._waiting.get(key)
+        # A repeated offer comes from a later attempt, which waits for the credit in place of the earlier.
+        self._waiting[key] = event if known is None else replace(known, attempt=event.attempt)
+        return True
 
     def take(self) -> list[ResultsCollected]:
-        """Everything that waits, oldest first."""
-        taken = list(self._waiting)
-        self._waiting.clear()
-        return taken
+        """Everything that waits, oldest first; it counts as received."""
+        return self._forget(list(self._waiting))
+
+    def hand_out(self, confirmed: Iterable[str]) -> tuple[list[ResultsCollected], list[ResultsCollected]]:
+        """What to send to a driver that may not get it, and what it is now known to have.
+
+        Args:
+            confirmed: Keys that the driver has received. Results without a key cannot be confirmed and
+                count as received at once.
+        """
+        received = self._forget([key for key in confirmed if key in self._waiting])
+        sent = self.waiting
+        return sent, received + self._forget([key for key in self._waiting if isinstance(key, int)])
+
+    @property
+    def waiting(self) -> list[ResultsCollected]:
+        """Everything that waits, oldest first; it stays."""
+        return list(self._waiting.values())
+
+    def _forget(self, keys: Iterable[str | int]) -> list[ResultsCollected]:
+        events = [self._waiting.pop(key) for key in keys]
+        self._received.update(event.key for event in events if event.key)
+        return events
 
     def __len__(self) -> int:
         return len(self._waiting)

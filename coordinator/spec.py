@@ -29,6 +29,7 @@ class JobSettings:
         random_initial_delay: Whether the first checkpoint is delayed at random, as Flink does.
         slot_cpus: CPUs that the subtasks of one slot share (Ray shell).
         heartbeat_timeout_ms: Silence after which a process counts as hung (Ray shell).
+        slot_request_timeout_ms: How long a process may wait for a place in the cluster (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
         trace_file: Where the coordinator writes the traces, or `None`.
@@ -53,6 +54,7 @@ class JobSettings:
     job_parameters: dict[str, str] = field(default_factory=dict)
     slot_cpus: float = 1.0
     heartbeat_timeout_ms: int = 50_000
+    slot_request_timeout_ms: int = 300_000
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
     trace_file: str | None = None

@@ -93,6 +93,7 @@ def job_settings(
         job_parameters=_job_parameters(configuration),
         slot_cpus=configuration.get(DeploymentOptions.SLOT_CPUS),
         heartbeat_timeout_ms=configuration.get(DeploymentOptions.HEARTBEAT_TIMEOUT).to_millis(),
+        slot_request_timeout_ms=configuration.get(DeploymentOptions.SLOT_REQUEST_TIMEOUT).to_millis(),
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),

@@ -24,6 +24,9 @@ class ResultPort(Protocol):
     def offer(self, key: str, values: list[Any]) -> None:
         """Send records; `key` makes a repeated delivery recognisable."""
 
+    def unconfirmed(self) -> int:
+        """How many of the last offers the driver may not have received yet."""
+
     def has_credit(self) -> bool:
         """Whether the driver has taken enough of what was offered before."""
 

@@ -51,6 +51,10 @@ class Committer(ABC):
     def commit(self, committables: list[Any]) -> None:
         """Make them visible. Must be idempotent: after a failure it is called again."""
 
+    def unconfirmed(self) -> list[Any]:
+        """Committed, but the outside world may lose it again: kept, and committed again after a restore."""
+        return []
+
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint of this attempt is complete, and what it covers is committed.
 
@@ -129,7 +133,9 @@ class SinkOperator(StreamOperator):
             self._pending.append(_Pending(barrier.checkpoint_id, committables))
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
-        self._state.update(self._pending)
+        unconfirmed = self._committer.unconfirmed() if self._committer is not None else []
+        earlier = [_Pending(CheckpointId(0), unconfirmed)] if unconfirmed else []
+        self._state.update(earlier + self._pending)
         return super().snapshot_state(barrier)
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:

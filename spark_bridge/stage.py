@@ -20,6 +20,8 @@ from .exchange import arrow_schema_of, to_arrow, to_dataframe
 from .java import require_java
 from .session import SparkSettings, session_host
 
+_SHOWN_LINES = 3
+
 
 class SparkStageOperator(StreamOperator):
     """Runs `function(DataFrame) -> DataFrame` once per epoch.
@@ -96,7 +98,7 @@ class SparkStageOperator(StreamOperator):
         except Exception as error:
             raise UserCodeError(
                 f"operator {self.context.name_with_subtask}: its Spark job failed on an epoch of "
-                f"{table.num_rows} records: {type(error).__name__}: {_first_lines(error)}"
+                f"{table.num_rows} records: {_cause(error)}"
             ) from error
 
     def _check_schema(self, frame: Any) -> None:
@@ -150,5 +152,20 @@ def _text(schema: pa.Schema) -> str:
     return "(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"
 
 
-def _first_lines(error: Exception, count: int = 3) -> str:
-    return " / ".join(line.strip() for line in str(error).splitlines()[:count])
+def _cause(error: Exception) -> str:
+    """What went wrong, without the stack traces that Py4J and Spark wrap around it."""
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return f"{type(error).__name__}: {_without_stack(str(error))}"
+    while java.getCause() is not None:
+        java = java.getCause()
+    return _without_stack(str(java.toString()))
+
+
+def _without_stack(text: str) -> str:
+    """The lines before a Java stack trace; of a long text (a Python traceback) the first and last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ends = (number for number, line in enumerate(lines) if line.startswith(("at ", "JVM stacktrace")))
+    lines = lines[: next(ends, len(lines))]
+    shown = lines if len(lines) <= _SHOWN_LINES else [lines[0], "…", lines[-1]]
+    return " / ".join(shown)

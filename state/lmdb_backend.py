@@ -15,14 +15,14 @@ class LmdbStateBackend(StateBackend):
     """A write buffer and a read cache of live values over LMDB on local disk.
 
     Args:
-        incremental_checkpoints: accepted for Flink's sake; checkpoints are always incremental.
+        enable_incremental_checkpointing: accepted for Flink's sake; checkpoints are always incremental.
         cache_entries: entries of one of the two generations of the read cache, per state.
         write_buffer_entries: changed entries per state that may wait in memory for a checkpoint;
             beyond it they are spilled to LMDB.
         initial_map_size_bytes: LMDB's map at the start; it grows by itself.
     """
 
-    incremental_checkpoints: bool = True
+    enable_incremental_checkpointing: bool = True
     cache_entries: int = 1_000_000
     write_buffer_entries: int = 1_000_000
     initial_map_size_bytes: int = 256 << 20

@@ -8,7 +8,7 @@ compaction as in LSM trees (O'Neil et al., 1996), with two tiers.
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -39,6 +39,7 @@ class SegmentLog:
         self._segments: dict[str, tuple[SegmentHandle, ...]] = {}
         self._is_foreign = False
         self._sequence = itertools.count()
+        self._is_closed = False
         self._executor: ThreadPoolExecutor | None = None
         self._running: tuple[str, tuple[SegmentHandle, ...], Future[SegmentHandle]] | None = None
 
@@ -94,7 +95,8 @@ class SegmentLog:
                 self._start(state_name, merged, is_base)
 
     def close(self) -> None:
-        """Give up waiting for a merge in the background."""
+        """Let a merge in the background stop at its next file, without waiting for it."""
+        self._is_closed = True
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
@@ -122,20 +124,21 @@ class SegmentLog:
 
     def _compacted(self, segments: tuple[SegmentHandle, ...], is_base: bool) -> SegmentHandle:
         table, info = self._merged(segments, keep_tombstones=not is_base)
+        if self._is_closed:
+            raise CancelledError
         return self._write(table, info, is_base)
 
     def _merged(
         self, segments: tuple[SegmentHandle, ...], keep_tombstones: bool
     ) -> tuple[pa.Table, SegmentInfo]:
         storage = self._storage()
-        parts = [
-            read_segment(
-                storage.read_file(segment.file),
-                segment.file.path,
-                segment.key_groups.intersect(self._params.key_groups),
-            )
-            for segment in segments
-        ]
+        parts = []
+        for segment in segments:
+            if self._is_closed:
+                raise CancelledError
+            data = storage.read_file(segment.file)
+            key_groups = segment.key_groups.intersect(self._params.key_groups)
+            parts.append(read_segment(data, segment.file.path, key_groups))
         return merge_tables([table for table, _ in parts], keep_tombstones), parts[-1][1]
 
     def _write(self, table: pa.Table, info: SegmentInfo, is_base: bool) -> SegmentHandle:

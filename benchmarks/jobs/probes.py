@@ -67,6 +67,15 @@ def mark(orders: Orders, name: str) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
+def completed_since(client: Any, since_ms: float) -> list[Any]:
+    """The statistics of the completed checkpoints that were triggered after a moment."""
+    return [
+        one
+        for one in client.report().statistics.checkpoints
+        if one.outcome.value == "completed" and one.triggered_ms >= since_ms
+    ]
+
+
 class WatchedCountSum(CountSum):
     """`CountSum` that tells its process id, and its first result of each attempt."""
 

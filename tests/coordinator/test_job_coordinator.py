@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
-from tidegate.common.errors import ConfigurationError
+from tidegate.common.errors import CheckpointStorageError, ConfigurationError
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.protocol import task_events as events
@@ -76,7 +76,8 @@ def test_a_checkpoint_is_triggered_collected_stored_and_announced() -> None:
     ]
     (entry,) = cluster.coordinator.statistics.checkpoints
     assert entry.outcome is CheckpointOutcome.COMPLETED
-    assert entry.size_bytes == entry.new_bytes == 2 * len(b"segment") + len(b"1")
+    assert entry.new_bytes == 2 * len(b"segment")
+    assert entry.size_bytes == entry.new_bytes + len(b"1")
 
 
 def test_only_the_newest_checkpoint_is_kept() -> None:
@@ -148,6 +149,24 @@ def test_ids_that_cannot_be_reserved_fail_the_job_and_a_later_restart_recovers()
     cluster.initialized()
     assert cluster.coordinator.status is JobStatus.RUNNING
     assert cluster.complete_checkpoint() == 257
+
+
+def test_orphans_that_cannot_be_removed_do_not_keep_a_job_from_restarting() -> None:
+    class Sticky(UnreliableStorage):
+        def delete(self, paths: Iterable[str]) -> None:
+            if self.is_broken:
+                raise CheckpointStorageError("nothing can be deleted")
+            super().delete(paths)
+
+    storage = Sticky("nothing")
+    cluster = FakeCluster(job_spec(), storage).run()
+    storage.is_broken = True
+    cluster.fail()
+    cluster.stop_tasks()
+    cluster.pass_ms(50)
+    cluster.initialized()
+    assert cluster.coordinator.status is JobStatus.RUNNING
+    assert any("nothing can be deleted" in text for text in cluster.coordinator.statistics.warnings)
 
 
 def test_a_checkpoint_can_be_asked_for() -> None:

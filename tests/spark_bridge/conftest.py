@@ -11,7 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-
 from tidegate.spark_bridge.java import require_java
 from tidegate.spark_bridge.session import SparkSettings
 

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from tidegate.common.errors import ConfigurationError
 from tidegate.spark_bridge.java import JavaInstallation, java_version, require_java
 

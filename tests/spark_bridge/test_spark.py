@@ -13,7 +13,6 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
-
 from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.ids import Attempt, CheckpointId
 

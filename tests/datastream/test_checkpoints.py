@@ -1,0 +1,407 @@
+"""Checkpoints, restarts and restores of whole jobs: nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate.common import JobStatus, WatermarkStrategy
+from tidegate.common.errors import (
+    CheckpointStorageError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    JobExecutionError,
+    StateMigrationError,
+)
+from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.datastream import (
+    CheckpointingMode,
+    Committer,
+    DataStream,
+    ExternalizedCheckpointRetention,
+    KeyedProcessFunction,
+    MapFunction,
+    RuntimeContext,
+    Sink,
+    SinkWriter,
+    StreamExecutionEnvironment,
+)
+from tidegate.operators.base import OperatorContext
+
+from .jobs import WAIT_S, HeldSource, RunningSum, environment, expected_sums
+
+COUNT = 200
+KEYS = 9
+
+
+def held(env: StreamExecutionEnvironment, **settings: Any) -> DataStream:
+    source = HeldSource(COUNT, **settings)
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "Held").uid("held")
+
+
+class FailOnce(MapFunction):
+    """Fails on one record as long as a file says that it has not done so `times` times.
+
+    Args:
+        diary: File with one line per record seen and per failure.
+    """
+
+    def __init__(self, diary: Path, record: int, times: int = 1) -> None:
+        self.diary = diary
+        self.record = record
+        self.times = times
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.attempt = runtime_context.get_attempt_number()
+
+    def map(self, value: int) -> int:
+        with self.diary.open("a+", encoding="utf-8") as diary:
+            diary.seek(0)
+            failures = diary.read().count("failed")
+            if value == self.record and failures < self.times:
+                diary.write(f"failed in attempt {self.attempt}\n")
+                raise RuntimeError("poisoned record")
+            diary.write(f"{value}\n")
+        return value
+
+    @staticmethod
+    def seen(diary: Path) -> list[int]:
+        return [int(line) for line in diary.read_text("utf-8").splitlines() if line.isdigit()]
+
+
+def sums(stream: DataStream) -> DataStream:
+    return stream.key_by(lambda value: value % KEYS).process(RunningSum()).uid("sums")
+
+
+# ---------------------------------------------------------------- restart
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
+def test_a_job_that_failed_goes_on_from_its_checkpoint_exactly_once(
+    tmp_path: Path, parallelism: int, backend: str
+) -> None:
+    env = environment(tmp_path, parallelism, {"state.backend.type": backend})
+    diary = tmp_path / "diary"
+    # The record lies in the second half of its split: behind two checkpoints.
+    stream = sums(held(env).map(FailOnce(diary, COUNT - 1)))
+    results = list(stream.execute_and_collect())
+    assert len(results) == COUNT
+    assert expected_sums(COUNT, KEYS) <= set(results)
+    assert Counter(results) == Counter(set(results))
+    seen = FailOnce.seen(diary)
+    assert set(seen) == set(range(COUNT))
+    assert COUNT <= len(seen) < 2 * COUNT, "it went on from a checkpoint and not from the start"
+
+
+def test_every_restart_is_counted_and_reported(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    held(env).map(FailOnce(tmp_path / "diary", COUNT - 1, times=2)).sink_to(Vault())
+    report = env.execute().report
+    assert report.status is JobStatus.FINISHED
+    assert report.restarts == 2
+    assert [recovery.restored_checkpoint is not None for recovery in report.statistics.recoveries] == [
+        True
+    ] * 2
+    assert all("poisoned record" in recovery.cause for recovery in report.statistics.recoveries)
+    diary = (tmp_path / "diary").read_text("utf-8")
+    assert [f"failed in attempt {attempt}" in diary for attempt in range(3)] == [True, True, False]
+
+
+def test_a_job_that_fails_too_often_names_operator_record_and_strategy(tmp_path: Path) -> None:
+    env = environment(tmp_path, options={"restart-strategy.fixed-delay.attempts": "1"})
+    held(env).map(FailOnce(tmp_path / "diary", COUNT - 1, times=9)).name("Poison").sink_to(Vault())
+    with pytest.raises(JobExecutionError) as raised:
+        env.execute()
+    message = str(raised.value)
+    assert "operator Poison (1/1): map() raised RuntimeError: poisoned record on the record 199" in message
+    assert "all 1 restarts of the fixed-delay strategy are used" in message
+    assert "Traceback" in message
+
+
+def test_without_checkpoints_the_first_failure_is_final(tmp_path: Path) -> None:
+    stream = environment().from_collection([1, 2]).map(FailOnce(tmp_path / "diary", 2))
+    with pytest.raises(JobExecutionError, match="poisoned record on the record 2"):
+        list(stream.execute_and_collect())
+
+
+def test_records_that_were_not_committed_are_not_seen_when_the_job_fails(tmp_path: Path) -> None:
+    env = environment(tmp_path, options={"restart-strategy.type": "none"})
+    seen: list[int] = []
+    results = held(env).map(FailOnce(tmp_path / "diary", COUNT - 1)).execute_and_collect()
+    with pytest.raises(JobExecutionError):
+        seen.extend(results)
+    assert len(seen) == len(set(seen)) < COUNT
+
+
+class Vault(Sink):
+    """Two phases: committed values land in a class attribute, since sinks run in this process."""
+
+    committed: list[Any] = []  # noqa: RUF012
+
+    def create_writer(self) -> SinkWriter:
+        return VaultWriter()
+
+    def create_committer(self) -> Committer | None:
+        return VaultCommitter()
+
+
+class VaultWriter(SinkWriter):
+    def open(self, context: OperatorContext) -> None:
+        self.values: list[Any] = []
+
+    def write_batch(self, values: list[Any]) -> None:
+        self.values += values
+
+    def prepare_commit(self) -> list[Any]:
+        values, self.values = self.values, []
+        return [values] if values else []
+
+
+class VaultCommitter(Committer):
+    def commit(self, committables: list[Any]) -> None:
+        for values in committables:
+            # Idempotent, as a commit must be: what is there already is not added again.
+            Vault.committed += [value for value in values if value not in Vault.committed]
+
+
+@pytest.fixture(autouse=True)
+def empty_vault() -> None:
+    Vault.committed.clear()
+
+
+def test_a_two_phase_sink_shows_every_result_once_across_restarts(tmp_path: Path) -> None:
+    env = environment(tmp_path, parallelism=2)
+    sums(held(env).map(FailOnce(tmp_path / "diary", COUNT - 1, times=2))).sink_to(Vault())
+    env.execute()
+    assert len(Vault.committed) == COUNT
+    assert expected_sums(COUNT, KEYS) <= set(Vault.committed)
+
+
+def test_at_least_once_loses_nothing(tmp_path: Path) -> None:
+    env = environment(tmp_path, parallelism=2)
+    env.get_checkpoint_config().set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE)
+    assert env.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
+    stream = held(env).map(FailOnce(tmp_path / "diary", COUNT - 1)).rebalance().map(lambda value: value)
+    assert set(stream.execute_and_collect()) == set(range(COUNT))
+
+
+def test_checkpoints_go_on_after_a_source_has_ended(tmp_path: Path) -> None:
+    env = environment(tmp_path, options={"execution.checkpointing.timeout": "10 s"})
+    short = env.from_collection([-1])
+    iterator = short.union(held(env, snapshots=4)).execute_and_collect()
+    assert sorted(iterator) == [-1, *range(COUNT)]
+
+
+# ---------------------------------------------------------------- restore in another job
+
+
+def retained(tmp_path: Path, parallelism: int = 2, **settings: Any) -> str:
+    """Runs a job up to the middle of its input, cancels it, and returns its newest checkpoint."""
+    env = environment(tmp_path, parallelism, {"execution.checkpointing.interval": "1 h"})
+    retention = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    env.get_checkpoint_config().set_externalized_checkpoint_retention(retention)
+    sums(held(env, snapshots=None, **settings)).map(CountDown(COUNT // 2)).sink_to(Vault()).uid("vault")
+    client = env.execute_async()
+    assert CountDown.reached.wait(WAIT_S), "half of the records never came"
+    checkpoint_id = client.trigger_checkpoint()
+    client.cancel().result()
+    assert client.wait() is JobStatus.CANCELED
+    path = client.report().newest_checkpoint
+    client.close()
+    assert path is not None
+    assert path.endswith(f"/chk-{checkpoint_id}")
+    return path
+
+
+class CountDown(MapFunction):
+    """Sets an event when so many records have passed, over all subtasks."""
+
+    reached = threading.Event()
+    passed = 0
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def map(self, value: Any) -> Any:
+        CountDown.passed += 1
+        if CountDown.passed == self.count:
+            CountDown.reached.set()
+        return value
+
+
+@pytest.fixture(autouse=True)
+def restarted_count_down() -> None:
+    CountDown.reached.clear()
+    CountDown.passed = 0
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+@pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
+def test_a_job_starts_from_a_retained_checkpoint_at_any_parallelism(
+    tmp_path: Path, parallelism: int, backend: str
+) -> None:
+    path = retained(tmp_path)
+    options = {"execution.state-recovery.path": path, "state.backend.type": backend}
+    env = environment(tmp_path, parallelism, options)
+    # The second job has another shape: only uids count.
+    sums(held(env, snapshots=0).map(lambda value: value)).sink_to(Vault()).uid("vault")
+    env.execute()
+    assert len(Vault.committed) == len(set(Vault.committed)) == COUNT
+    assert expected_sums(COUNT, KEYS) <= set(Vault.committed)
+
+
+def test_a_restored_job_leaves_the_checkpoint_it_came_from_alone(tmp_path: Path) -> None:
+    path = Path(retained(tmp_path).removeprefix("file://"))
+    before = {file: file.read_bytes() for file in path.parent.rglob("*") if file.is_file()}
+    for _ in range(2):
+        env = environment(tmp_path, options={"execution.state-recovery.path": str(path)})
+        sums(held(env, snapshots=0)).sink_to(Vault()).uid("vault")
+        env.execute()
+        assert len(Vault.committed) == COUNT
+    assert {file: file.read_bytes() for file in path.parent.rglob("*") if file.is_file()} == before
+
+
+def test_a_restored_job_that_fails_goes_on_from_its_own_checkpoints(tmp_path: Path) -> None:
+    path = retained(tmp_path)
+    env = environment(tmp_path, 3, {"execution.state-recovery.path": path})
+    stream = sums(held(env, snapshots=2).map(FailOnce(tmp_path / "diary", COUNT - 1)))
+    stream.sink_to(Vault()).uid("vault")
+    assert env.execute().report.restarts == 1
+    assert len(Vault.committed) == len(set(Vault.committed)) == COUNT
+    assert expected_sums(COUNT, KEYS) <= set(Vault.committed)
+
+
+def restore(tmp_path: Path, path: str) -> StreamExecutionEnvironment:
+    return environment(tmp_path, options={"execution.state-recovery.path": path})
+
+
+def test_an_unknown_checkpoint_is_refused_before_the_job_starts(tmp_path: Path) -> None:
+    env = restore(tmp_path, str(tmp_path / "nowhere" / "chk-1"))
+    sums(held(env)).sink_to(Vault())
+    with pytest.raises(CheckpointStorageError, match=r"no checkpoint at .*nowhere/chk-1"):
+        env.execute()
+
+
+def test_a_damaged_manifest_is_refused_before_the_job_starts(tmp_path: Path) -> None:
+    path = retained(tmp_path)
+    manifest = Path(path.removeprefix("file://")) / "MANIFEST"
+    manifest.write_bytes(manifest.read_bytes()[:-10])
+    env = restore(tmp_path, path)
+    sums(held(env)).sink_to(Vault())
+    with pytest.raises(CorruptCheckpointError, match="MANIFEST is damaged"):
+        env.execute()
+
+
+def test_a_damaged_state_file_fails_the_job_without_restarts(tmp_path: Path) -> None:
+    path = retained(tmp_path)
+    segment = next(Path(path.removeprefix("file://")).parent.glob("shared/**/*.parquet"))
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    env = restore(tmp_path, path)
+    sums(held(env, snapshots=0)).sink_to(Vault()).uid("vault")
+    with pytest.raises(JobExecutionError, match=rf"CorruptCheckpointError.*{segment.name}"):
+        env.execute()
+
+
+def test_state_of_an_operator_that_is_gone_is_refused_unless_told_otherwise(tmp_path: Path) -> None:
+    path = retained(tmp_path)
+    env = restore(tmp_path, path)
+    held(env).sink_to(Vault()).uid("vault")
+    with pytest.raises(StateMigrationError, match=r"'KeyedProcess' \(uid sums\)"):
+        env.execute()
+    options = {
+        "execution.state-recovery.path": path,
+        "execution.state-recovery.ignore-unclaimed-state": "true",
+    }
+    env = environment(tmp_path, options=options)
+    assert len(list(held(env, snapshots=0).execute_and_collect())) == COUNT // 2
+
+
+def test_another_max_parallelism_is_refused(tmp_path: Path) -> None:
+    env = restore(tmp_path, retained(tmp_path))
+    sums(held(env)).set_max_parallelism(64).sink_to(Vault()).uid("vault")
+    with pytest.raises(StateMigrationError, match=r"call set_max_parallelism\(128\)"):
+        env.execute()
+
+
+# ---------------------------------------------------------------- what stays
+
+
+def stored(tmp_path: Path) -> list[str]:
+    root = tmp_path / "checkpoints"
+    return [file.name for file in root.rglob("*") if file.is_file()]
+
+
+@pytest.mark.parametrize("retention", ExternalizedCheckpointRetention)
+def test_checkpoints_of_a_finished_job_stay_only_if_asked_to(
+    tmp_path: Path, retention: ExternalizedCheckpointRetention
+) -> None:
+    env = environment(tmp_path)
+    env.get_checkpoint_config().set_externalized_checkpoint_retention(retention)
+    held(env).sink_to(Vault())
+    env.execute()
+    keeps = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    assert ("MANIFEST" in stored(tmp_path)) == keeps
+    if not keeps:
+        assert stored(tmp_path) == []
+
+
+def test_a_failed_job_keeps_its_newest_checkpoint(tmp_path: Path) -> None:
+    env = environment(tmp_path, options={"restart-strategy.type": "none"})
+    held(env).map(FailOnce(tmp_path / "diary", COUNT - 1)).sink_to(Vault())
+    client = env.execute_async()
+    assert client.wait(WAIT_S) is JobStatus.FAILED
+    assert client.report().newest_checkpoint is not None
+    assert stored(tmp_path).count("MANIFEST") == 1
+    client.close()
+
+
+def test_completed_checkpoints_are_in_the_report(tmp_path: Path) -> None:
+    env = environment(tmp_path, 2)
+    sums(held(env)).sink_to(Vault())
+    history = env.execute().report.statistics.checkpoints
+    assert len(history) >= 3
+    assert [entry.checkpoint_id for entry in history] == list(range(1, len(history) + 1))
+    assert {entry.outcome for entry in history} == {CheckpointOutcome.COMPLETED}
+    assert all(entry.size_bytes > 0 and entry.duration_ms >= 0 for entry in history)
+
+
+class CannotSnapshot(KeyedProcessFunction):
+    """State that does not fit its declared type is noticed when it is written."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        from tidegate.datastream.state import ValueStateDescriptor
+
+        self.lock = runtime_context.get_state(ValueStateDescriptor("lock"))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        self.lock.update(threading.Lock())
+        return [value]
+
+
+def test_a_snapshot_that_fails_ends_the_job_with_the_cause(tmp_path: Path) -> None:
+    env = environment(tmp_path, options={"restart-strategy.type": "none"})
+    held(env).key_by(lambda value: value % 2).process(CannotSnapshot()).name("Locks").sink_to(Vault())
+    with pytest.raises(JobExecutionError, match=r"Locks.*lock"):
+        env.execute()
+
+
+def test_checkpoints_without_a_place_are_refused() -> None:
+    env = environment()
+    env.enable_checkpointing(1_000)
+    env.from_collection([1]).add_sink(print)
+    with pytest.raises(ConfigurationError, match=r"set execution.checkpointing.dir"):
+        env.execute()
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_job_starts(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("a file where the directory should be")
+    env = environment(tmp_path)
+    held(env).sink_to(Vault())
+    with pytest.raises(CheckpointStorageError, match="checkpoints"):
+        env.execute()

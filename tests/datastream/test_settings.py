@@ -1,0 +1,198 @@
+"""The environment's settings, and what of them is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tidegate.common import Configuration
+from tidegate.common.errors import ConfigurationError, JobExecutionError
+from tidegate.common.restart_strategy import RestartStrategies, restart_strategy_from
+from tidegate.coordinator.spec import JobSettings
+from tidegate.datastream import (
+    CheckpointConfig,
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+    HashMapStateBackend,
+    LmdbStateBackend,
+    StreamExecutionEnvironment,
+)
+from tidegate.datastream.job_settings import DEFAULT_RESTART, job_settings
+from tidegate.protocol.failover import (
+    ExponentialDelayRestart,
+    FailureRateRestart,
+    FixedDelayRestart,
+    NoRestart,
+)
+
+from .jobs import environment
+
+
+def settings_of(options: dict[str, str]) -> JobSettings:
+    configuration = Configuration()
+    for key, value in options.items():
+        configuration.set_string(key, value)
+    return job_settings(configuration, restart_strategy_from(configuration), None)
+
+
+CHECKPOINTS = {"execution.checkpointing.interval": "1 s", "execution.checkpointing.dir": "/data"}
+
+
+def test_checkpoint_settings_reach_the_job() -> None:
+    settings = settings_of(
+        {
+            **CHECKPOINTS,
+            "execution.checkpointing.min-pause": "200 ms",
+            "execution.checkpointing.timeout": "1 min",
+            "execution.checkpointing.max-concurrent-checkpoints": "3",
+            "execution.checkpointing.tolerable-failed-checkpoints": "4",
+            "execution.checkpointing.num-retained": "5",
+            "execution.checkpointing.mode": "AT_LEAST_ONCE",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "pipeline.global-job-parameters": "airport:JFK,carrier:UA",
+        }
+    )
+    policy = settings.trigger
+    assert policy is not None
+    assert (policy.interval_ms, policy.min_pause_ms, policy.timeout_ms) == (1_000, 200, 60_000)
+    assert (policy.max_concurrent, policy.tolerable_failures, settings.num_retained) == (3, 4, 5)
+    assert settings.mode is CheckpointingMode.AT_LEAST_ONCE
+    assert settings.keep_on_cancel
+    assert settings.checkpoint_dir == "/data"
+    assert settings.job_parameters == {"airport": "JFK", "carrier": "UA"}
+
+
+def test_checkpoints_are_off_by_default_and_a_failure_is_final() -> None:
+    settings = settings_of({})
+    assert settings.trigger is None
+    assert isinstance(settings.restart_strategy, NoRestart)
+    assert settings.mode is CheckpointingMode.EXACTLY_ONCE
+    assert not settings.keep_on_cancel
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, type(DEFAULT_RESTART)),
+        ({"restart-strategy.type": "none"}, NoRestart),
+        ({"restart-strategy.type": "fixed-delay"}, FixedDelayRestart),
+        ({"restart-strategy.type": "failure-rate"}, FailureRateRestart),
+        ({"restart-strategy.type": "exponential-delay"}, ExponentialDelayRestart),
+    ],
+)
+def test_the_restart_strategy_is_configured(options: dict[str, str], expected: type) -> None:
+    assert type(settings_of({**CHECKPOINTS, **options}).restart_strategy) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [("hashmap", HashMapStateBackend), ("LMDB", LmdbStateBackend), ("rocksdb", LmdbStateBackend)],
+)
+def test_the_state_backend_is_configured(name: str, backend: type) -> None:
+    assert isinstance(settings_of({"state.backend.type": name}).state_backend, backend)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"state.backend.type": "paper"}, r"'paper'; choose one of hashmap, lmdb, memory, rocksdb"),
+        ({"tidegate.batch.size": "0"}, r"tidegate.batch.size is 0; it must be at least 1"),
+        ({"execution.checkpointing.interval": "1 s"}, r"set execution.checkpointing.dir"),
+        ({**CHECKPOINTS, "execution.checkpointing.num-retained": "0"}, "keep at least 1"),
+        ({"execution.checkpointing.interval": "soon"}, "execution.checkpointing.interval"),
+        ({"execution.target": "moon"}, "execution.target"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_with_its_key(options: dict[str, str], message: str) -> None:
+    configuration = Configuration()
+    for key, value in options.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.from_collection([1]).add_sink(print)
+    with pytest.raises(ConfigurationError, match=message):
+        env.execute()
+
+
+def test_the_environment_reads_what_it_wrote() -> None:
+    env = environment(parallelism=3)
+    env.enable_checkpointing(500, CheckpointingMode.AT_LEAST_ONCE)
+    env.set_buffer_timeout(20)
+    assert env.get_parallelism() == 3
+    assert env.get_max_parallelism() == -1
+    assert env.get_checkpoint_interval() == 500
+    assert env.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
+    assert env.get_buffer_timeout() == 20
+    assert env.get_config().get_parallelism() == 3
+
+
+def test_later_settings_replace_earlier_ones() -> None:
+    env = environment()
+    more = Configuration()
+    more.set_string("parallelism.default", "7")
+    env.configure(more)
+    assert env.get_parallelism() == 7
+
+
+def test_a_restart_strategy_set_in_code_goes_before_the_configured_one() -> None:
+    env = environment(options={"restart-strategy.type": "none"})
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 1))
+    env.from_collection([0]).map(lambda value: 1 // value).add_sink(print)
+    with pytest.raises(JobExecutionError, match="all 1 restarts of the fixed-delay strategy"):
+        env.execute()
+
+
+def test_a_state_backend_set_in_code_goes_before_the_configured_one() -> None:
+    configuration = Configuration()
+    configuration.set_string("state.backend.type", "hashmap")
+    backend = LmdbStateBackend()
+    assert job_settings(configuration, restart_strategy_from(configuration), backend).state_backend is backend
+
+
+def test_an_environment_does_not_share_its_configuration() -> None:
+    configuration = Configuration()
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(9)
+    assert StreamExecutionEnvironment.get_execution_environment(configuration).get_parallelism() == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.set_checkpoint_interval(9), "at least 10 ms"),
+        (lambda c: c.set_checkpoint_timeout(9), "at least 10 ms"),
+        (lambda c: c.set_min_pause_between_checkpoints(-1), "cannot be negative"),
+        (lambda c: c.set_max_concurrent_checkpoints(0), "at least one"),
+        (lambda c: c.set_tolerable_checkpoint_failure_number(-1), "negative"),
+    ],
+)
+def test_checkpoint_settings_out_of_range_are_refused(
+    change: Callable[[CheckpointConfig], object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        change(environment().get_checkpoint_config())
+
+
+def test_checkpoint_settings_read_what_was_written() -> None:
+    config = environment().get_checkpoint_config()
+    assert not config.is_checkpointing_enabled()
+    assert config.get_checkpoint_interval() == -1
+    retention = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    config.set_checkpoint_interval(30).set_checkpoint_timeout(40).set_min_pause_between_checkpoints(50)
+    config.set_max_concurrent_checkpoints(2).set_tolerable_checkpoint_failure_number(3)
+    config.set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE).set_checkpoint_storage("/data")
+    config.set_externalized_checkpoint_retention(retention)
+    assert config.is_checkpointing_enabled()
+    assert config.get_checkpoint_interval() == 30
+    assert config.get_checkpoint_timeout() == 40
+    assert config.get_min_pause_between_checkpoints() == 50
+    assert config.get_max_concurrent_checkpoints() == 2
+    assert config.get_tolerable_checkpoint_failure_number() == 3
+    assert config.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
+    assert config.get_checkpoint_storage_path() == "/data"
+    assert config.get_externalized_checkpoint_retention() is retention
+    assert config.is_externalized_checkpoints_enabled()
+
+
+def test_a_negative_buffer_timeout_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="cannot be negative"):
+        environment().set_buffer_timeout(-2)
