@@ -143,9 +143,7 @@ class ParquetWriter(SinkWriter):
             self._close_file(file)
 
     def _next_file(self) -> _OpenFile:
-        part = PartName(
-            self._name.subtask_index, self._name.attempt, self._next_number, self._name.owner
-        )
+        part = PartName(self._name.subtask_index, self._name.attempt, self._next_number, self._name.owner)
         self._next_number += 1
         path = os.path.join(self._staging, str(part))
         with file_errors(self._where, "creating", path):

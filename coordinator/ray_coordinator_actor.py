@@ -56,7 +56,8 @@ class CoordinatorActor:
 
     def _run(self) -> None:
         try:
-            self._resume_end() or self._drive()
+            if not self._resume_end():
+                self._drive()
         except Exception as error:
             # A bug here must end the job with an error, and not leave it hanging.
             logger.exception("The coordinator of job %s failed", self._spec.job_id)

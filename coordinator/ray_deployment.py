@@ -18,7 +18,6 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import TaskActor
-from ..actors.wire import decode_elements
 from ..common.errors import JobExecutionError, ResourceError
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.plan import ExecutionGraph, Subtask, build_execution_graph
@@ -373,7 +372,7 @@ class RayJobHandle:
                 if key in self._received:
                     continue
                 self._received.add(key)
-            records.extend(record for batch in decode_elements(payload) for record in batch.values)
+            records.extend(record for batch in pickle.loads(payload) for record in batch.values)
         return records
 
     def wait(self, timeout_s: float | None) -> bool:

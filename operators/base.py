@@ -50,7 +50,7 @@ class OperatorContext:
     local_dir: str
     results: ResultPort
     job_parameters: Mapping[str, str] = field(default_factory=dict)
-    job_id: JobId = JobId("")
+    job_id: JobId = field(default=JobId(""))
 
     @property
     def name_with_subtask(self) -> str:

@@ -80,7 +80,7 @@ class CheckpointManifest:
 
 def encode_manifest(manifest: CheckpointManifest) -> bytes:
     """Serialise a manifest with its checksum."""
-    body = json.dumps(_to_json(manifest), indent=1, sort_keys=True).encode()
+    body = json.dumps(_to_json(manifest), sort_keys=True).encode()
     digest = hashlib.sha256(body).hexdigest()
     return f"{_MAGIC} {FORMAT_VERSION} {digest}\n".encode() + body
 

@@ -274,6 +274,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             return
         if table.store is not None:
             table.store.write(stored)
+            table.behind = table.store
             return
         for start in range(0, stored.num_rows, _LOAD_ROWS):
             length = min(_LOAD_ROWS, stored.num_rows - start)

@@ -53,9 +53,9 @@ class MapTable(StateTable):
         entries = self.values.get(key)
         value = MISSING if entries is None else entries.get(map_key, MISSING)
         if value is MISSING:
-            if self.store is None:
+            if self.behind is None:
                 return MISSING
-            return self._read_behind(key, map_key, self.store)
+            return self._read_behind(key, map_key, self.behind)
         if self.copy is not None and not self._is_dirty(key, map_key):
             value = self.copy(value)
             self._cache(key, map_key, value)
@@ -81,11 +81,11 @@ class MapTable(StateTable):
 
     def map_keys(self, key: Any) -> list[Any]:
         """The map keys of a key."""
-        if self.store is None:
+        if self.behind is None:
             return list(self.values.get(key, ()))
         buffers = [frozen.changes.get(key) for frozen in self.frozen]
         buffers.append(self.dirty.get(key))
-        present = dict.fromkeys(self.store.map_keys(key))
+        present = dict.fromkeys(self.behind.map_keys(key))
         for buffer in buffers:
             for map_key, value in (buffer or {}).items():
                 if value is DELETED:

@@ -92,6 +92,8 @@ class StateTable(ABC):
         self.codec = codec
         self.copy = copy
         self.store = store
+        # Where a miss in `values` goes on: nowhere as long as `values` holds everything there is.
+        self.behind: LmdbTable | None = None
         self.values: dict[Any, Any] = {}
         # Without snapshots nobody asks what changed; with one dict for both, nothing is kept twice.
         self.dirty: dict[Any, Any] = {} if journals else self.values
@@ -148,6 +150,7 @@ class StateTable(ABC):
         self._discarded = self._old
         self._old = self.values
         self.values = {}
+        self.behind = self.store
 
     def release_discarded(self) -> None:
         """Free the oldest cache generation. Called on the snapshot thread."""
@@ -173,9 +176,9 @@ class FlatTable(StateTable):
         """The value of a key, private to the caller; None when there is none."""
         value = self.values.get(key)
         if value is None:
-            if self.store is None:
+            if self.behind is None:
                 return None
-            return self._read_behind(key, self.store)
+            return self._read_behind(key, self.behind)
         if self.copy is not None and key not in self.dirty:
             value = self.values[key] = self.copy(value)
         return value

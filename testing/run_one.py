@@ -51,9 +51,8 @@ def run_seed(seed: int, mutant: str | None = None, keeps_log: bool = False) -> O
     with ExitStack() as stack:
         if mutant is not None:
             stack.enter_context(planted(mutant))
-        local_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-sim-"))
         try:
-            _run(world, local_dir, outcome)
+            _run(world, stack, outcome)
         except (AssertionError, TidegateError, LookupError, TypeError, ValueError) as error:
             outcome.problem = f"{type(error).__name__}: {error}"
     outcome.events = world.events_run
@@ -61,7 +60,7 @@ def run_seed(seed: int, mutant: str | None = None, keeps_log: bool = False) -> O
     return outcome
 
 
-def _run(world: World, local_dir: str, outcome: Outcome) -> None:
+def _run(world: World, stack: ExitStack, outcome: Outcome) -> None:
     random = world.random
     splits, records = random.randint(1, 3), random.choice((8, 12, 20))
     graph = job_graph(
@@ -69,7 +68,7 @@ def _run(world: World, local_dir: str, outcome: Outcome) -> None:
     )
     outside = new_outside()
     is_exact = random.random() < 0.9
-    spec = JobSpec(JobId("simulated"), graph, _settings(world, local_dir, is_exact))
+    spec = JobSpec(JobId("simulated"), graph, _settings(world, stack, is_exact))
     storage = SimulatedStorage(world, random.choice((0.0, 0.0, 0.05)))
     shell = SimulatedShell(world, spec, storage, Faults())
     shell.start()
@@ -86,10 +85,12 @@ def _run(world: World, local_dir: str, outcome: Outcome) -> None:
     assert not left, f"files are left behind: {left}"
 
 
-def _settings(world: World, local_dir: str, is_exact: bool) -> JobSettings:
+def _settings(world: World, stack: ExitStack, is_exact: bool) -> JobSettings:
     random = world.random
     backend: StateBackend = HashMapStateBackend()
+    local_dir = "unused"
     if random.random() < LMDB_SHARE:
+        local_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-sim-"))
         backend = replace(LmdbStateBackend(), cache_entries=4, write_buffer_entries=4)
     return JobSettings(
         state_backend=backend,

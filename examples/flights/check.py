@@ -34,9 +34,7 @@ def expected_totals(legs: pd.DataFrame) -> pd.DataFrame:
     legs = legs.assign(
         legs=1, cancelled=legs["delay"].isna(), own_in_bad_weather=legs["own"].where(bad_weather, 0)
     )
-    totals = legs.groupby("carrier").agg(
-        {"airline": "first"} | dict.fromkeys(TOTALS.names[2:], "sum")  # type: ignore[arg-type]
-    )
+    totals = legs.groupby("carrier").agg({"airline": "first"} | dict.fromkeys(TOTALS.names[2:], "sum"))
     return totals.reset_index()[TOTALS.names]
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tables import AIRLINES, FLIGHTS, WEATHER, InputFiles
 
+
 @dataclass(frozen=True)
 class Tables:
     """The recordings, as plain tables."""

@@ -20,11 +20,10 @@ import pyarrow.parquet as pq
 import report
 from data import Tables, read_tables, write_files
 from job import KEYED_OPERATOR, build_job
-from processes import embedded_ray
+from processes import embedded_ray, output_to
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tables import InputFiles
-
 from tidegate.common import Configuration
 from tidegate.coordinator.job_client import JobClient
 from tidegate.coordinator.statistics import JobStatistics
@@ -61,13 +60,16 @@ class Outcome:
 def main() -> int:
     """Run, check, report; the exit code is 0 only if the output is identical."""
     options = parse_options(sys.argv[1:])
-    console = Console(width=None if sys.stdout.isatty() else 110)
+    # A copy of the terminal, since what libraries print goes to a file while the job runs.
+    terminal = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    console = Console(file=terminal, width=None if terminal.isatty() else 110)
     shutil.rmtree(options.directory, ignore_errors=True)
     tables = read_tables(options.limit)
     files = write_files(tables, options.directory / "input", PARALLELISM)
     console.print(f"{len(tables.flights):,} flights in {len(files.splits)} splits", highlight=False)
     try:
-        outcome = run(console, options, files, len(tables.flights))
+        with output_to(options.directory / "logs" / "driver.log"):
+            outcome = run(console, options, files, len(tables.flights))
     except KeyboardInterrupt:
         console.print("interrupted; the job was cancelled and its processes have ended")
         return 130
@@ -136,7 +138,7 @@ def watch(console: Console, options: Options, client: JobClient, total: int) -> 
     killed_ms = None
     committed = CommittedRows(options.directory / "output" / "legs")
     columns = (TextColumn("legs committed"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as progress:
         bar = progress.add_task("legs", total=total)
         while not client.wait(0.2).is_globally_terminal_state():
             rows = committed.count()
@@ -183,6 +185,7 @@ def show(console: Console, options: Options, tables: Tables, outcome: Outcome) -
         "output": directory / "output",
         "newest checkpoint": outcome.newest_checkpoint,
         "checkpoint traces": directory / "trace.json",
+        "driver's log": directory / "logs" / "driver.log",
         "Ray's and the tasks' logs": outcome.ray_logs,
         "Spark's logs": directory / "logs" / "spark" if options.with_spark else None,
     }

@@ -4,12 +4,36 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 END_TIMEOUT_S = 20.0
+
+
+@contextmanager
+def output_to(log: Path) -> Iterator[None]:
+    """Send what this process and the libraries in it print to a file.
+
+    By file descriptor: Ray's native code knows nothing of `sys.stdout`.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [(number, os.dup(number)) for number in (1, 2)]
+    with log.open("ab") as file:
+        for number, _ in saved:
+            os.dup2(file.fileno(), number)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, copy in saved:
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 @contextmanager
@@ -28,9 +52,8 @@ def embedded_ray() -> Iterator[Path]:
         log_to_driver=False,
         logging_level=logging.ERROR,
     )
-    started: set[tuple[int, str]] = set()
     try:
-        yield Path(context.address_info["session_dir"]) / "logs"
+        yield Path(context["session_dir"]) / "logs"
     finally:
         started = descendants()
         ray.shutdown()

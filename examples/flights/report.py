@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
-
 from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
 
 

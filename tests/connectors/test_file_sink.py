@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from tidegate.common import Configuration, Row, WatermarkStrategy
 from tidegate.common.errors import ConfigurationError, UserCodeError
 from tidegate.datastream import MapFunction, Source, SourceReader, StreamExecutionEnvironment
@@ -193,7 +192,12 @@ def test_left_overs_of_earlier_attempts_stay_until_a_checkpoint_of_this_one_is_c
     tmp_path: Path,
 ) -> None:
     sink = FileSink(tmp_path, NUMBERS)
-    for where in (context(1), context(1, subtask=1, parallelism=2), context(1, uid="other"), context(1, job="b")):
+    for where in (
+        context(1),
+        context(1, subtask=1, parallelism=2),
+        context(1, uid="other"),
+        context(1, job="b"),
+    ):
         writer, _ = opened(sink, where)
         writer.write_batch(numbers([1]))
         writer.prepare_commit()
@@ -272,9 +276,7 @@ def test_closing_a_writer_removes_what_it_did_not_hand_over(tmp_path: Path) -> N
 
 
 def test_files_roll_at_their_size_and_records_are_held_up_to_one_row_group(tmp_path: Path) -> None:
-    sink = FileSink(
-        tmp_path, NUMBERS, max_file_size_bytes=20_000, row_group_bytes=8_000, compression="none"
-    )
+    sink = FileSink(tmp_path, NUMBERS, max_file_size_bytes=20_000, row_group_bytes=8_000, compression="none")
     writer, committer = opened(sink, context())
     for first in range(0, 10_000, 100):
         writer.write_batch(numbers(range(first, first + 100)))

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.common.errors import ConfigurationError
 from tidegate.datastream import StreamExecutionEnvironment

@@ -20,7 +20,9 @@ MODULES = [
 
 # What programs rely on; a name may join, none may go.
 PROMISED = {
-    "tidegate": {"Configuration", "StreamExecutionEnvironment", "TidegateError", "Types", "WatermarkStrategy"},
+    "tidegate": {
+        "Configuration", "StreamExecutionEnvironment", "TidegateError", "Types", "WatermarkStrategy",
+    },
     "tidegate.datastream": {
         "AggregateFunction", "CheckpointConfig", "CheckpointingMode", "DataStream", "DataStreamSink",
         "EmbeddedRocksDBStateBackend", "ExternalizedCheckpointRetention", "FilterFunction",

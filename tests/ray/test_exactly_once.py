@@ -1,0 +1,73 @@
+"""Results on Ray are exact, whatever process is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+from tidegate.common.job_status import JobStatus
+
+from . import jobs
+
+COUNT = 20_000
+
+
+def test_collected_results_of_a_keyed_job_are_exact(tmp_path: Path) -> None:
+    with jobs.counts(jobs.configuration(tmp_path), COUNT).execute_and_collect() as results:
+        assert Counter(results) == jobs.expected(COUNT)
+
+
+def test_a_killed_keyed_task_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
+    gate, output = jobs.Gate(tmp_path), tmp_path / "output"
+    stream = jobs.counts(jobs.configuration(tmp_path), COUNT, gate)
+    with jobs.running(stream, jobs.FileSink(output)) as client:
+        before = jobs.half_way(client)
+        jobs.kill(before["count -> sink (1/2)"])
+        jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
+        after = client.processes()
+        gate.open()
+        assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+        assert client.report().restarts == 1
+    assert {name for name in before if before[name] != after[name]} == {"count -> sink (1/2)"}
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+    jobs.assert_gone(after.values())
+
+
+def test_a_source_may_be_killed_and_a_task_while_the_job_recovers_and_again_later(tmp_path: Path) -> None:
+    gate, output = jobs.Gate(tmp_path), tmp_path / "output"
+    stream = jobs.counts(jobs.configuration(tmp_path), COUNT, gate)
+    with jobs.running(stream, jobs.FileSink(output)) as client:
+        before = jobs.half_way(client)
+        jobs.kill(before["numbers (1/2)"])
+        jobs.eventually("the failure", lambda: client.report().status is JobStatus.RESTARTING)
+        jobs.kill(before["count -> sink (2/2)"])
+        jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
+        jobs.kill(client.processes()["count -> sink (2/2)"])
+        jobs.eventually("another restart", lambda: len(client.report().statistics.recoveries) == 2)
+        gate.open()
+        assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+        assert client.report().restarts >= 2
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+
+
+def test_a_stopped_process_is_replaced_and_its_results_are_refused(tmp_path: Path) -> None:
+    gate, output = jobs.Gate(tmp_path), tmp_path / "output"
+    settings = jobs.configuration(tmp_path)
+    settings.set_string("heartbeat.timeout", "1500 ms")
+    stream = jobs.counts(settings, COUNT, gate)
+    with jobs.running(stream, jobs.FileSink(output)) as client:
+        before = jobs.half_way(client)
+        zombie = before["count -> sink (1/2)"]
+        os.kill(zombie, signal.SIGSTOP)
+        jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
+        assert "heartbeat.timeout" in (client.report().cause or "")
+        try:
+            os.kill(zombie, signal.SIGCONT)
+        except ProcessLookupError:
+            pass  # Ray has removed it already
+        gate.open()
+        assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+    jobs.assert_gone([zombie])
