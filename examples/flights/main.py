@@ -67,6 +67,8 @@ def main() -> int:
     tables = read_tables(options.limit)
     files = write_files(tables, options.directory / "input", PARALLELISM)
     console.print(f"{len(tables.flights):,} flights in {len(files.splits)} splits", highlight=False)
+    if options.with_spark and not options.is_local:
+        console.print("Spark starts meanwhile; the first legs have to wait for it", highlight=False)
     try:
         with output_to(options.directory / "logs" / "driver.log"):
             outcome = run(console, options, files, len(tables.flights))

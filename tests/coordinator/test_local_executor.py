@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
@@ -133,32 +135,44 @@ def test_restarts_run_in_the_same_executor() -> None:
     assert set(job.take_results()) == set(range(5))
 
 
-def test_requests_of_other_threads_run_on_the_executors_own() -> None:
+@contextmanager
+def running(job: LocalExecutor) -> Iterator[threading.Thread]:
+    """The job in a thread of its own, cancelled at the end."""
     Endless.began.clear()
-    job = executor(Endless(), result_credit_bytes=10_000)
     thread = threading.Thread(target=job.run)
     thread.start()
-    assert Endless.began.wait(30)
-    assert job.call(threading.current_thread) is thread
-    assert not job.wait(0)
-    job.call(job.coordinator.cancel)
-    assert job.wait(30)
-    thread.join()
+    try:
+        assert Endless.began.wait(30)
+        yield thread
+    finally:
+        if not job.wait(0):
+            job.call(job.coordinator.cancel)
+        thread.join()
+
+
+def test_requests_of_other_threads_run_on_the_executors_own() -> None:
+    job = executor(Endless())
+    with running(job) as thread:
+        assert job.call(threading.current_thread) is thread
+        assert not job.wait(0)
     assert job.coordinator.status is JobStatus.CANCELED
     with pytest.raises(JobExecutionError, match="takes no more requests"):
         job.call(job.coordinator.cancel)
 
 
+def test_a_request_that_fails_raises_where_it_was_made_and_the_job_goes_on() -> None:
+    job = executor(Endless())
+    with running(job):
+        with pytest.raises(ZeroDivisionError):
+            job.call(lambda: 1 // 0)
+        assert job.call(lambda: job.coordinator.status) is JobStatus.RUNNING
+
+
 def test_a_driver_that_takes_nothing_stops_the_sources() -> None:
-    Endless.began.clear()
-    job = executor(Endless(), result_credit_bytes=64 * 100, channel_credit_bytes=640)
-    thread = threading.Thread(target=job.run)
-    thread.start()
-    assert Endless.began.wait(30)
-    seen = 0
-    while seen < 1_000:
-        seen += len(job.call(job.take_results))
-        waiting = sum(event.size_bytes for event in job.call(lambda: list(job.coordinator.results._waiting)))
-        assert waiting <= 64 * 120
-    job.call(job.coordinator.cancel)
-    thread.join()
+    job = executor(Endless(), result_credit_bytes=64 * 100, channel_credit_bytes=640, batch_size=10)
+    with running(job):
+        seen = 0
+        while seen < 1_000:
+            seen += len(job.call(job.take_results))
+            waiting = job.call(lambda: job.coordinator.results.waiting)
+            assert sum(event.size_bytes for event in waiting) <= 64 * (100 + 10)

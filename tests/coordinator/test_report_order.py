@@ -28,21 +28,45 @@ def test_senders_do_not_wait_for_each_other() -> None:
     assert order.accept("slow", 0, b"first") == [b"first", b"late"]
 
 
-def collected(key: str, value: object) -> ResultsCollected:
-    return ResultsCollected(Attempt(1), SOURCE, key, value, 1)
+def collected(key: str, value: object, attempt: int = 1) -> ResultsCollected:
+    return ResultsCollected(Attempt(attempt), SOURCE, key, value, 1)
 
 
 def test_results_with_a_key_are_taken_once_and_those_without_always() -> None:
     results = ResultBuffer()
     for event in (
         collected("a", 1),
-        collected("a", 2),
+        collected("a", 1),
         collected("b", 3),
         collected("", 4),
         collected("", 4),
     ):
-        results.add(event)
+        assert results.add(event)
     assert len(results) == 4
     assert [event.values for event in results.take()] == [1, 3, 4, 4]
-    results.add(collected("a", 5))
+    assert not results.add(collected("a", 1)), "the driver has them"
     assert results.take() == []
+
+
+def test_a_repeated_offer_waits_in_the_name_of_the_attempt_that_made_it() -> None:
+    results = ResultBuffer()
+    results.add(collected("a", 1, attempt=1))
+    results.add(collected("a", 1, attempt=2))
+    assert [event.attempt for event in results.waiting] == [2]
+
+
+def test_results_stay_until_a_driver_far_away_confirms_them() -> None:
+    results = ResultBuffer()
+    results.add(collected("a", 1))
+    assert results.hand_out([])[0] == results.hand_out([])[0] == [collected("a", 1)]
+    results.add(collected("b", 2))
+    assert results.hand_out(["a", "unknown"]) == ([collected("b", 2)], [collected("a", 1)])
+    assert not results.add(collected("a", 1, attempt=2))
+    assert len(results) == 1
+
+
+def test_results_without_a_key_cannot_be_confirmed_and_are_sent_once() -> None:
+    results = ResultBuffer()
+    results.add(collected("", 1))
+    assert results.hand_out([]) == ([collected("", 1)], [collected("", 1)])
+    assert results.hand_out([]) == ([], [])

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from tidegate.common.job_status import JobStatus
+from tidegate.connectors.collect import CollectSink
 
 from . import jobs
 
@@ -29,11 +30,11 @@ def test_a_killed_coordinator_resumes_its_job_and_clients_wait_for_it(tmp_path: 
 
 def test_collected_results_survive_the_coordinator_each_once(tmp_path: Path) -> None:
     gate = jobs.Gate(tmp_path)
-    stream = jobs.counts(jobs.configuration(tmp_path), COUNT, gate)
-    with stream.execute_and_collect() as results:
+    stream = jobs.counts(jobs.configuration(tmp_path, parallelism=1), COUNT, gate)
+    with jobs.running(stream, CollectSink(is_checkpointing=True)) as client:
+        results = client.collected()
         first = next(results)
-        client = results.client
-        # Nobody reads now, so results of several checkpoints wait in the coordinator.
+        # Nobody reads now, so the results of several checkpoints wait in the coordinator.
         jobs.eventually("more checkpoints", lambda: jobs.completed(client.report()) > 5)
         jobs.kill(jobs.coordinator_pid(client))
         gate.open()
