@@ -1,0 +1,176 @@
+"""Writes `docs/protocol.md`: the state diagrams of the protocol, drawn from the code that runs.
+
+The life of a job is a table, and is drawn from it. Alignment and checkpoints have no table to read, so
+each diagram is drawn by performing one example of every kind of event and looking at the commands that
+come back. A test compares the committed page with what this script would write.
+
+Run it with `make docs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.common.job_status import JobStatus
+from tidegate.protocol import alignment
+from tidegate.protocol import checkpoint as core
+from tidegate.protocol.elements import CheckpointBarrier
+from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
+from tidegate.protocol.job import TRANSITIONS
+from tidegate.protocol.trigger import TriggerPolicy
+
+PAGE = Path(__file__).parent / "protocol.md"
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """One transition of a diagram."""
+
+    source: str
+    target: str
+    event: str
+    commands: tuple[str, ...] = ()
+
+
+def diagram(arrows: Iterable[Arrow], first: str, last: Sequence[str] = ()) -> str:
+    """A Mermaid state diagram; a label reads `event / commands`."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first}"]
+    for arrow in arrows:
+        label = arrow.event + (f" / {', '.join(arrow.commands)}" if arrow.commands else "")
+        lines.append(f"    {arrow.source} --> {arrow.target}: {label}")
+    lines += [f"    {state} --> [*]" for state in last]
+    return "\n".join([*lines, "```"])
+
+
+# ---------------------------------------------------------------- job
+
+
+def job_arrows() -> list[Arrow]:
+    """The table of the job's life cycle."""
+    return [
+        Arrow(status.name, target.name, event.value) for (status, event), target in TRANSITIONS.items()
+    ]
+
+
+# ---------------------------------------------------------------- alignment
+
+
+def _barrier(checkpoint_id: int) -> CheckpointBarrier:
+    return CheckpointBarrier(CheckpointId(checkpoint_id), 0)
+
+
+def _barriers(checkpoint_id: int, *channels: int) -> list[alignment.AlignmentEvent]:
+    return [alignment.BarrierReceived(channel, _barrier(checkpoint_id)) for channel in channels]
+
+
+def _cancel(checkpoint_id: int, channel: int) -> alignment.AlignmentEvent:
+    return alignment.CancelMarkerReceived(channel, CheckpointId(checkpoint_id))
+
+
+CHANNELS = 3
+# What came before, the event, and what the event is called. Checkpoint 5 is the one at hand.
+ALIGNMENT_EXAMPLES: list[tuple[list[alignment.AlignmentEvent], alignment.AlignmentEvent, str]] = [
+    ([], _barriers(5, 0)[0], "first barrier"),
+    ([alignment.ChannelEnded(1), alignment.ChannelEnded(2)], _barriers(5, 0)[0], "barrier of the only open channel"),
+    (_barriers(5, 0, 1, 2), _barriers(4, 0)[0], "barrier of a decided checkpoint"),
+    ([], _cancel(5, 0), "cancel marker"),
+    ([], alignment.ChannelEnded(0), "end of a channel"),
+    (
+        [alignment.ChannelEnded(channel) for channel in range(CHANNELS)],
+        alignment.CheckpointTriggered(_barrier(5)),
+        "direct trigger, all channels ended",
+    ),
+    (_barriers(5, 0), _barriers(5, 1)[0], "barrier, others missing"),
+    (_barriers(5, 0, 1), _barriers(5, 2)[0], "last missing barrier"),
+    (_barriers(5, 0), _barriers(6, 1)[0], "barrier of a newer checkpoint"),
+    (_barriers(5, 0), _barriers(4, 1)[0], "barrier of an older checkpoint"),
+    (_barriers(5, 0), _cancel(5, 1), "cancel marker"),
+    (_barriers(5, 0), _cancel(6, 1), "cancel marker of a newer checkpoint"),
+    (_barriers(5, 0), alignment.ChannelEnded(1), "end of a channel, others missing"),
+    (_barriers(5, 0, 1), alignment.ChannelEnded(2), "end of the last missing channel"),
+]
+
+
+def alignment_arrows() -> list[Arrow]:
+    """What the aligner of a task with three channels does with each kind of event."""
+    arrows = []
+    for before, event, name in ALIGNMENT_EXAMPLES:
+        aligner = alignment.BarrierAligner(CHANNELS)
+        blocked: set[int] = set()
+        for earlier in before:
+            _track(blocked, aligner.handle(earlier, 0))
+        source = _alignment_state(blocked)
+        commands = aligner.handle(event, 0)
+        _track(blocked, commands)
+        names = tuple(_alignment_command(command) for command in commands)
+        arrows.append(Arrow(source, _alignment_state(blocked), name, names))
+    return arrows
+
+
+def _track(blocked: set[int], commands: list[alignment.AlignmentCommand]) -> None:
+    for command in commands:
+        if isinstance(command, alignment.BlockChannel):
+            blocked.add(command.channel)
+        elif isinstance(command, alignment.ResumeChannels):
+            blocked.difference_update(command.channels)
+
+
+def _alignment_state(blocked: set[int]) -> str:
+    # With three channels some channel is blocked exactly while a checkpoint is being aligned.
+    return "Aligning" if blocked else "Flowing"
+
+
+def _alignment_command(command: alignment.AlignmentCommand) -> str:
+    name = type(command).__name__
+    if isinstance(command, alignment.AbortCheckpoint):
+        name += " older" if command.reason is alignment.AlignmentAbortReason.SUBSUMED else ""
+    return name
+
+
+# ---------------------------------------------------------------- checkpoint
+
+SUBTASKS = (SubtaskId("map", 0), SubtaskId("source", 0))
+ATTEMPT = Attempt(1)
+POLICY = TriggerPolicy(interval_ms=None, timeout_ms=1_000, max_concurrent=2, tolerable_failures=9)
+
+
+def _acknowledge(subtask: SubtaskId, checkpoint_id: int = 1) -> core.CheckpointEvent:
+    return core.SubtaskAcknowledged(ATTEMPT, subtask, CheckpointId(checkpoint_id), core.Acknowledgement({}))
+
+
+STARTED: list[core.CheckpointEvent] = [
+    core.TasksRunning(ATTEMPT, frozenset(SUBTASKS), frozenset(SUBTASKS[1:]), 0)
+]
+PENDING = [*STARTED, core.CheckpointRequested()]
+WRITING = [*PENDING, *(_acknowledge(subtask) for subtask in SUBTASKS)]
+NEWER_WRITTEN = [*PENDING, core.CheckpointRequested(), *(_acknowledge(subtask, 2) for subtask in SUBTASKS)]
+# What came before, the event, the time of the event, and what the event is called.
+CHECKPOINT_EXAMPLES: list[tuple[list[core.CheckpointEvent], core.CheckpointEvent, int, str]] = [
+    (STARTED, core.CheckpointRequested(), 0, "trigger"),
+    (PENDING, _acknowledge(SUBTASKS[0]), 0, "acknowledged, others missing"),
+    (PENDING, core.SubtaskInputEnded(ATTEMPT, SUBTASKS[0]), 0, "input of a missing subtask ended"),
+    ([*PENDING, _acknowledge(SUBTASKS[0])], _acknowledge(SUBTASKS[1]), 0, "last acknowledgement"),
+    (PENDING, core.SubtaskDeclined(ATTEMPT, SUBTASKS[0], CheckpointId(1), ""), 0, "declined"),
+    (PENDING, core.TimePassed(), POLICY.timeout_ms, "timeout"),
+    (NEWER_WRITTEN, core.ManifestWritten(CheckpointId(2)), 0, "newer one completed"),
+    (PENDING, core.TasksStopped(), 0, "tasks stopped"),
+    (WRITING, core.ManifestWritten(CheckpointId(1)), 0, "manifest written"),
+    (WRITING, core.ManifestFailed(CheckpointId(1), ""), 0, "manifest failed"),
+    (WRITING, core.TasksStopped(), 0, "tasks stopped"),
+]
+
+
+def checkpoint_arrows() -> list[Arrow]:
+    """What becomes of checkpoint 1 with each kind of event."""
+    arrows = []
+    for before, event, now_ms, name in CHECKPOINT_EXAMPLES:
+        coordinator = core.CheckpointCoordinator(POLICY, next_checkpoint_id=1)
+        state = "None"
+        for earlier in before:
+            state = _checkpoint_state(state, coordinator.handle(earlier, 0))
+        commands = [c for c in coordinator.handle(event, now_ms) if c.checkpoint_id_of == 1]
+        target = _checkpoint_state(state, commands)
+        arrows.append(Arrow(state, target, name, tuple(type(command).__name__ for command in commands)))
+    return arrows
