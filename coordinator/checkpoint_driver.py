@@ -73,6 +73,11 @@ class CheckpointDriver:
         """When `handle(TimePassed())` is due."""
         return self._core.next_due_ms()
 
+    @property
+    def next_checkpoint_id(self) -> CheckpointId:
+        """The id that the next checkpoint will get."""
+        return CheckpointId(self._core.next_checkpoint_id)
+
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant of the state machine does not hold."""
         self._core.validate()

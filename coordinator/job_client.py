@@ -41,8 +41,8 @@ class JobHandle(Protocol):
     def cancel(self) -> None:
         """Ask the job to stop."""
 
-    def trigger_checkpoint(self) -> bool:
-        """Ask for a checkpoint now; false if checkpointing is off."""
+    def trigger_checkpoint(self) -> CheckpointId | None:
+        """Ask for a checkpoint now; the least id it can get, or `None` if checkpointing is off."""
 
     def take_results(self) -> list[Any]:
         """Collected records that arrived since the last call."""
@@ -113,9 +113,8 @@ class JobClient:
             ConfigurationError: Checkpointing is off.
             JobExecutionError: It was aborted, the job ended, or the time is over.
         """
-        before = self._handle.report().statistics.checkpoints
-        known = {entry.checkpoint_id for entry in before}
-        if not self._handle.trigger_checkpoint():
+        first_id = self._handle.trigger_checkpoint()
+        if first_id is None:
             raise ConfigurationError(
                 "the job takes no checkpoints; set execution.checkpointing.interval (a long one, if they "
                 "are only to be taken by hand) and execution.checkpointing.dir"
@@ -124,7 +123,8 @@ class JobClient:
         while time.monotonic() < deadline:
             report = self._handle.report()
             for entry in report.statistics.checkpoints:
-                if entry.checkpoint_id not in known:
+                # One that was under way before the call does not cover what came since.
+                if entry.checkpoint_id >= first_id:
                     if entry.reason:
                         raise JobExecutionError(f"the checkpoint was aborted: {entry.reason}")
                     return entry.checkpoint_id

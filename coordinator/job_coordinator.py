@@ -15,7 +15,7 @@ from ..common.job_status import JobStatus
 from ..protocol import checkpoint as core
 from ..protocol import task_events as events
 from ..protocol.failover import GiveUp
-from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import build_execution_graph
@@ -249,12 +249,13 @@ class JobCoordinator:
         self._stop_tasks()
         self._go_on_when_stopped()
 
-    def trigger_checkpoint(self) -> bool:
-        """Ask for a checkpoint now; false if checkpointing is off."""
+    def trigger_checkpoint(self) -> CheckpointId | None:
+        """Ask for a checkpoint now; the least id it can get, or `None` if checkpointing is off."""
         if self._checkpoints is None:
-            return False
+            return None
+        first_id = self._checkpoints.next_checkpoint_id
         self._checkpoints.handle(core.CheckpointRequested())
-        return True
+        return first_id
 
     def _on_initialized(self, subtask: SubtaskId) -> None:
         is_stopping = self._restart_at_ms is not None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common.errors import JobExecutionError
+from ..protocol.ids import CheckpointId
 from ..telemetry import (
     AttributeValue,
     FinishedSpan,
@@ -60,8 +61,9 @@ class LocalJob:
         if not self.wait(0):
             self._executor.call(self._executor.coordinator.cancel)
 
-    def trigger_checkpoint(self) -> bool:
-        return bool(self._executor.call(self._executor.coordinator.trigger_checkpoint))
+    def trigger_checkpoint(self) -> CheckpointId | None:
+        answer: CheckpointId | None = self._executor.call(self._executor.coordinator.trigger_checkpoint)
+        return answer
 
     def processes(self) -> dict[str, int]:
         return {}

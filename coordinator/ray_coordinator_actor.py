@@ -17,7 +17,7 @@ import ray
 
 from ..actors.ray_transport import decode_event
 from ..common.job_status import JobStatus
-from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..telemetry import OtlpSettings
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
@@ -154,8 +154,8 @@ class CoordinatorActor:
         """Stop the job."""
         self._call(self._coordinator.cancel)
 
-    def trigger_checkpoint(self) -> bool:
-        """Take a checkpoint now; false if checkpointing is off."""
+    def trigger_checkpoint(self) -> CheckpointId | None:
+        """Take a checkpoint now; the least id it can get, or `None` if checkpointing is off."""
         return self._call(self._coordinator.trigger_checkpoint)
 
     def wait(self, timeout_s: float) -> bool:

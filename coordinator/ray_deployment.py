@@ -19,7 +19,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import TaskActor
 from ..common.errors import JobExecutionError, ResourceError
-from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
 from ..protocol.plan import ExecutionGraph, Subtask, build_execution_graph
 from ..protocol.task_events import (
     ResultsCollected,
@@ -354,8 +354,9 @@ class RayJobHandle:
         if not self._is_released:
             self._ask(self._actor.cancel.remote)
 
-    def trigger_checkpoint(self) -> bool:
-        return bool(self._ask(self._actor.trigger_checkpoint.remote))
+    def trigger_checkpoint(self) -> CheckpointId | None:
+        answer: CheckpointId | None = self._ask(self._actor.trigger_checkpoint.remote)
+        return answer
 
     def processes(self) -> dict[str, int]:
         processes: dict[str, int] = {} if self._is_released else self._ask(self._actor.processes.remote)

@@ -49,9 +49,7 @@ def diagram(arrows: Iterable[Arrow], first: str, last: Sequence[str] = ()) -> st
 
 def job_arrows() -> list[Arrow]:
     """The table of the job's life cycle."""
-    return [
-        Arrow(status.name, target.name, event.value) for (status, event), target in TRANSITIONS.items()
-    ]
+    return [Arrow(status.name, target.name, event.value) for (status, event), target in TRANSITIONS.items()]
 
 
 # ---------------------------------------------------------------- alignment
@@ -73,7 +71,11 @@ CHANNELS = 3
 # What came before, the event, and what the event is called. Checkpoint 5 is the one at hand.
 ALIGNMENT_EXAMPLES: list[tuple[list[alignment.AlignmentEvent], alignment.AlignmentEvent, str]] = [
     ([], _barriers(5, 0)[0], "first barrier"),
-    ([alignment.ChannelEnded(1), alignment.ChannelEnded(2)], _barriers(5, 0)[0], "barrier of the only open channel"),
+    (
+        [alignment.ChannelEnded(1), alignment.ChannelEnded(2)],
+        _barriers(5, 0)[0],
+        "barrier of the only open channel",
+    ),
     (_barriers(5, 0, 1, 2), _barriers(4, 0)[0], "barrier of a decided checkpoint"),
     ([], _cancel(5, 0), "cancel marker"),
     ([], alignment.ChannelEnded(0), "end of a channel"),
@@ -167,10 +169,98 @@ def checkpoint_arrows() -> list[Arrow]:
     arrows = []
     for before, event, now_ms, name in CHECKPOINT_EXAMPLES:
         coordinator = core.CheckpointCoordinator(POLICY, next_checkpoint_id=1)
-        state = "None"
+        source = "Requested"
         for earlier in before:
-            state = _checkpoint_state(state, coordinator.handle(earlier, 0))
-        commands = [c for c in coordinator.handle(event, now_ms) if c.checkpoint_id_of == 1]
-        target = _checkpoint_state(state, commands)
-        arrows.append(Arrow(state, target, name, tuple(type(command).__name__ for command in commands)))
+            source = _checkpoint_state(source, _about_first(coordinator.handle(earlier, 0)))
+        commands = _about_first(coordinator.handle(event, now_ms))
+        names = tuple(type(command).__name__ for command in commands)
+        arrows.append(Arrow(source, _checkpoint_state(source, commands), name, names))
     return arrows
+
+
+def _about_first(commands: list[core.CheckpointCommand]) -> list[core.CheckpointCommand]:
+    """The commands that concern checkpoint 1."""
+    about = []
+    for command in commands:
+        if isinstance(command, core.TriggerSubtasks):
+            about += [command] if command.barrier.checkpoint_id == 1 else []
+        elif not isinstance(command, core.FailJob):
+            about += [command] if command.checkpoint_id == 1 else []
+    return about
+
+
+def _checkpoint_state(state: str, commands: list[core.CheckpointCommand]) -> str:
+    for command in commands:
+        if isinstance(command, core.TriggerSubtasks):
+            state = "Pending"
+        elif isinstance(command, core.WriteManifest):
+            state = "Writing"
+        elif isinstance(command, core.NotifyComplete):
+            state = "Completed"
+        elif isinstance(command, core.NotifyAborted):
+            state = "Aborted"
+    return state
+
+
+# ---------------------------------------------------------------- page
+
+
+def page() -> str:
+    """The whole text of `docs/protocol.md`."""
+    ended = [status.name for status in JobStatus if status.is_globally_terminal_state()]
+    return PAGE_TEXT.format(
+        job=diagram(job_arrows(), JobStatus.CREATED.name, ended),
+        alignment=diagram(alignment_arrows(), "Flowing"),
+        checkpoint=diagram(checkpoint_arrows(), "Requested", ["Completed", "Aborted"]),
+        reasons=_reasons(),
+    )
+
+
+def _reasons() -> str:
+    lines = ["| reason | counts against the tolerable failures |", "|---|---|"]
+    for reason in core.AbortReason:
+        lines.append(f"| {reason.value} | {'yes' if reason.counts_as_failure else 'no'} |")
+    return "\n".join(lines)
+
+
+PAGE_TEXT = """\
+# The protocol's machines
+
+This page is written by `docs/generate.py` (`make docs`) from the code itself; change the code, not the
+page. Each machine takes one event and answers with commands; none of them reads a clock or does I/O.
+The scripts in `tests/golden/` show the same machines step by step. How the parts work together is told
+in [architecture.md](architecture.md).
+
+## The life of a job
+
+The table is in `protocol/job.py`. An event that no arrow shows for a status is a bug in the caller and
+raises `InvalidTransition`.
+
+{job}
+
+## Barrier alignment of one task (exactly-once)
+
+`BarrierAligner` in `protocol/alignment.py`. A label reads: event / commands. A task is *flowing* while
+it takes records from every open channel. It is *aligning* while the channels that delivered the barrier
+of a checkpoint are blocked, so that no record behind the barrier gets into the snapshot. For a task
+with a single open channel every barrier is the last missing one.
+
+{alignment}
+
+In at-least-once mode `BarrierTracker` counts barriers in the same way but blocks nothing.
+
+## The life of a checkpoint
+
+`CheckpointCoordinator` in `protocol/checkpoint.py`. A checkpoint exists from the moment at which its
+manifest is in storage; everything before can be given up without a trace.
+
+{checkpoint}
+
+Why a checkpoint is aborted, and whether that may fail the job:
+
+{reasons}
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

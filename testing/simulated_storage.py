@@ -39,7 +39,7 @@ class SimulatedStorage(CheckpointStorage):
     def uri(self) -> str:
         return f"simulated://{self._prefix}"
 
-    def write_file(self, path: str, data: bytes) -> FileHandle:
+    def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
         if self._world.chance(self._failure_probability):
             raise CheckpointStorageError(f"{path} could not be written (simulated)")
         return self._store.write_file(path, data)

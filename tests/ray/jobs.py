@@ -140,7 +140,7 @@ class FileSink(Sink):
 
 class _EpochWriter(SinkWriter):
     def open(self, context: Any) -> None:
-        self._prefix = f"{context.subtask_index}-{context.attempt}"
+        self._prefix = f"{context.job_id}-{context.subtask_index}-{context.attempt}"
         self._epoch = 0
         self._lines: list[str] = []
 

@@ -16,7 +16,9 @@ def test_state_moves_from_two_subtasks_to_three_and_to_one(tmp_path: Path) -> No
     output, restore_path = tmp_path / "output", None
     for parallelism, is_last in ((2, False), (3, False), (1, True)):
         settings = jobs.configuration(tmp_path, parallelism)
-        settings.set_string("execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION")
+        settings.set_string(
+            "execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION"
+        )
         if restore_path is not None:
             settings.set_string("execution.state-recovery.path", restore_path)
         gate = jobs.Gate(tmp_path)
@@ -27,7 +29,7 @@ def test_state_moves_from_two_subtasks_to_three_and_to_one(tmp_path: Path) -> No
             if is_last:
                 assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
                 break
-            jobs.eventually("a running job", lambda: client.get_job_status().result() is JobStatus.RUNNING)  # noqa: B023
+            jobs.half_way(client)
             client.trigger_checkpoint()
             client.cancel().result()
             assert client.wait(jobs.DEADLINE_S) is JobStatus.CANCELED
