@@ -177,11 +177,12 @@ class StreamTask:
     def _guarded(self, work: Any) -> Any:
         try:
             return work()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            # A user function that calls sys.exit() would end the loop's thread without a word.
             self._fail(error)
             return None
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._phase = TaskPhase.FAILED
         self._close()
         deployment = self._deployment

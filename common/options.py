@@ -266,7 +266,7 @@ class SparkOptions:
     EXECUTOR_CORES: ConfigOption[int] = (
         ConfigOptions.key("tidegate.spark.executor-cores").int_type().default_value(1)
     )
-    """Cores of an executor; Ray reserves as many CPUs for it."""
+    """Cores of an executor. Ray reserves none for it, see docs/spark.md."""
     EXECUTOR_MEMORY: ConfigOption[str] = (
         ConfigOptions.key("tidegate.spark.executor-memory").string_type().default_value("1g")
     )

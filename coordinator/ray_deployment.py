@@ -34,6 +34,8 @@ from .job_client import JobReport
 from .spec import JobSpec
 
 NAMESPACE = "tidegate"
+"""Where coordinators are found by name. Drivers stay in an unnamed namespace each: RayDP allows one Spark
+session per namespace."""
 Answered = Callable[[Any, "BaseException | None"], None]
 _START_TIMEOUT_S = 60
 _RETURN_TIMEOUT_S = 60
@@ -459,7 +461,7 @@ def _connect(spec: JobSpec) -> None:
     address = os.environ.get("RAY_ADDRESS")
     if address:
         try:
-            ray.init(namespace=NAMESPACE)
+            ray.init()
         except (RayError, OSError, RuntimeError, ValueError) as error:
             raise ResourceError(
                 f"there is no way to the Ray cluster at RAY_ADDRESS={address}: {error}. Check the address "
@@ -469,7 +471,6 @@ def _connect(spec: JobSpec) -> None:
     shares = cpu_shares(build_execution_graph(spec.graph), spec.settings.slot_cpus)
     ray.init(
         address="local",
-        namespace=NAMESPACE,
         # An embedded Ray is made for this job, so it is made to fit.
         num_cpus=max(os.cpu_count() or 1, -(-int(sum(shares.values()) * 100) // 100)),
         include_dashboard=False,

@@ -153,7 +153,7 @@ class DataStream:
 
         Args:
             func: Takes a Spark DataFrame of an epoch's records and returns one with the results.
-            schema: Arrow schema of the results, which leave as tuples in the DataFrame's order.
+            schema: Arrow schema of the results, which leave in Arrow batches, in the DataFrame's order.
             input_schema: Arrow schema of the records; needed where they are plain tuples whose columns
                 should have names and fixed types.
             max_epoch_records: An epoch that grows beyond this runs without waiting for a barrier.

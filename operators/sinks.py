@@ -161,11 +161,15 @@ class SinkOperator(StreamOperator):
         writer, self._writer = self._writer, None
         committer, self._committer = self._committer, None
         try:
-            if writer is not None:
-                writer.close()
+            try:
+                if writer is not None:
+                    writer.close()
+            finally:
+                if committer is not None:
+                    committer.close()
+        except Exception as error:
+            raise self.user_error("closing the sink", error) from error
         finally:
-            if committer is not None:
-                committer.close()
             super().close()
 
     def _prepare_commit(self) -> list[Any]:

@@ -109,14 +109,21 @@ class SourceOperator(StreamOperator):
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         assert self._reader is not None
-        self._splits.update(self._reader.snapshot_state())
+        try:
+            self._splits.update(self._reader.snapshot_state())
+        except Exception as error:
+            raise self.user_error("snapshotting the source", error) from error
         return super().snapshot_state(barrier)
 
     def close(self) -> None:
         reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.close()
-        super().close()
+        try:
+            if reader is not None:
+                reader.close()
+        except Exception as error:
+            raise self.user_error("closing the source", error) from error
+        finally:
+            super().close()
 
 
 class EndOfSource(Exception):

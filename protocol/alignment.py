@@ -266,16 +266,14 @@ class BarrierTracker(BarrierHandler):
         return self._complete_if_possible()
 
     def _complete_if_possible(self) -> list[AlignmentCommand]:
-        done = [tracked for tracked in self._pending.values() if not tracked.missing]
-        if not done:
-            return []
-        newest = max(done, key=lambda tracked: tracked.barrier.checkpoint_id)
         commands: list[AlignmentCommand] = []
-        for older in sorted(known for known in self._pending if known < newest.barrier.checkpoint_id):
-            commands += self._drop(older, AlignmentAbortReason.SUBSUMED)
-        del self._pending[newest.barrier.checkpoint_id]
-        self._last = newest.barrier.checkpoint_id
-        return [*commands, TakeSnapshot(newest.barrier, newest.started_ms)]
+        for checkpoint_id in sorted(known for known, tracked in self._pending.items() if not tracked.missing):
+            for older in sorted(known for known in self._pending if known < checkpoint_id):
+                commands += self._drop(older, AlignmentAbortReason.SUBSUMED)
+            tracked = self._pending.pop(checkpoint_id)
+            self._last = checkpoint_id
+            commands.append(TakeSnapshot(tracked.barrier, tracked.started_ms))
+        return commands
 
     def _drop(self, checkpoint_id: CheckpointId, reason: AlignmentAbortReason) -> list[AlignmentCommand]:
         self._pending.pop(checkpoint_id, None)

@@ -302,7 +302,7 @@ class CheckpointCoordinator:
         return bool(self._subtasks) and len(self._input_ended) == len(self._subtasks)
 
     def _trigger_due_ms(self) -> int:
-        if self._final_completed:
+        if self._final_completed or self._failures > self._policy.tolerable_failures:
             return NEVER_MS
         if self._all_input_ended:
             return self._final_due_ms if not self._pending else NEVER_MS

@@ -160,8 +160,8 @@ def _encoder_of_subclass(key: Any) -> Callable[[Any], bytes]:
             return _ENCODERS[parent]
     what = "None" if key is None else f"a key of type {type(key).__name__}"
     raise KeyTypeError(
-        f"{what} has no deterministic encoding; use int, str, bytes, bool, date, datetime, time, "
-        f"or a tuple of these"
+        f"{what} has no deterministic encoding ({key!r:.100}); use int, str, bytes, bool, date, datetime, "
+        f"time, or a tuple of these"
     )
 
 

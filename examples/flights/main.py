@@ -98,7 +98,7 @@ def parse_options(arguments: list[str]) -> Options:
 
 def run(console: Console, options: Options, files: InputFiles, total: int) -> Outcome:
     """Run the job to its end."""
-    with nullcontext() if options.is_local else embedded_ray() as ray_logs:
+    with nullcontext() if options.is_local else embedded_ray(PARALLELISM) as ray_logs:
         client = submit(options, files)
         try:
             killed_ms = watch(console, options, client, total)
@@ -185,7 +185,7 @@ def show(console: Console, options: Options, tables: Tables, outcome: Outcome) -
     console.print(f"The job took {outcome.runtime_ms / 1_000:.1f} s.", highlight=False)
     places = {
         "output": directory / "output",
-        "newest checkpoint": outcome.newest_checkpoint,
+        "state (newest checkpoint)": outcome.newest_checkpoint,
         "checkpoint traces": directory / "trace.json",
         "driver's log": directory / "logs" / "driver.log",
         "Ray's and the tasks' logs": outcome.ray_logs,

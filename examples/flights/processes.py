@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ def output_to(log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def embedded_ray() -> Iterator[Path]:
+def embedded_ray(slots: int) -> Iterator[Path]:
     """A Ray of our own; its log directory. What its processes print goes there, not to the terminal.
 
     Raises:
@@ -45,21 +46,36 @@ def embedded_ray() -> Iterator[Path]:
     """
     import ray
 
-    context = ray.init(
-        address="local",
-        namespace="tidegate",
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
     try:
+        with interrupts_deferred():
+            context = ray.init(
+                address="local",
+                num_cpus=max(slots, os.cpu_count() or 1),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
         yield Path(context["session_dir"]) / "logs"
     finally:
-        started = descendants()
-        ray.shutdown()
-        left = wait_for_end(started)
+        with interrupts_deferred():
+            started = descendants()
+            ray.shutdown()
+            left = wait_for_end(started)
     if left:
         raise RuntimeError(f"these processes of the demo did not end: {sorted(left)}")
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Ctrl-C takes effect at the end: a Ray that is half started or half stopped leaves processes."""
+    received: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if received:
+        raise KeyboardInterrupt
 
 
 def descendants() -> set[tuple[int, str]]:

@@ -255,6 +255,17 @@ def test_an_operator_that_cannot_be_loaded_names_its_line() -> None:
     assert not failed.is_recoverable
 
 
+def leave(value: Any) -> Any:
+    raise SystemExit(value)
+
+
+def test_a_function_that_exits_fails_its_task() -> None:
+    test = TaskUnderTest(subtask_of([MapOperator(leave)])).start()
+    test.receive(Batch([3]))
+    (failed,) = test.ports.reported(events.TaskFailed)
+    assert failed.cause == "task MapOperator (1/1): SystemExit: 3"
+
+
 class Noisy(MapFunction):
     def map(self, value: Any) -> Any:
         return 1 // value

@@ -62,6 +62,8 @@ class CheckpointModel(RuleBasedStateMachine):
             self.end(command.checkpoint_id)
             self.failures = 0
         elif isinstance(command, core.NotifyAborted):
+            is_expired = command.reason is core.AbortReason.EXPIRED
+            assert not is_expired or command.checkpoint_id not in self.writing
             self.end(command.checkpoint_id)
             self.failures += command.reason.counts_as_failure
         else:
@@ -81,6 +83,7 @@ class CheckpointModel(RuleBasedStateMachine):
         is_final = command.barrier.kind is SnapshotKind.FINAL
         assert is_final == (self.input_ended == set(SUBTASKS))
         assert not self.final_completed
+        assert self.failures <= self.policy.tolerable_failures, "the job fails already"
         self.newest_id = checkpoint_id
         self.acknowledged[checkpoint_id] = set()
         self.deadlines[checkpoint_id] = self.now_ms + TIMEOUT_MS

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import cloudpickle
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def functions_travel_by_value(request: pytest.FixtureRequest, ray_cluster: object) -> None:
-    for module in (request.module, sys.modules[f"{request.module.__package__}.jobs"]):
+@pytest.fixture
+def on_ray(request: pytest.FixtureRequest, ray_cluster: object) -> None:
+    """The session's cluster, for a test module that imports `jobs`."""
+    for module in (request.module, request.module.jobs):
         cloudpickle.register_pickle_by_value(module)

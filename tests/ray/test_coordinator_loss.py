@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tidegate.common.job_status import JobStatus
 from tidegate.connectors.collect import CollectSink
 
 from . import jobs
+
+pytestmark = pytest.mark.usefixtures("on_ray")
 
 COUNT = 20_000
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tidegate.common import Types, WatermarkStrategy
 from tidegate.datastream import (
     KeyedProcessFunction,
@@ -21,6 +22,8 @@ from tidegate.datastream.connectors.number_seq import NumberSequenceSource
 from tidegate.datastream.state import ValueStateDescriptor
 
 from . import jobs
+
+pytestmark = pytest.mark.usefixtures("on_ray")
 
 RECORD_BYTES = 1_000
 

@@ -13,6 +13,8 @@ from tidegate.common.job_status import JobStatus
 
 from . import jobs
 
+pytestmark = pytest.mark.usefixtures("on_ray")
+
 COUNT = 4_000
 
 

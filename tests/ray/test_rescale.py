@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tidegate.common.job_status import JobStatus
 
 from . import jobs
+
+pytestmark = pytest.mark.usefixtures("on_ray")
 
 COUNT = 6_000
 

@@ -56,23 +56,35 @@ def context() -> Any:
     )
 
 
-def open_stage(settings: Any, function: Any, schema: pa.Schema, limit: int, emitted: list[Batch]) -> Any:
+def open_stage(
+    settings: Any,
+    function: Any,
+    schema: pa.Schema,
+    limit: int,
+    emitted: list[Batch],
+    input_schema: pa.Schema | None = INPUT,
+) -> Any:
     from tidegate.spark_bridge.stage import SparkStageOperator
 
-    stage = SparkStageOperator(function, schema, INPUT, settings, limit)
+    stage = SparkStageOperator(function, schema, input_schema, settings, limit)
     stage.setup(context(), emitted.append)
     stage.open()
     return stage
 
 
 def run_stage(
-    settings: Any, function: Any, batches: list[Any], schema: pa.Schema = OUTPUT, limit: int = 1_000_000
+    settings: Any,
+    function: Any,
+    batches: list[Any],
+    schema: pa.Schema = OUTPUT,
+    limit: int = 1_000_000,
+    input_schema: pa.Schema | None = INPUT,
 ) -> tuple[int, list[Any]]:
     """Records emitted by size alone, and all records emitted before a barrier."""
     from tidegate.operators.base import rows
 
     emitted: list[Batch] = []
-    stage = open_stage(settings, function, schema, limit, emitted)
+    stage = open_stage(settings, function, schema, limit, emitted, input_schema)
     for batch in batches:
         stage.process_batch(Batch(batch), 0)
     by_size = sum(len(batch) for batch in emitted)
@@ -179,7 +191,7 @@ def test_an_epoch_without_records_emits_nothing(spark_process: Any) -> None:
 def test_nulls_and_arrow_layouts_survive_spark(spark_process: Any) -> None:
     batch = pa.record_batch(
         [
-            pa.array([1, None, 3], pa.int32()),
+            pa.array([1, None, 3], pa.int64()),
             pa.array(["a", None, "a"]).dictionary_encode(),
         ],
         names=["id", "name"],
@@ -189,7 +201,7 @@ def test_nulls_and_arrow_layouts_survive_spark(spark_process: Any) -> None:
         return frame.selectExpr("*", "timestamp_micros(1000 * id) as at")
 
     schema = INPUT.append(pa.field("at", pa.timestamp("ms")))
-    result = spark_process.run(run_stage, spark_process.settings, keep, [batch], schema)
+    result = spark_process.run(run_stage, spark_process.settings, keep, [batch], schema, 10, None)
     from datetime import datetime
 
     first, third = datetime(1970, 1, 1, 0, 0, 0, 1_000), datetime(1970, 1, 1, 0, 0, 0, 3_000)
