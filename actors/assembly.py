@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import urllib.parse
 from dataclasses import dataclass
 
 from ..common.typeinfo import TypeInformation
@@ -14,6 +12,7 @@ from ..protocol.plan import StreamNode
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from ..state.operator_state import OperatorStateBackend
 from .gate import InputGate
+from .local_dirs import as_file_name, local_dir, remove_older_attempts
 from .output import OutputChannel, TaskOutput
 from .partitioners import partitioner
 from .ports import TaskDeployment, TaskPorts
@@ -32,6 +31,8 @@ class TaskParts:
 
 def assemble(deployment: TaskDeployment, ports: TaskPorts) -> TaskParts:
     """Build gate, output and operators; nothing is restored or opened yet."""
+    for path in local_dirs(deployment):
+        remove_older_attempts(path)
     subtask = deployment.subtask
     gate = InputGate(deployment.attempt, subtask.inputs, ports.decode, ports.return_credit)
     channels = {
@@ -94,20 +95,30 @@ class _ContextFactory:
                 key_type=key_type,
                 local_dir=self._local_dir(node),
                 storage=settings.storage,
-                file_prefix=f"shared/{_as_file_name(node.uid)}",
+                file_prefix=f"shared/{as_file_name(node.uid)}",
             )
         )
 
     def _local_dir(self, node: StreamNode) -> str:
         deployment = self._deployment
-        return os.path.join(
+        return local_dir(
             deployment.settings.local_dir,
             deployment.job_id,
-            str(deployment.attempt),
-            f"{_as_file_name(node.uid)}-{deployment.subtask_id.index}",
+            node.uid,
+            deployment.subtask_id.index,
+            deployment.attempt,
         )
 
 
-def _as_file_name(uid: str) -> str:
-    """A uid may hold anything; a file name may not be `..` or hold a slash."""
-    return "op-" + urllib.parse.quote(uid, safe="")
+def local_dirs(deployment: TaskDeployment) -> list[str]:
+    """The local directories of all operators of a subtask."""
+    return [
+        local_dir(
+            deployment.settings.local_dir,
+            deployment.job_id,
+            node.uid,
+            deployment.subtask_id.index,
+            deployment.attempt,
+        )
+        for node in deployment.subtask.task.nodes
+    ]

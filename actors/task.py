@@ -48,7 +48,8 @@ from ..protocol.elements import (
 )
 from ..protocol.ids import CheckpointId
 from ..protocol.watermarks import WatermarkValve
-from .assembly import TaskParts, assemble
+from .assembly import TaskParts, assemble, local_dirs
+from .local_dirs import remove_if_empty
 from .ports import TaskDeployment, TaskPorts
 from .snapshots import SnapshotDone, Snapshotter
 
@@ -200,7 +201,10 @@ class StreamTask:
 
     def _close(self) -> list[Exception]:
         chain = getattr(self, "_chain", None)
-        return chain.close() if chain is not None else []
+        errors: list[Exception] = chain.close() if chain is not None else []
+        for path in local_dirs(self._deployment):
+            remove_if_empty(path)
+        return errors
 
     def _finish(self) -> None:
         errors = self._close()

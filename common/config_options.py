@@ -39,9 +39,7 @@ _DURATION_UNITS = {
     "µs": ("µs", "micro", "micros", "microsecond", "microseconds"),
     "ns": ("ns", "nano", "nanos", "nanosecond", "nanoseconds"),
 }
-_NANOS_BY_NAME = {
-    name: _NANOS_BY_UNIT[unit] for unit, names in _DURATION_UNITS.items() for name in names
-}
+_NANOS_BY_NAME = {name: _NANOS_BY_UNIT[unit] for unit, names in _DURATION_UNITS.items() for name in names}
 _BYTES_BY_NAME = {
     name: 1024**power
     for power, names in enumerate(

@@ -82,9 +82,7 @@ class ExecutionConfig:
 
     def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
         """Set the time between two watermarks of a source, in milliseconds; returns this object."""
-        self._configuration.set(
-            PipelineOptions.AUTO_WATERMARK_INTERVAL, Duration.of_millis(interval)
-        )
+        self._configuration.set(PipelineOptions.AUTO_WATERMARK_INTERVAL, Duration.of_millis(interval))
         return self
 
     def get_global_job_parameters(self) -> dict[str, str]:
@@ -92,9 +90,7 @@ class ExecutionConfig:
         parameters = self._configuration.get(PipelineOptions.GLOBAL_JOB_PARAMETERS)
         return {} if parameters is None else dict(parameters)
 
-    def set_global_job_parameters(
-        self, global_job_parameters: Mapping[str, str]
-    ) -> ExecutionConfig:
+    def set_global_job_parameters(self, global_job_parameters: Mapping[str, str]) -> ExecutionConfig:
         """Set what `RuntimeContext.get_job_parameter` finds; returns this object."""
         self._configuration.set(
             PipelineOptions.GLOBAL_JOB_PARAMETERS,

@@ -46,14 +46,10 @@ class CheckpointingOptions:
     )
     """Least time between the end of one checkpoint and the trigger of the next."""
     MAX_CONCURRENT_CHECKPOINTS: ConfigOption[int] = (
-        ConfigOptions.key("execution.checkpointing.max-concurrent-checkpoints")
-        .int_type()
-        .default_value(1)
+        ConfigOptions.key("execution.checkpointing.max-concurrent-checkpoints").int_type().default_value(1)
     )
     TOLERABLE_FAILURE_NUMBER: ConfigOption[int] = (
-        ConfigOptions.key("execution.checkpointing.tolerable-failed-checkpoints")
-        .int_type()
-        .default_value(0)
+        ConfigOptions.key("execution.checkpointing.tolerable-failed-checkpoints").int_type().default_value(0)
     )
     """Failed checkpoints in a row that do not fail the job."""
     MAX_RETAINED_CHECKPOINTS: ConfigOption[int] = (
@@ -66,9 +62,7 @@ class CheckpointingOptions:
     """Directory or file system URL under which every job writes its checkpoints."""
     EXTERNALIZED_CHECKPOINT_RETENTION: ConfigOption[str] = (
         ConfigOptions.key("execution.checkpointing.externalized-checkpoint-retention")
-        .choice_type(
-            "NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"
-        )
+        .choice_type("NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION")
         .default_value("NO_EXTERNALIZED_CHECKPOINTS")
     )
     """What happens to the kept checkpoints when the job is cancelled."""
@@ -126,9 +120,7 @@ class RestartStrategyOptions:
         .default_value(Duration.of_hours(1))
     )
     EXPONENTIAL_DELAY_JITTER_FACTOR: ConfigOption[float] = (
-        ConfigOptions.key("restart-strategy.exponential-delay.jitter-factor")
-        .float_type()
-        .default_value(0.1)
+        ConfigOptions.key("restart-strategy.exponential-delay.jitter-factor").float_type().default_value(0.1)
     )
     EXPONENTIAL_DELAY_ATTEMPTS: ConfigOption[int] = (
         ConfigOptions.key("restart-strategy.exponential-delay.attempts-before-reset-backoff")
@@ -148,9 +140,7 @@ class CoreOptions:
 class PipelineOptions:
     """Settings of the job graph."""
 
-    NAME: ConfigOption[str | None] = (
-        ConfigOptions.key("pipeline.name").string_type().no_default_value()
-    )
+    NAME: ConfigOption[str | None] = ConfigOptions.key("pipeline.name").string_type().no_default_value()
     MAX_PARALLELISM: ConfigOption[int] = (
         ConfigOptions.key("pipeline.max-parallelism").int_type().default_value(-1)
     )
@@ -198,9 +188,7 @@ class DeploymentOptions:
         .default_value(Duration.of_seconds(30))
     )
     """How long a finished job's coordinator stays to answer questions when nobody fetched its end."""
-    SLOT_CPUS: ConfigOption[float] = (
-        ConfigOptions.key("tidegate.slot.cpus").float_type().default_value(1.0)
-    )
+    SLOT_CPUS: ConfigOption[float] = ConfigOptions.key("tidegate.slot.cpus").float_type().default_value(1.0)
     """CPUs that the subtasks of one slot share; a job needs as many slots as its widest operator."""
     LOCAL_DIR: ConfigOption[str | None] = (
         ConfigOptions.key("tidegate.local-dir").string_type().no_default_value()
@@ -211,21 +199,15 @@ class DeploymentOptions:
     )
     """Where the coordinator writes the checkpoint traces as Jaeger JSON."""
     HEARTBEAT_TIMEOUT: ConfigOption[Duration] = (
-        ConfigOptions.key("heartbeat.timeout")
-        .duration_type()
-        .default_value(Duration.of_seconds(50))
+        ConfigOptions.key("heartbeat.timeout").duration_type().default_value(Duration.of_seconds(50))
     )
     """Silence after which the process of a task counts as hung."""
     SLOT_REQUEST_TIMEOUT: ConfigOption[Duration] = (
-        ConfigOptions.key("slot.request.timeout")
-        .duration_type()
-        .default_value(Duration.of_minutes(5))
+        ConfigOptions.key("slot.request.timeout").duration_type().default_value(Duration.of_minutes(5))
     )
     """How long a task's process may wait for a place in the cluster."""
     CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
-        ConfigOptions.key("task.cancellation.timeout")
-        .duration_type()
-        .default_value(Duration.of_seconds(10))
+        ConfigOptions.key("task.cancellation.timeout").duration_type().default_value(Duration.of_seconds(10))
     )
     """How long a cancelled task may take to stop before its process is killed."""
 
@@ -233,9 +215,7 @@ class DeploymentOptions:
 class DataPlaneOptions:
     """How records travel."""
 
-    BATCH_SIZE: ConfigOption[int] = (
-        ConfigOptions.key("tidegate.batch.size").int_type().default_value(4_096)
-    )
+    BATCH_SIZE: ConfigOption[int] = ConfigOptions.key("tidegate.batch.size").int_type().default_value(4_096)
     """Records in a full batch."""
     CHANNEL_CREDIT: ConfigOption[int] = (
         ConfigOptions.key("tidegate.channel.credit").memory_type().default_value(1 << 20)
@@ -260,9 +240,7 @@ class StateRecoveryOptions:
 class SparkOptions:
     """The Spark session of a job with Spark stages."""
 
-    EXECUTORS: ConfigOption[int] = (
-        ConfigOptions.key("tidegate.spark.executors").int_type().default_value(1)
-    )
+    EXECUTORS: ConfigOption[int] = ConfigOptions.key("tidegate.spark.executors").int_type().default_value(1)
     EXECUTOR_CORES: ConfigOption[int] = (
         ConfigOptions.key("tidegate.spark.executor-cores").int_type().default_value(1)
     )

@@ -125,8 +125,7 @@ class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration)
         _at_least(self.reset_backoff_threshold_ms, 1, "reset backoff threshold (ms)")
         if not 0.0 <= self.jitter_factor <= 1.0:
             raise ConfigurationError(
-                f"restart strategy: jitter factor must lie between 0 and 1, "
-                f"got {self.jitter_factor}"
+                f"restart strategy: jitter factor must lie between 0 and 1, got {self.jitter_factor}"
             )
         _at_least(self.attempts_before_reset_backoff, 1, "attempts before the backoff is reset")
 

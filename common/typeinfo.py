@@ -79,8 +79,7 @@ def _checked(candidate: object, where: str) -> TypeInformation:
 def _checked_all(candidates: Sequence[object], where: str) -> tuple[TypeInformation, ...]:
     if isinstance(candidates, TypeInformation) or not isinstance(candidates, Sequence):
         raise ConfigurationError(
-            f"{where} needs a list of types, for example [Types.STRING(), Types.INT()], "
-            f"got {candidates!r}"
+            f"{where} needs a list of types, for example [Types.STRING(), Types.INT()], got {candidates!r}"
         )
     return tuple(_checked(candidate, where) for candidate in candidates)
 
@@ -190,8 +189,7 @@ def _checked_element(candidate: object, allowed: frozenset[BasicType], where: st
     if not isinstance(element_type, BasicTypeInfo) or element_type.basic_type not in allowed:
         names = ", ".join(basic.name for basic in BasicType if basic in allowed)
         raise ConfigurationError(
-            f"{where} holds one of {names}, not {element_type!r}; "
-            "use Types.OBJECT_ARRAY or Types.LIST"
+            f"{where} holds one of {names}, not {element_type!r}; use Types.OBJECT_ARRAY or Types.LIST"
         )
 
 
@@ -443,9 +441,7 @@ class Types:
         return RowTypeInfo(field_types)
 
     @staticmethod
-    def ROW_NAMED(
-        field_names: Sequence[str], field_types: Sequence[TypeInformation]
-    ) -> RowTypeInfo:
+    def ROW_NAMED(field_names: Sequence[str], field_types: Sequence[TypeInformation]) -> RowTypeInfo:
         """A `Row` with these names; raises ConfigurationError unless there is one per field."""
         return RowTypeInfo(field_types, field_names)
 

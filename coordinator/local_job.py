@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,9 @@ class LocalJob:
 
     def cancel(self) -> None:
         if not self.wait(0):
-            self._executor.call(self._executor.coordinator.cancel)
+            # The job may end between the question and the request: then there is nothing to cancel.
+            with contextlib.suppress(JobExecutionError):
+                self._executor.call(self._executor.coordinator.cancel)
 
     def trigger_checkpoint(self) -> CheckpointId | None:
         answer: CheckpointId | None = self._executor.call(self._executor.coordinator.trigger_checkpoint)

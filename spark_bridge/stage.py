@@ -85,7 +85,8 @@ class SparkStageOperator(StreamOperator):
         self._gathered, self._gathered_records = [], 0
         result = self._run(table)
         for batch in result.to_batches(max_chunksize=4_096):
-            self.emit(Batch(batch))
+            # A slice would drag its whole table along wherever it is pickled; a copy does not.
+            self.emit(Batch(batch.take(pa.array(range(batch.num_rows), pa.int64()))))
 
     def _run(self, table: pa.Table) -> pa.Table:
         session = session_host().session()
@@ -130,7 +131,7 @@ class SparkStageOperator(StreamOperator):
     def _as_dict(self, value: Any) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
-        if isinstance(value, Row) and hasattr(value, "_fields"):
+        if isinstance(value, Row) and getattr(value, "_fields", None):
             return value.as_dict()
         fields = value if isinstance(value, (tuple, list, Row)) else (value,)
         if self._input_schema is not None:

@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from ..common.errors import CheckpointStorageError
 from ..protocol.handles import FileHandle
-from .storage import CheckpointStorage, checked_relative, is_absolute, verified
+from .storage import CheckpointStorage, MissingFileError, checked_relative, is_absolute, read_verified
 
 _NUMBERS = itertools.count()
 _TEMPORARY = ".tmp-"
@@ -95,7 +95,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             return data
 
     def read_file(self, handle: FileHandle) -> bytes:
-        return verified(handle, self.read(handle.path), self._uri)
+        return read_verified(self, handle)
 
     def list_files(self, prefix: str) -> list[str]:
         below = self._full(prefix) if prefix else self._root
@@ -192,4 +192,5 @@ def storage_error(path: str, error: BaseException) -> CheckpointStorageError:
         remedy = "check the checkpoint path"
     else:
         remedy = "check the path, the credentials and that the file system can be reached"
-    return CheckpointStorageError(f"checkpoint storage failed at {path}: {error}; {remedy}")
+    kind = MissingFileError if isinstance(error, FileNotFoundError) else CheckpointStorageError
+    return kind(f"checkpoint storage failed at {path}: {error}; {remedy}")

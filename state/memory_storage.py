@@ -8,9 +8,8 @@ import threading
 import weakref
 from collections.abc import Iterable
 
-from ..common.errors import CheckpointStorageError
 from ..protocol.handles import FileHandle
-from .storage import CheckpointStorage, checked_relative, verified
+from .storage import CheckpointStorage, MissingFileError, checked_relative, read_verified
 
 _NUMBERS = itertools.count()
 
@@ -79,11 +78,11 @@ class MemoryCheckpointStorage(CheckpointStorage):
         with files.lock:
             data = files.content.get(full)
         if data is None:
-            raise CheckpointStorageError(f"there is no file {path!r} in {self.uri}")
+            raise MissingFileError(f"there is no file {path!r} in {self.uri}")
         return data
 
     def read_file(self, handle: FileHandle) -> bytes:
-        return verified(handle, self.read(handle.path), self.uri)
+        return read_verified(self, handle)
 
     def list_files(self, prefix: str) -> list[str]:
         below = self._prefix + (prefix.rstrip("/") + "/" if prefix else "")

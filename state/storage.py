@@ -48,7 +48,7 @@ class CheckpointStorage(ABC):
         `handle.path` may also be an absolute URI: a file of another job's checkpoint.
 
         Raises:
-            CorruptCheckpointError: when length or SHA-256 differ from the handle's.
+            CorruptCheckpointError: when it is missing, or length or SHA-256 differ from the handle's.
         """
 
     @abstractmethod
@@ -95,6 +95,26 @@ def checked_relative(path: str) -> str:
             f"{path!r} belongs to another job's checkpoint, which is never written or deleted from here"
         )
     return path
+
+
+class MissingFileError(CheckpointStorageError):
+    """There is no file under the path."""
+
+
+def read_verified(storage: CheckpointStorage, handle: FileHandle) -> bytes:
+    """Content of a stored file, as `CheckpointStorage.read_file` promises it.
+
+    A manifest is written after the files it names, so one that is not there is damage like any other:
+    trying again would not bring it back.
+    """
+    try:
+        data = storage.read(handle.path)
+    except MissingFileError as error:
+        raise CorruptCheckpointError(
+            f"checkpoint file {handle.path!r} in {storage.uri} is missing; restore another checkpoint or "
+            f"savepoint"
+        ) from error
+    return verified(handle, data, storage.uri)
 
 
 def verified(handle: FileHandle, data: bytes, uri: str) -> bytes:

@@ -63,9 +63,7 @@ def run_seed(seed: int, mutant: str | None = None, keeps_log: bool = False) -> O
 def _run(world: World, stack: ExitStack, outcome: Outcome) -> None:
     random = world.random
     splits, records = random.randint(1, 3), random.choice((8, 12, 20))
-    graph = job_graph(
-        random.randint(1, 2), random.randint(1, 3), random.randint(1, 2), splits, records
-    )
+    graph = job_graph(random.randint(1, 2), random.randint(1, 3), random.randint(1, 2), splits, records)
     outside = new_outside()
     is_exact = random.random() < 0.9
     spec = JobSpec(JobId("simulated"), graph, _settings(world, stack, is_exact))

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from ..common.types import Row
 from ..common.typeinfo import Types
-from ..datastream.stream_execution_environment import StreamExecutionEnvironment
+from ..common.types import Row
 from ..common.watermark_strategy import WatermarkStrategy
+from ..datastream.stream_execution_environment import StreamExecutionEnvironment
 from ..operators.base import OperatorContext
 from ..operators.functions import KeyedProcessFunction
 from ..operators.runtime_context import RuntimeContext
@@ -158,9 +158,7 @@ def job_graph(sources: int, workers: int, sinks: int, splits: int, records: int)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_max_parallelism(8)
     streams = [
-        env.from_source(
-            ReplayableSource(name, splits, records), WatermarkStrategy.no_watermarks(), name
-        )
+        env.from_source(ReplayableSource(name, splits, records), WatermarkStrategy.no_watermarks(), name)
         .uid(name)
         .set_parallelism(sources)
         for name in ("a", "b")

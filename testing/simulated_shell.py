@@ -65,9 +65,7 @@ class Process:
 class SimulatedShell:
     """Runs one job; implements `CoordinatorPorts`."""
 
-    def __init__(
-        self, world: World, spec: JobSpec, storage: CheckpointStorage, faults: Faults
-    ) -> None:
+    def __init__(self, world: World, spec: JobSpec, storage: CheckpointStorage, faults: Faults) -> None:
         self.world = world
         self._spec = spec
         self._storage = storage
@@ -223,9 +221,7 @@ class SimulatedShell:
         if outcome.wait_ms == 0:
             self._step_soon(process, MILLISECOND // 2)
         else:
-            self.world.after(
-                outcome.wait_ms * MILLISECOND, lambda: self._step_soon(process, MILLISECOND)
-            )
+            self.world.after(outcome.wait_ms * MILLISECOND, lambda: self._step_soon(process, MILLISECOND))
 
     def _crash_task(self) -> None:
         alive = [process for process in self._processes.values() if process.is_alive]

@@ -75,6 +75,4 @@ class SimulatedStorage(CheckpointStorage):
 
     def sub(self, prefix: str) -> CheckpointStorage:
         joined = posixpath.join(self._prefix, prefix)
-        return SimulatedStorage(
-            self._world, self._failure_probability, self._store.sub(prefix), joined
-        )
+        return SimulatedStorage(self._world, self._failure_probability, self._store.sub(prefix), joined)

@@ -51,7 +51,7 @@ def test_a_key_selector_that_cannot_be_pickled_is_refused_by_name(tmp_path: Path
     env = programs.environment(tmp_path)
     keyed = env.from_collection([1]).key_by(lambda value: lock and value)
     keyed.process(programs.CountPerKey()).name("counter")
-    with pytest.raises(SerializationError, match="operator 'counter'.*key selector"):
+    with pytest.raises(SerializationError, match="operator 'counter'"):
         env.execute()
 
 

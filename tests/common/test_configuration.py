@@ -10,9 +10,7 @@ from tidegate.common.errors import ConfigurationError
 
 DELAY = ConfigOptions.key("some.delay").duration_type().default_value(Duration.of_seconds(1))
 SIZE = ConfigOptions.key("some.size").memory_type().default_value(0)
-MODE = (
-    ConfigOptions.key("some.mode").choice_type("EXACTLY_ONCE", "AT_LEAST_ONCE").no_default_value()
-)
+MODE = ConfigOptions.key("some.mode").choice_type("EXACTLY_ONCE", "AT_LEAST_ONCE").no_default_value()
 LABELS = ConfigOptions.key("some.labels").map_type().no_default_value()
 
 

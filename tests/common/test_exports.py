@@ -11,10 +11,7 @@ import tidegate.common
 
 MODULES = [
     "tidegate.common",
-    *(
-        f"tidegate.common.{module.name}"
-        for module in pkgutil.iter_modules(tidegate.common.__path__)
-    ),
+    *(f"tidegate.common.{module.name}" for module in pkgutil.iter_modules(tidegate.common.__path__)),
 ]
 
 

@@ -10,9 +10,7 @@ from tidegate.common.errors import ConfigurationError
 def test_only_ended_jobs_are_globally_terminal_and_a_suspended_one_is_terminal_here() -> None:
     ended = {JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED}
     assert {status for status in JobStatus if status.is_globally_terminal_state()} == ended
-    assert {status for status in JobStatus if status.is_terminal_state()} == (
-        ended | {JobStatus.SUSPENDED}
-    )
+    assert {status for status in JobStatus if status.is_terminal_state()} == (ended | {JobStatus.SUSPENDED})
 
 
 def test_a_job_id_is_32_hexadecimal_digits_and_reads_back() -> None:

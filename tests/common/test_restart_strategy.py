@@ -8,9 +8,7 @@ from tidegate.common import Configuration, Duration, RestartStrategies
 from tidegate.common.errors import ConfigurationError
 from tidegate.common.restart_strategy import RestartStrategyConfiguration, restart_strategy_from
 
-DEFAULT_EXPONENTIAL = RestartStrategies.exponential_delay_restart(
-    "1 s", "1 min", 1.5, "1 h", 0.1, 2**31 - 1
-)
+DEFAULT_EXPONENTIAL = RestartStrategies.exponential_delay_restart("1 s", "1 min", 1.5, "1 h", 0.1, 2**31 - 1)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,11 @@ def test_reduce_emits_the_value_so_far_for_every_record(function: Any) -> None:
     assert test.process([("b", 0)]) == [("b", 1)]
 
 
+def test_reduce_combines_with_values_that_are_false() -> None:
+    test = OperatorUnderTest(KeyedReduceOperator(lambda one, two: one - two, lambda value: 0)).open()
+    assert test.process([0, 5, -5]) == [0, -5, 0]
+
+
 def test_reduce_goes_on_after_a_restore() -> None:
     def add(left: Any, right: Any) -> Any:
         return left[0], left[1] + right[1]
