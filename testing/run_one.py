@@ -122,5 +122,5 @@ def _check_output(visible: Counter[object], expected: Counter[object], is_exact:
 
 
 def _some(values: Counter[object]) -> str:
-    shown = ", ".join(f"{count} × {value}" for value, count in list(values.items())[:3])
+    shown = ", ".join(f"{count} times {value}" for value, count in list(values.items())[:3])
     return f"{sum(values.values())} records, such as {shown}"
