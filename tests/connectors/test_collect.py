@@ -19,9 +19,13 @@ class Results:
     def __init__(self) -> None:
         self.offered: list[tuple[str, list[Any]]] = []
         self.credit = True
+        self.unconfirmed_offers = 0
 
     def offer(self, key: str, values: list[Any]) -> None:
         self.offered.append((key, list(values)))
+
+    def unconfirmed(self) -> int:
+        return self.unconfirmed_offers
 
     def has_credit(self) -> bool:
         return self.credit
@@ -76,6 +80,17 @@ def test_with_checkpoints_records_travel_in_the_committable() -> None:
     assert values == [1, 2]
     assert first_key == second_key, "the driver tells a repeated commit by its key"
     assert writer.prepare_commit() == []
+
+
+def test_what_the_driver_may_not_have_yet_stays_with_the_committer() -> None:
+    results = Results()
+    committer = CollectSink(is_checkpointing=True).create_committer()
+    assert committer is not None
+    committer.open(context(results))
+    committer.commit([("a", [1]), ("b", [2])])
+    for unconfirmed, expected in ((2, [("a", [1]), ("b", [2])]), (1, [("b", [2])]), (0, [])):
+        results.unconfirmed_offers = unconfirmed
+        assert committer.unconfirmed() == expected
 
 
 def test_epochs_subtasks_and_attempts_have_keys_of_their_own() -> None:

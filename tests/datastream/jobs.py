@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -108,13 +107,3 @@ def expected_sums(count: int, keys: int) -> set[tuple[int, int, int]]:
     """The last result of each key of `RunningSum` over the numbers below `count`, keyed modulo `keys`."""
     parts = [range(key, count, keys) for key in range(keys)]
     return {(key, len(part), sum(part)) for key, part in enumerate(parts)}
-
-
-class Signal:
-    """Lets a test wait for a record to pass; jobs here run in the test's own process."""
-
-    passed = threading.Event()
-
-    @classmethod
-    def wait(cls) -> None:
-        assert cls.passed.wait(WAIT_S), "the record never came"

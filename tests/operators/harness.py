@@ -34,6 +34,9 @@ class Results:
     def offer(self, key: str, values: list[Any]) -> None:
         self.offered.append((key, list(values)))
 
+    def unconfirmed(self) -> int:
+        return 0
+
     def has_credit(self) -> bool:
         return self.credit
 

