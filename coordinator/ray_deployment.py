@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import random
+import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -38,6 +39,7 @@ NAMESPACE = "tidegate"
 session per namespace."""
 Answered = Callable[[Any, "BaseException | None"], None]
 _START_TIMEOUT_S = 60
+_CONNECT_TIMEOUT_S = 10
 _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
@@ -455,12 +457,20 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     return RayJobHandle(actor, spec.job_id)
 
 
+def _check_reachable(address: str) -> None:
+    """Raise `OSError` at once where nobody listens; Ray itself would try for minutes."""
+    host, separator, port = address.rpartition(":")
+    if separator and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
+
+
 def _connect(spec: JobSpec) -> None:
     if ray.is_initialized():
         return
     address = os.environ.get("RAY_ADDRESS")
     if address:
         try:
+            _check_reachable(address)
             ray.init()
         except (RayError, OSError, RuntimeError, ValueError) as error:
             raise ResourceError(
