@@ -73,6 +73,7 @@ class TaskActor:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._runners: dict[SubtaskId, _Runner] = {}
         self._attempt = Attempt(-1)
+        self._stopped = Attempt(-1)
 
     async def push(self, subtask: SubtaskId, message: Message) -> None:
         """Take a message for a subtask; the answer is its credit."""
@@ -95,14 +96,18 @@ class TaskActor:
         coordinator: Any,
     ) -> int:
         """Start subtasks of a new attempt; returns the process id."""
-        self._attempt = attempt
-        self._runners = {}
+        if attempt <= self._stopped:
+            # Its `stop` overtook it, and was answered: nobody would stop these subtasks any more.
+            return os.getpid()
+        # Built before any is known: after an error here there must be none that was never started.
+        runners: dict[SubtaskId, _Runner] = {}
         for deployment in pickle.loads(deployments):
             mine = {
                 channel: receivers[channel] for out in deployment.subtask.outputs for channel in out.channels
             }
-            self._runners[deployment.subtask_id] = _Runner(deployment, mine, coordinator)
-        for runner in self._runners.values():
+            runners[deployment.subtask_id] = _Runner(deployment, mine, coordinator)
+        self._attempt, self._runners = attempt, runners
+        for runner in runners.values():
             runner.thread.start()
         return os.getpid()
 
@@ -116,6 +121,7 @@ class TaskActor:
     @ray.method(concurrency_group="control")
     async def stop(self, attempt: Attempt) -> None:
         """Cancel every subtask of an attempt and wait until their threads have ended."""
+        self._stopped = max(self._stopped, attempt)
         if attempt != self._attempt:
             return
         for runner in self._runners.values():

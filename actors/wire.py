@@ -9,17 +9,28 @@ import pickle
 
 import cloudpickle
 
+from ..common.errors import SerializationError
 from ..protocol.elements import StreamElement
 
 _PICKLING_ERRORS = (pickle.PicklingError, AttributeError, TypeError)
 
 
 def encode_elements(elements: list[StreamElement]) -> bytes:
-    """Elements as bytes; classes that only the driver's script defines travel by value."""
+    """Elements as bytes; classes that only the driver's script defines travel by value.
+
+    Raises:
+        SerializationError: Something in a record cannot be pickled.
+    """
     try:
         return pickle.dumps(elements, protocol=5)
     except _PICKLING_ERRORS:
-        return cloudpickle.dumps(elements, protocol=5)  # type: ignore[no-any-return]
+        try:
+            return cloudpickle.dumps(elements, protocol=5)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise SerializationError(
+                f"a record cannot be sent to another process: {error}. Emit data only, and keep locks, "
+                f"connections and open files inside the function"
+            ) from error
 
 
 def decode_elements(data: bytes) -> list[StreamElement]:

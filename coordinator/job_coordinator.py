@@ -51,7 +51,7 @@ class JobCoordinator:
         ports: The shell.
         tracer: Where checkpoint traces go.
         storage: Root of all checkpoints instead of the one in the settings (tests, simulation).
-        before_clean_up: Called when the job has ended, before its checkpoints are removed.
+        before_clean_up: Called when the job has ended, with whether its checkpoints stay, before they go.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class JobCoordinator:
         ports: CoordinatorPorts,
         tracer: Tracer,
         storage: CheckpointStorage | None = None,
-        before_clean_up: Callable[[], None] = lambda: None,
+        before_clean_up: Callable[[bool], None] = lambda keep: None,
     ) -> None:
         self._spec = spec
         self._ports = ports
@@ -348,7 +348,7 @@ class JobCoordinator:
     def _clean_up(self, keep_checkpoints: bool) -> None:
         if self._store is not None:
             try:
-                self._before_clean_up()
+                self._before_clean_up(keep_checkpoints)
                 self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()
             except TidegateError as error:
                 self.statistics.warnings.append(f"checkpoints could not be removed: {error}")

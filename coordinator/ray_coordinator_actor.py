@@ -82,9 +82,12 @@ class CoordinatorActor:
             self._coordinator.results.add(event)
         return True
 
-    def _record_end(self) -> None:
+    def _record_end(self, keep_checkpoints: bool) -> None:
         """Before the checkpoints are removed: without them a restarted coordinator would start afresh."""
-        self._stored_end.write(report_of(self._coordinator), self._coordinator.results.waiting)
+        report = report_of(self._coordinator)
+        if not keep_checkpoints:
+            report = replace(report, newest_checkpoint=None)
+        self._stored_end.write(report, self._coordinator.results.waiting)
 
     def _drive(self) -> None:
         self._coordinator.start()

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate.actors.wire import encode_elements
 from tidegate.common.errors import JobExecutionError, SerializationError
 from tidegate.datastream import KeySelector
+from tidegate.protocol.elements import Batch
 
 from . import programs
 
@@ -44,6 +46,13 @@ def test_a_function_that_cannot_be_pickled_is_refused_before_the_job_starts(tmp_
     text = str(failure.value)
     for words in ("operator 'locked'", "test_functions_and_keys.py:", "cannot pickle", "in open()"):
         assert words in text
+
+
+def test_a_record_that_cannot_be_pickled_is_refused_with_what_to_do() -> None:
+    with pytest.raises(
+        SerializationError, match=r"a record cannot be sent.*cannot pickle.*inside the function"
+    ):
+        encode_elements([Batch([threading.Lock()])])
 
 
 def test_a_key_selector_that_cannot_be_pickled_is_refused_by_name(tmp_path: Path) -> None:

@@ -195,12 +195,16 @@ def configuration(directory: Path, parallelism: int = 2, interval_ms: int | None
     return settings
 
 
-def counts(settings: Configuration, count: int, gate: Gate | None = None) -> DataStream:
+def counts(
+    settings: Configuration, count: int, gate: Gate | None = None, source_parallelism: int | None = None
+) -> DataStream:
     """Numbers, counted per key."""
     env = StreamExecutionEnvironment.get_execution_environment(settings)
+    parallelism = source_parallelism or env.get_parallelism()
     return (
         env.from_source(GatedNumbers(count, gate), WatermarkStrategy.no_watermarks(), "numbers")
         .uid("numbers")
+        .set_parallelism(parallelism)
         .key_by(lambda number: number % KEYS, key_type=Types.LONG())
         .process(CountPerKey())
         .name("count")

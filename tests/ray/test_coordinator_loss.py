@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tidegate.common.errors import JobExecutionError
 from tidegate.common.job_status import JobStatus
 from tidegate.connectors.collect import CollectSink
 
@@ -18,7 +19,7 @@ COUNT = 20_000
 
 def test_a_killed_coordinator_resumes_its_job_and_clients_wait_for_it(tmp_path: Path) -> None:
     gate, output = jobs.Gate(tmp_path), tmp_path / "output"
-    stream = jobs.counts(jobs.configuration(tmp_path), COUNT, gate)
+    stream = jobs.counts(jobs.configuration(tmp_path, parallelism=1), COUNT, gate)
     with jobs.running(stream, jobs.FileSink(output)) as client:
         tasks = jobs.half_way(client)
         jobs.kill(jobs.coordinator_pid(client))
@@ -35,10 +36,12 @@ def test_collected_results_survive_the_coordinator_each_once(tmp_path: Path) -> 
     gate = jobs.Gate(tmp_path)
     stream = jobs.counts(jobs.configuration(tmp_path, parallelism=1), COUNT, gate)
     with jobs.running(stream, CollectSink(is_checkpointing=True)) as client:
+        # Nobody reads, so what the first checkpoints committed waits in the coordinator and nowhere else.
+        jobs.eventually("checkpoints", lambda: jobs.completed(client.report()) > 5)
+        jobs.kill(jobs.coordinator_pid(client))
         results = client.collected()
         first = next(results)
-        # Nobody reads now, so the results of several checkpoints wait in the coordinator.
-        jobs.eventually("more checkpoints", lambda: jobs.completed(client.report()) > 5)
+        # Now the driver has something that the coordinator does not know to be received.
         jobs.kill(jobs.coordinator_pid(client))
         gate.open()
         assert Counter([first, *results]) == jobs.expected(COUNT)
@@ -46,13 +49,26 @@ def test_collected_results_survive_the_coordinator_each_once(tmp_path: Path) -> 
 
 def test_a_coordinator_killed_after_the_end_does_not_run_the_job_again(tmp_path: Path) -> None:
     output = tmp_path / "output"
-    stream = jobs.counts(jobs.configuration(tmp_path), COUNT)
+    stream = jobs.counts(jobs.configuration(tmp_path, parallelism=1), COUNT)
     with jobs.running(stream, jobs.FileSink(output)) as client:
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+        before = client.report()
         jobs.kill(jobs.coordinator_pid(client))
-        result = client.result()
-        assert result.report.status is JobStatus.FINISHED
-        assert result.report.statistics.checkpoints, "the report must be the one from before"
+        # The same history of checkpoints, by their times: no second run made one of its own.
+        assert client.result().report == before
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
     left = [path for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()]
     assert left == []
+
+
+def test_without_checkpoints_a_lost_coordinator_is_a_clear_error_and_leaves_nothing(tmp_path: Path) -> None:
+    settings = jobs.configuration(tmp_path, parallelism=1, interval_ms=None)
+    stream = jobs.counts(settings, COUNT, jobs.Gate(tmp_path))
+    stream.sink_to(jobs.FileSink(tmp_path / "output"))
+    client = stream.get_execution_environment().execute_async()
+    jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING)
+    tasks = client.processes()
+    jobs.kill(jobs.coordinator_pid(client))
+    with pytest.raises(JobExecutionError, match="without checkpoints a lost coordinator is a lost job"):
+        client.result()
+    jobs.assert_gone(tasks.values())

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tidegate.common import Types, WatermarkStrategy
+from tidegate.connectors.collect import CollectSink
 from tidegate.datastream import (
     KeyedProcessFunction,
     RuntimeContext,
@@ -102,14 +103,12 @@ def test_results_that_nobody_reads_stop_the_source(tmp_path: Path) -> None:
     count = 40_000
     settings = jobs.configuration(tmp_path, 1, interval_ms=None)
     settings.set_string("tidegate.batch.size", "500")
-    results = payloads(tmp_path, settings, count).execute_and_collect()
-    with results:
-        first = next(results)
-        seen = source_position(tmp_path)
-        # 16 MB wait in the coordinator at most, and what the first question brought.
-        assert seen < count
-        rest = [number for number, _ in results]
-    assert sorted([first[0], *rest]) == list(range(count))
+    with jobs.running(payloads(tmp_path, settings, count), CollectSink(is_checkpointing=False)) as client:
+        seen = stays(lambda: source_position(tmp_path), client)
+        # 16 MiB wait in the coordinator at most, and a batch more.
+        assert seen * RECORD_BYTES <= (16 << 20) + 1_000 * RECORD_BYTES
+        numbers = [number for number, _ in client.collected()]
+    assert numbers == list(range(count))
 
 
 @dataclass(frozen=True)

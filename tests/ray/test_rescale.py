@@ -27,7 +27,7 @@ def test_state_moves_from_two_subtasks_to_three_and_to_one(tmp_path: Path) -> No
         gate = jobs.Gate(tmp_path)
         if is_last:
             gate.open()
-        stream = jobs.counts(settings, COUNT, gate)
+        stream = jobs.counts(settings, COUNT, gate, source_parallelism=1)
         with jobs.running(stream, jobs.FileSink(output)) as client:
             if is_last:
                 assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
