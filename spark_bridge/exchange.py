@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 _MAX_PARTITION_ROWS = 50_000
+_MAX_PARTITION_BYTES = 32 * 1024 * 1024
 """A partition travels inside its task's description, which Spark refuses beyond 128 MiB."""
 
 
@@ -29,10 +30,9 @@ def to_dataframe(session: Any, table: pa.Table) -> Any:
 
     jvm = session._jvm
     schema = _spark_schema(table.schema)
-    partitions = max(1, session.sparkContext.defaultParallelism)
-    rows = min(_MAX_PARTITION_ROWS, max(1, -(-table.num_rows // partitions)))
     # Spark's Java side reads one layout of a type: no dictionaries, no nanoseconds, no large strings.
     plain = table.cast(to_arrow_schema(schema))
+    rows = _partition_rows(plain, session.sparkContext.defaultParallelism)
     batches = plain.combine_chunks().to_batches(max_chunksize=rows)
     if not batches:
         return session.createDataFrame([], schema)
@@ -59,6 +59,14 @@ def arrow_schema_of(frame: Any) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(frame.schema)
+
+
+def _partition_rows(table: pa.Table, parallelism: int) -> int:
+    """Rows of a partition: enough partitions for all cores, none of them too big for a task."""
+    records: int = table.num_rows
+    even = -(-records // max(1, parallelism))
+    fitting = _MAX_PARTITION_BYTES * records // max(1, int(table.nbytes))
+    return max(1, min(even, fitting, _MAX_PARTITION_ROWS))
 
 
 def _spark_schema(schema: pa.Schema) -> Any:

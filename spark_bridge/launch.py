@@ -32,8 +32,10 @@ def start_session(settings: SparkSettings) -> Any:
     """A new Spark session; with RayDP, once its first executor is there.
 
     Raises:
-        SparkSessionError: No executor could be placed, or the Ray namespace has a session already.
+        SparkSessionError: No executor could be placed, or the process or its Ray namespace has a session
+            already.
     """
+    _refuse_foreign_session()
     log_dir = Path(settings.log_dir)
     log_dir.mkdir(parents=True, exist_ok=True)
     with _java_output_to(log_dir / f"spark-driver-{os.getpid()}.out"):
@@ -42,7 +44,7 @@ def start_session(settings: SparkSettings) -> Any:
         try:
             _await_executor(session, settings)
         except BaseException:
-            end_session(session, settings.use_raydp)
+            end_session(session)
             raise
     return session
 
@@ -54,32 +56,45 @@ def is_alive(session: Any) -> bool:
         return False
     try:
         return session._jsc is not None and not session._jsc.sc().isStopped()
-    except _connection_errors():
+    except connection_errors():
         return False
 
 
-def end_session(session: Any, use_raydp: bool) -> None:
+def end_session(session: Any) -> None:
     """Stop a session, dead or alive, and the Java process behind it.
 
     PySpark by itself keeps that process until the interpreter exits.
     """
     gateway = session.sparkContext._gateway
     # Of a session that was lost nothing can be told to stop any more.
-    with suppress(*_connection_errors()):
-        if use_raydp:
+    with suppress(*connection_errors()):
+        if session.sparkContext.master.startswith("local"):
+            session.stop()
+        else:
             import raydp
 
             raydp.stop_spark()
-        else:
-            session.stop()
     _forget_session()
     if gateway.proc is not None:
         _end_process(gateway)
 
 
+def _refuse_foreign_session() -> None:
+    """A session of the user's own would be taken over, its settings changed, and stopped in the end."""
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        raise SparkSessionError(
+            "this process has a Spark session already, and Spark allows one. Call stop() on it before the "
+            "job, or run the job in a process of its own"
+        )
+
+
 def _start_local(settings: SparkSettings) -> Any:
     from pyspark.sql import SparkSession
 
+    # Java would look the host name up, which not every machine can.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(f"local[{settings.executor_cores}]").appName("tidegate")
     for key, value in spark_configs(settings).items():
         builder = builder.config(key, value)
@@ -169,7 +184,7 @@ def _without_blocking_get_warning() -> Iterator[None]:
         logger.removeFilter(keep)
 
 
-def _connection_errors() -> tuple[type[Exception], ...]:
+def connection_errors() -> tuple[type[Exception], ...]:
     """What a call into a dead Java process may raise."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 

@@ -12,7 +12,7 @@ from .java import require_java
 from .launch import end_session, is_alive, start_session
 from .settings import SparkSessionError, SparkSettings
 
-__all__ = ["SparkSessionError", "SparkSessionHost", "SparkSettings", "session_host"]
+__all__ = ["SparkSessionError", "SparkSessionHost", "SparkSessionLease", "SparkSettings", "session_host"]
 
 
 class SparkSessionHost:
@@ -24,22 +24,33 @@ class SparkSessionHost:
         self._session: Any = None
         self._error: Exception | None = None
         self._settings: SparkSettings | None = None
+        self._users = 0
 
-    def start(self, settings: SparkSettings) -> None:
-        """Begin to start the session in the background; nothing happens if it is there already.
+    def acquire(self, settings: SparkSettings) -> SparkSessionLease:
+        """Begin to start the session in the background, or share the one that is there.
 
         A session that has died since (its Java was killed, its executors' master is gone) is cleared
-        away and replaced, so that a process that outlives it can be used for the next attempt.
+        away and replaced, so that a process that outlives it can be used for the next attempt. So is
+        one with other settings, unless somebody uses it.
+
+        Raises:
+            SparkSessionError: Another job in this process uses a session with other settings.
         """
         with self._lock:
-            if self._thread is not None and (self._thread.is_alive() or self._is_alive()):
-                return
-            lost, self._session = self._session, None
-            self._settings, self._error = settings, None
-            self._thread = threading.Thread(
-                target=self._start, args=(settings, lost), name="tidegate-spark-start", daemon=True
-            )
-            self._thread.start()
+            if self._users and settings != self._settings:
+                raise SparkSessionError(
+                    "another job in this process uses a Spark session with other tidegate.spark.* "
+                    "settings, and a process has one session. Give both jobs the same settings, or run "
+                    "one after the other"
+                )
+            if settings != self._settings or not (self.is_starting() or self._is_alive()):
+                self._settings = settings
+                self._thread = threading.Thread(
+                    target=self._start, args=(settings, self._thread), name="tidegate-spark", daemon=True
+                )
+                self._thread.start()
+            self._users += 1
+        return SparkSessionLease(self)
 
     def is_starting(self) -> bool:
         """Whether `session()` would have to wait."""
@@ -54,7 +65,7 @@ class SparkSessionHost:
         """
         thread = self._thread
         if thread is None:
-            raise SparkSessionError("the Spark session was never started; call start() first")
+            raise SparkSessionError("the Spark session has been stopped")
         thread.join()
         if self._error is not None:
             raise SparkSessionError(
@@ -67,30 +78,66 @@ class SparkSessionHost:
         """Stop the session and everything it started: executors, their master, the Java process."""
         with self._lock:
             thread, self._thread = self._thread, None
-            if thread is None:
-                return
-            thread.join()
-            session, self._session = self._session, None
-            if session is not None and self._settings is not None:
-                end_session(session, self._settings.use_raydp)
+            if thread is not None:
+                thread.join()
+            self._end_session()
 
-    def _start(self, settings: SparkSettings, lost: Any) -> None:
+    def release(self) -> None:
+        """One user less; the session stays, for the next attempt or job. Leases call it."""
+        with self._lock:
+            self._users -= 1
+
+    def _start(self, settings: SparkSettings, previous: threading.Thread | None) -> None:
+        if previous is not None:
+            previous.join()
+        self._error = None
         try:
-            if lost is not None:
-                end_session(lost, settings.use_raydp)
+            self._end_session()
             require_java().use()
             # Executors would otherwise look for a system Python without pyspark.
             os.environ["PYSPARK_PYTHON"] = sys.executable
             self._session = start_session(settings)
-            atexit.register(self.stop)
         except Exception as error:
             self._error = error
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            end_session(session)
 
     def _is_alive(self) -> bool:
         return self._session is not None and is_alive(self._session)
 
 
+class SparkSessionLease:
+    """One operator's use of the session of its process."""
+
+    def __init__(self, host: SparkSessionHost) -> None:
+        self._host: SparkSessionHost | None = host
+
+    def is_starting(self) -> bool:
+        """Whether `session()` would have to wait."""
+        return self._host is not None and self._host.is_starting()
+
+    def session(self) -> Any:
+        """The session; waits until it has started.
+
+        Raises:
+            SparkSessionError: It could not be started, or the lease was released.
+        """
+        if self._host is None:
+            raise SparkSessionError("the operator has released its Spark session")
+        return self._host.session()
+
+    def release(self) -> None:
+        """Use the session no more; a second call does nothing."""
+        host, self._host = self._host, None
+        if host is not None:
+            host.release()
+
+
 _HOST = SparkSessionHost()
+atexit.register(_HOST.stop)
 
 
 def session_host() -> SparkSessionHost:

@@ -104,7 +104,8 @@ def java_options() -> str:
 def _log_configuration(log_dir: Path) -> str:
     """Write a Log4j configuration that sends everything to a file; returns its URL."""
     log_dir.mkdir(parents=True, exist_ok=True)
-    path = log_dir.resolve() / "log4j2.properties"
+    # Jobs that share the directory must not read each other's.
+    path = log_dir.resolve() / f"log4j2-{os.getpid()}.properties"
     path.write_text(
         "\n".join(
             [

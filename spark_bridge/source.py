@@ -11,7 +11,7 @@ from ..operators.base import OperatorContext
 from ..operators.sources import Source, SourceReader
 from ..protocol.elements import Batch
 from .java import require_java
-from .session import SparkSettings, session_host
+from .session import SparkSessionLease, SparkSettings, session_host
 
 COLOCATION_GROUP = "spark"
 """All Spark operators of a job share one process, and so one session."""
@@ -68,27 +68,57 @@ class _SparkReader(SourceReader):
         self._settings = settings
         self._position = splits[0] if splits else None
         self._rows: Iterator[Any] | None = None
+        self._lease: SparkSessionLease | None = None
 
     def open(self, context: OperatorContext) -> None:
-        session_host().start(self._settings)
+        if self._position is not None:
+            self._lease = session_host().acquire(self._settings)
 
     def poll(self, max_records: int) -> Batch | None:
-        if self._position is None:
+        if self._position is None or self._lease is None:
             return None
         if self._rows is None:
-            if session_host().is_starting():
+            if self._lease.is_starting():
                 return Batch([])
-            self._rows = self._open_rows(self._position)
+            self._rows = self._open_rows(self._lease.session(), self._position)
         values = [tuple(row) for row in islice(self._rows, max_records)]
         if not values:
             return None
         self._position += len(values)
         return Batch(values)
 
-    def _open_rows(self, position: int) -> Iterator[Any]:
-        frame = self._build(session_host().session()).orderBy(*self._order_by)
-        rows = frame.toLocalIterator(prefetchPartitions=True)
+    def _open_rows(self, session: Any, position: int) -> Iterator[Any]:
+        frame = self._build(session).orderBy(*self._order_by)
+        rows = _without_time_zones(frame).toLocalIterator(prefetchPartitions=True)
         return islice(rows, position, None)
 
     def snapshot_state(self) -> list[Any]:
         return [] if self._position is None else [self._position]
+
+    def close(self) -> None:
+        if self._lease is not None:
+            self._lease.release()
+
+
+def _without_time_zones(frame: Any) -> Any:
+    """The DataFrame with its timestamps as they read in the session's time zone, UTC.
+
+    PySpark would otherwise show them in the time zone of each process.
+    """
+    return frame.to(_without_time_zone(frame.schema))
+
+
+def _without_time_zone(kind: Any) -> Any:
+    from pyspark.sql import types
+
+    if isinstance(kind, types.TimestampType):
+        return types.TimestampNTZType()
+    if isinstance(kind, types.ArrayType):
+        return types.ArrayType(_without_time_zone(kind.elementType), kind.containsNull)
+    if isinstance(kind, types.MapType):
+        key, value = _without_time_zone(kind.keyType), _without_time_zone(kind.valueType)
+        return types.MapType(key, value, kind.valueContainsNull)
+    if isinstance(kind, types.StructType):
+        fields = [(field.name, _without_time_zone(field.dataType), field.nullable) for field in kind.fields]
+        return types.StructType([types.StructField(*field) for field in fields])
+    return kind

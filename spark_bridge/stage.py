@@ -8,6 +8,7 @@ again, because they came after the checkpoint that is restored.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ from ..operators.base import StreamOperator
 from ..protocol.elements import Batch, CheckpointBarrier
 from .exchange import arrow_schema_of, to_arrow, to_dataframe
 from .java import require_java
-from .session import SparkSettings, session_host
+from .launch import connection_errors
+from .session import SparkSessionLease, SparkSettings, session_host
 
 _SHOWN_LINES = 3
 
@@ -51,17 +53,18 @@ class SparkStageOperator(StreamOperator):
         self._max_epoch_records = max_epoch_records
         self._gathered: list[pa.Table] = []
         self._gathered_records = 0
+        self._lease: SparkSessionLease | None = None
 
     def validate(self) -> None:
         """Find a Java before anything starts; workers that this process starts inherit it."""
         require_java().use()
 
     def open(self) -> None:
-        session_host().start(self._settings)
+        self._lease = session_host().acquire(self._settings)
 
     def is_ready(self) -> bool:
         """Not while there are records to run and the session still starts: the task stays responsive."""
-        return self._gathered_records == 0 or not session_host().is_starting()
+        return self._gathered_records == 0 or self._lease is None or not self._lease.is_starting()
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         self._gathered.append(self._as_table(batch.values))
@@ -78,18 +81,23 @@ class SparkStageOperator(StreamOperator):
     def finish(self) -> None:
         self._run_epoch()
 
+    def close(self) -> None:
+        if self._lease is not None:
+            self._lease.release()
+        super().close()
+
     def _run_epoch(self) -> None:
         if not self._gathered_records:
             return
-        table = pa.concat_tables(self._gathered, promote_options="permissive")
-        self._gathered, self._gathered_records = [], 0
-        result = self._run(table)
+        gathered, self._gathered, self._gathered_records = self._gathered, [], 0
+        result = self._run(self._united(gathered))
         for batch in result.to_batches(max_chunksize=4_096):
             # A slice would drag its whole table along wherever it is pickled; a copy does not.
             self.emit(Batch(batch.take(pa.array(range(batch.num_rows), pa.int64()))))
 
     def _run(self, table: pa.Table) -> pa.Table:
-        session = session_host().session()
+        assert self._lease is not None
+        session = self._lease.session()
         try:
             frame = self._function(to_dataframe(session, table))
             self._check_schema(frame)
@@ -103,7 +111,9 @@ class SparkStageOperator(StreamOperator):
             ) from error
 
     def _check_schema(self, frame: Any) -> None:
-        if not hasattr(frame, "schema"):
+        from pyspark.sql import DataFrame
+
+        if not isinstance(frame, DataFrame):
             raise UserCodeError(
                 f"operator {self.context.name_with_subtask}: the stage's function returned "
                 f"{type(frame).__name__}; return a Spark DataFrame"
@@ -126,6 +136,16 @@ class SparkStageOperator(StreamOperator):
             raise UserCodeError(
                 f"operator {self.context.name_with_subtask}: a record does not fit the stage's input "
                 f"schema: {error}"
+            ) from error
+
+    def _united(self, tables: list[pa.Table]) -> pa.Table:
+        """One table of an epoch's batches, whose inferred types may differ as far as one covers another."""
+        try:
+            return pa.concat_tables(tables, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise UserCodeError(
+                f"operator {self.context.name_with_subtask}: the records of an epoch do not have the same "
+                f"types ({error}); declare an input_schema"
             ) from error
 
     def _as_dict(self, value: Any) -> dict[str, Any]:
@@ -156,11 +176,13 @@ def _text(schema: pa.Schema) -> str:
 def _cause(error: Exception) -> str:
     """What went wrong, without the stack traces that Py4J and Spark wrap around it."""
     java = getattr(error, "java_exception", None)
-    if java is None:
-        return f"{type(error).__name__}: {_without_stack(str(error))}"
-    while java.getCause() is not None:
-        java = java.getCause()
-    return _without_stack(str(java.toString()))
+    # The Java process that would have to tell more may be the one that died.
+    with suppress(*connection_errors()):
+        while java is not None and java.getCause() is not None:
+            java = java.getCause()
+        if java is not None:
+            return _without_stack(str(java.toString()))
+    return f"{type(error).__name__}: {_without_stack(str(error))}"
 
 
 def _without_stack(text: str) -> str:

@@ -1,0 +1,191 @@
+"""Stages in jobs on the local target; all share one Spark session of this process."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tidegate.common import WatermarkStrategy
+from tidegate.common.errors import JobExecutionError
+from tidegate.datastream import DataStream, StreamExecutionEnvironment
+
+from . import jobs
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_session")]
+
+OUTPUT = pa.schema([("id", pa.int64()), ("twice", pa.int64())])
+SIZES = pa.schema([("id", pa.int64()), ("epoch_size", pa.int64())])
+
+
+def twice(frame: Any) -> Any:
+    return frame.selectExpr("id", "id * 2 as twice")
+
+
+def epoch_size(frame: Any) -> Any:
+    return frame.selectExpr("id", "count(*) over () as epoch_size")
+
+
+def never_called(frame: Any) -> Any:
+    raise AssertionError("an epoch without records was run")
+
+
+def records(stream: Any) -> list[Any]:
+    with stream.execute_and_collect() as results:
+        return list(results)
+
+
+def held(env: StreamExecutionEnvironment, count: int, hold_at: int) -> DataStream:
+    """Numbers that stop until the second checkpoint; the first may be taken before they come."""
+    source = jobs.HeldSparkSource(
+        lambda spark: spark.range(count),
+        jobs.SPARK,
+        lambda taken, _: jobs.NO_LIMIT if taken > 1 else hold_at,
+    )
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+
+
+def error_of(function: Callable[[Any], Any], collection: list[Any], schema: pa.Schema | None) -> str:
+    # Each record is a batch of its own, whose types are inferred where no schema is declared.
+    stream = jobs.environment(options={"tidegate.batch.size": "1"}).from_collection(collection)
+    with pytest.raises(JobExecutionError) as raised:
+        records(stream.spark_stage(function, OUTPUT, input_schema=schema).name("join"))
+    # The traceback follows for those who want it.
+    return str(raised.value).splitlines()[0]
+
+
+def test_results_come_in_the_order_of_their_records() -> None:
+    stream = jobs.environment().from_collection([(n,) for n in range(2_000)])
+    results = records(stream.spark_stage(twice, OUTPUT, input_schema=jobs.NUMBERS))
+    assert results == [(n, 2 * n) for n in range(2_000)]
+
+
+def test_an_epoch_ends_with_its_checkpoint(tmp_path: Path) -> None:
+    env = jobs.environment(tmp_path)
+    source = jobs.HeldSparkSource(
+        lambda spark: spark.range(300),
+        jobs.SPARK,
+        lambda taken, _: 999 if taken > 1 else 100,
+    )
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+    results = records(numbers.spark_stage(epoch_size, SIZES, input_schema=jobs.NUMBERS).uid("stage"))
+    assert sorted(n for n, _ in results) == list(range(300))
+    sizes = {size for _, size in results}
+    assert all(size <= 200 for size in sizes), "the records before and after a checkpoint came together"
+
+
+def test_an_epoch_that_is_full_does_not_wait() -> None:
+    env = jobs.environment(options={"tidegate.batch.size": "10"})
+    stream = env.from_collection([(n,) for n in range(250)])
+    results = records(stream.spark_stage(epoch_size, SIZES, jobs.NUMBERS, max_epoch_records=100))
+    assert sorted(results) == [(n, 50 if n >= 200 else 100) for n in range(250)]
+
+
+def test_an_epoch_without_records_is_not_run(tmp_path: Path) -> None:
+    env = jobs.environment(tmp_path)
+    source = jobs.HeldSparkSource(
+        lambda spark: spark.range(10),
+        jobs.SPARK,
+        lambda taken, _: 999 if taken > 1 else 5,
+    )
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+    nothing = numbers.filter(lambda record: False).uid("filter")
+    assert records(nothing.spark_stage(never_called, OUTPUT, jobs.NUMBERS).uid("stage")) == []
+
+
+def test_nulls_and_types_survive_two_stages() -> None:
+    schema = pa.schema(
+        [
+            ("whole", pa.int64()),
+            ("small", pa.int16()),
+            ("real", pa.float64()),
+            ("flag", pa.bool_()),
+            ("text", pa.string()),
+            ("raw", pa.binary()),
+            ("day", pa.date32()),
+            ("at", pa.timestamp("us")),
+            ("amount", pa.decimal128(12, 2)),
+            ("parts", pa.list_(pa.int64())),
+        ]
+    )
+    given = [
+        # More digits than a float has: a way through pandas would round it because of the null below.
+        (
+            2**62 + 1,
+            -7,
+            0.1,
+            True,
+            "é\n",
+            b"\x00\xff",
+            dt.date(1969, 7, 20),
+            None,
+            Decimal("-1.20"),
+            [1, None],
+        ),
+        (None,) * 10,
+        (0, None, None, False, "", b"", None, dt.datetime(1955, 11, 5, 6, 15, 0, 1), Decimal("0.00"), []),
+    ]
+    stream = jobs.environment().from_collection(given)
+    for name in ("first", "second"):
+        stream = stream.spark_stage(lambda frame: frame, schema, input_schema=schema).name(name)
+    assert records(stream) == given
+
+
+def test_columns_are_inferred_where_none_are_declared() -> None:
+    env = jobs.environment(options={"tidegate.batch.size": "1"})
+    stream = env.from_collection([(1, None), (2, "b"), (None, None)])
+    schema = pa.schema([("_1", pa.int64()), ("_2", pa.string())])
+    assert records(stream.spark_stage(lambda frame: frame, schema)) == [(1, None), (2, "b"), (None, None)]
+
+
+def test_another_schema_is_one_error_that_shows_both() -> None:
+    def as_text(frame: Any) -> Any:
+        return frame.selectExpr("id", "cast(id as string) as twice")
+
+    error = error_of(as_text, [(1,)], jobs.NUMBERS)
+    for words in ("operator join (1/1)", "(id: int64, twice: int64)", "(id: int64, twice: string)", "cast"):
+        assert words in error
+
+
+def boom(frame: Any) -> Any:
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize(
+    ("function", "cause"),
+    [
+        (boom, "ValueError: boom"),
+        (lambda frame: frame.select("no_such_column"), "no_such_column"),
+        (lambda frame: frame.selectExpr("id", "cast(raise_error('bad') as bigint) as twice"), "bad"),
+        (lambda frame: None, "returned NoneType; return a Spark DataFrame"),
+        (lambda frame: pa.table({"id": [1], "twice": [2]}), "returned Table; return a Spark DataFrame"),
+    ],
+    ids=["exception", "unknown-column", "failing-row", "none", "arrow-table"],
+)
+def test_a_failing_function_is_one_short_error_that_names_the_operator(function: Any, cause: str) -> None:
+    error = error_of(function, [(1,)], jobs.NUMBERS)
+    assert "operator join (1/1)" in error
+    assert cause in error
+    assert len(error) < 1_000, "Spark's stack traces do not belong into the message"
+
+
+@pytest.mark.parametrize(
+    ("collection", "schema", "words"),
+    [
+        ([("one",)], jobs.NUMBERS, "does not fit the stage's input schema"),
+        ([(1, 2)], jobs.NUMBERS, "does not fit the stage's input schema"),
+        ([(dt.time(12),)], None, "Spark has no type for one of the columns (_1: time64[us])"),
+        ([(1,), ("one",)], None, "declare an input_schema"),
+    ],
+    ids=["type", "length", "no-spark-type", "mixed"],
+)
+def test_a_record_that_does_not_fit_is_refused(
+    collection: list[Any], schema: pa.Schema | None, words: str
+) -> None:
+    error = error_of(twice, collection, schema)
+    assert "operator join (1/1)" in error
+    assert words in error

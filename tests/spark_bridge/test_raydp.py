@@ -1,0 +1,118 @@
+"""A job with Spark on Ray, through RayDP: exact results although processes are killed, and nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import psutil
+import pyarrow as pa
+import pytest
+from tidegate.common import Configuration, WatermarkStrategy
+from tidegate.datastream import StreamExecutionEnvironment
+from tidegate.datastream.spark_settings import spark_settings
+
+from . import jobs
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+COUNT = 1_500
+STEP = 500
+OUTPUT = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("source_application", pa.string()),
+        ("stage_application", pa.string()),
+        ("task_pid", pa.int64()),
+        ("executor", pa.string()),
+    ]
+)
+
+
+@pytest.fixture(autouse=True)
+def _functions_travel_by_value(ray_cluster: Any) -> Iterator[None]:
+    """The workers of the cluster cannot import test modules."""
+    modules = [sys.modules[__name__], jobs]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    yield
+    for module in modules:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def configuration(directory: Path) -> Configuration:
+    options = {
+        "execution.target": "ray",
+        "tidegate.local-dir": str(directory / "local"),
+        "tidegate.spark.log-dir": str(directory / "spark-logs"),
+        "tidegate.spark.executor-memory": "512m",
+        # The slot takes every CPU of the cluster, as those of a job may; Spark has to start all the same.
+        "tidegate.slot.cpus": "4",
+        "execution.checkpointing.interval": "100 ms",
+        "execution.checkpointing.dir": str(directory / "checkpoints"),
+    }
+    settings = Configuration()
+    for key, value in options.items():
+        settings.set_string(key, value)
+    return settings
+
+
+def rows(spark: Any) -> Any:
+    return spark.range(COUNT).selectExpr("id", f"'{spark.sparkContext.applicationId}' as source_application")
+
+
+def who_runs_it(frame: Any) -> Any:
+    application = frame.sparkSession.sparkContext.applicationId
+    return frame.selectExpr(
+        "id",
+        "source_application",
+        f"'{application}' as stage_application",
+        f"{os.getpid()}L as task_pid",
+        "java_method('java.lang.ProcessHandle', 'current') as executor",
+    )
+
+
+def test_results_are_exact_although_executor_and_owner_of_the_session_are_killed(
+    tmp_path: Path, ray_cluster: Any
+) -> None:
+    import ray
+
+    settings = configuration(tmp_path)
+    gate = tmp_path / "may-read-up-to"
+    gate.write_text(str(STEP))
+    java = set(jobs.java_processes())
+    others = set(java)
+
+    env = StreamExecutionEnvironment.get_execution_environment(settings)
+    source = jobs.HeldSparkSource(rows, spark_settings(settings), lambda *_: int(gate.read_text()))
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows").uid("rows")
+    input_schema = pa.schema([OUTPUT.field("id"), OUTPUT.field("source_application")])
+    with stream.spark_stage(who_runs_it, OUTPUT, input_schema).uid("stage").execute_and_collect() as results:
+        records = list(islice(results, STEP))
+        os.kill(int(records[-1][4]), signal.SIGKILL)
+        gate.write_text(str(2 * STEP))
+        records += islice(results, STEP)
+        java.update(jobs.java_processes())
+        os.kill(records[-1][3], signal.SIGKILL)
+        gate.write_text(str(3 * STEP))
+        records += islice(results, STEP)
+        java.update(jobs.java_processes())
+        gate.write_text(str(jobs.NO_LIMIT))
+        records += results
+
+    assert [record[0] for record in records] == list(range(COUNT))
+    assert all(record[1] == record[2] for record in records), "source and stage had a session each"
+    applications, pids, executors = (len({record[column] for record in records}) for column in (2, 3, 4))
+    assert (applications, pids, executors) == (2, 2, 3)
+    assert len(java - others) == 8, "two sessions of four Java processes each"
+    _gone, alive = psutil.wait_procs(java - others, timeout=jobs.WAIT_S)
+    assert alive == []
+    # Runs only where nothing of the job holds a CPU any more.
+    everything = ray.remote(num_cpus=ray_cluster.num_cpus)(lambda: True)
+    assert ray.get(everything.remote(), timeout=jobs.WAIT_S)

@@ -1,0 +1,94 @@
+"""The session survives a restart of the job, or is replaced. Its Java is killed here, so these come last."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tidegate.common import WatermarkStrategy
+from tidegate.spark_bridge.session import SparkSessionError, SparkSessionHost, session_host
+
+from . import jobs
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_session")]
+
+COUNT = 1_000
+
+
+class FailsOnce:
+    """Lets a source read on half way after its second snapshot, but the first time does `action` instead."""
+
+    def __init__(self, directory: Path, action: Callable[[], None]) -> None:
+        self._flag = directory / "failed"
+        self._action = action
+
+    def __call__(self, snapshots: int, start: int) -> int:
+        if start:
+            self._flag.with_name("resumed").write_text(str(start))
+        if snapshots > 1 and not self._flag.exists():
+            self._flag.touch()
+            self._action()
+        return jobs.NO_LIMIT if self._flag.exists() else COUNT // 2
+
+    def resumed_at(self) -> int:
+        return int(self._flag.with_name("resumed").read_text())
+
+
+def run_with(tmp_path: Path, limit: FailsOnce) -> list[Any]:
+    """The rows of a Spark source and a stage in a job that fails half way."""
+    source = jobs.HeldSparkSource(lambda spark: spark.range(COUNT), jobs.SPARK, limit)
+    numbers = jobs.environment(tmp_path).from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    stage = numbers.uid("numbers").spark_stage(lambda frame: frame, jobs.NUMBERS, jobs.NUMBERS).uid("stage")
+    with stage.execute_and_collect() as results:
+        return list(results)
+
+
+def test_a_restarted_job_goes_on_at_its_position_in_the_live_session(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise RuntimeError("another task failed")
+
+    limit = FailsOnce(tmp_path, fail)
+    before = jobs.java_pid()
+    assert run_with(tmp_path, limit) == [(n,) for n in range(COUNT)]
+    assert limit.resumed_at() == COUNT // 2
+    assert jobs.java_pid() == before
+
+
+def test_a_restarted_job_gets_a_new_session_when_its_java_was_killed(tmp_path: Path) -> None:
+    pid = jobs.java_pid()
+
+    def kill() -> None:
+        os.kill(pid, signal.SIGKILL)
+
+    assert run_with(tmp_path, FailsOnce(tmp_path, kill)) == [(n,) for n in range(COUNT)]
+    assert not psutil.pid_exists(pid)
+    assert jobs.java_pid() != pid
+
+
+def test_a_session_with_other_settings_has_to_wait_for_the_jobs_that_use_it() -> None:
+    other = replace(jobs.SPARK, executor_cores=2)
+    with_one_core = session_host().acquire(jobs.SPARK)
+    assert with_one_core.session().sparkContext.defaultParallelism == 1
+    with pytest.raises(SparkSessionError, match="Give both jobs the same settings"):
+        session_host().acquire(other)
+    with_one_core.release()
+    with pytest.raises(SparkSessionError, match="has released"):
+        with_one_core.session()
+    with_two_cores = session_host().acquire(other)
+    assert with_two_cores.session().sparkContext.defaultParallelism == 2
+    with_two_cores.release()
+
+
+def test_a_session_of_somebody_else_is_left_alone() -> None:
+    host = SparkSessionHost()
+    lease = host.acquire(jobs.SPARK)
+    with pytest.raises(SparkSessionError, match=r"has a Spark session already.*stop\(\)"):
+        lease.session()
+    host.stop()
+    assert psutil.pid_exists(jobs.java_pid())
