@@ -45,7 +45,10 @@ def ray_cluster() -> Iterator[RayCluster]:
     Tests share it: each uses a namespace or job name of its own and removes the actors it made.
     """
     import ray
+    from tidegate.spark_bridge.java import require_java
 
+    # Ray's Java workers, which RayDP needs, take `java` from the PATH that Ray was started with.
+    require_java().use()
     # A short path of our own: Ray's sockets lie below it, and their paths end at 107 characters.
     temp_dir = Path(tempfile.mkdtemp(prefix="tg", dir="/tmp"))
     context = ray.init(

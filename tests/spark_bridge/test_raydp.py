@@ -20,7 +20,8 @@ from tidegate.datastream.spark_settings import spark_settings
 
 from . import jobs
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+# Two sessions of four Java processes: a minute on two cores, three when others keep them busy.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 COUNT = 1_500
 STEP = 500
