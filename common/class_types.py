@@ -106,7 +106,8 @@ class CustomTypeInfo(TypeInformation):
 
     Attributes:
         codec_name: `TypeCodec.name`.
-        codec: leaves equality to the name; None where the type was read from a snapshot; its values are then the bytes.
+        codec: None where the type was read from a snapshot; its values are then the bytes. Two types
+            are equal when the names are.
     """
 
     codec_name: str
