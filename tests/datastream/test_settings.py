@@ -92,6 +92,11 @@ def test_the_state_backend_is_configured(name: str, backend: type) -> None:
     assert isinstance(settings_of({"state.backend.type": name}).state_backend, backend)
 
 
+def test_the_memory_in_front_of_lmdb_is_configured() -> None:
+    settings = settings_of({"state.backend.type": "lmdb", "tidegate.state.lmdb.memory": "64mb"})
+    assert settings.state_backend == LmdbStateBackend(memory_size_bytes=64 << 20)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

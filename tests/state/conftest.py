@@ -26,9 +26,7 @@ def config(request: pytest.FixtureRequest) -> StateBackend:
     return {
         "memory": HashMapStateBackend(),
         "lmdb": LmdbStateBackend(initial_map_size_bytes=1 << 20),
-        "lmdb-tiny": LmdbStateBackend(
-            cache_entries=2, write_buffer_entries=3, initial_map_size_bytes=1 << 16
-        ),
+        "lmdb-tiny": LmdbStateBackend(memory_size_bytes=1, initial_map_size_bytes=1 << 16),
     }[request.param]
 
 
