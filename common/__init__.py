@@ -13,6 +13,7 @@ from .job_id import JobID
 from .job_status import JobStatus
 from .restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from .time import Duration, Instant, Time
+from .type_codecs import TypeCodec, register_type_codec
 from .typeinfo import TypeInformation, Types
 from .types import Row, RowKind
 from .watermark_strategy import WatermarkStrategy
@@ -31,7 +32,9 @@ __all__ = [
     "Row",
     "RowKind",
     "Time",
+    "TypeCodec",
     "TypeInformation",
     "Types",
     "WatermarkStrategy",
+    "register_type_codec",
 ]

@@ -12,8 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 from .errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from .class_types import ClassTypeInfo, CustomTypeInfo
+    from .type_codecs import TypeCodec
 
 __all__ = [
     "BasicArrayTypeInfo",
@@ -22,6 +27,7 @@ __all__ = [
     "DateTypeInfo",
     "InstantTypeInfo",
     "ListTypeInfo",
+    "LocalZonedTimestampTypeInfo",
     "MapTypeInfo",
     "ObjectArrayTypeInfo",
     "PickledBytesTypeInfo",
@@ -156,6 +162,17 @@ class TimestampTypeInfo(SqlTimeTypeInfo):
 
     def _text(self) -> str:
         return "SQL_TIMESTAMP"
+
+
+@dataclass(frozen=True, repr=False)
+class LocalZonedTimestampTypeInfo(SqlTimeTypeInfo):
+    """A point on the time line as a `datetime.datetime` with a time zone."""
+
+    def __repr__(self) -> str:
+        return "LocalZonedTimestampTypeInfo"
+
+    def _text(self) -> str:
+        return "SQL_TIMESTAMP_LTZ"
 
 
 @dataclass(frozen=True, repr=False)
@@ -344,10 +361,10 @@ class RowTypeInfo(TypeInformation):
 
     def _text(self) -> str:
         named = zip(self.get_field_names(), self._field_types, strict=True)
-        return f"ROW({', '.join(f'{_name_text(name)}: {typed._text()}' for name, typed in named)})"
+        return f"ROW({', '.join(f'{name_text(name)}: {typed._text()}' for name, typed in named)})"
 
 
-def _name_text(name: str) -> str:
+def name_text(name: str) -> str:
     """Quote a name that could be taken for punctuation of the text form."""
     return name if name.isidentifier() else json.dumps(name)
 
@@ -431,6 +448,11 @@ class Types:
         return TimestampTypeInfo()
 
     @staticmethod
+    def SQL_TIMESTAMP_LTZ() -> LocalZonedTimestampTypeInfo:
+        """A `datetime.datetime` with a time zone; what is read back is the same moment in UTC."""
+        return LocalZonedTimestampTypeInfo()
+
+    @staticmethod
     def PICKLED_BYTE_ARRAY() -> PickledBytesTypeInfo:
         """Any Python object, stored pickled."""
         return PickledBytesTypeInfo()
@@ -474,3 +496,34 @@ class Types:
     def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
         """A list."""
         return ListTypeInfo(element_type_info)
+
+    @staticmethod
+    def DATACLASS(python_class: type[Any]) -> ClassTypeInfo:
+        """A dataclass; the types of its fields follow from their annotations, as in `of`."""
+        from .type_inference import dataclass_type
+
+        return dataclass_type(python_class)
+
+    @staticmethod
+    def PYDANTIC(python_class: type[Any]) -> ClassTypeInfo:
+        """A model of pydantic 2; the types of its fields follow from their annotations, as in `of`."""
+        from .type_inference import pydantic_type
+
+        return pydantic_type(python_class)
+
+    @staticmethod
+    def CUSTOM(codec: TypeCodec[Any]) -> CustomTypeInfo:
+        """Values that a codec of your own turns into bytes."""
+        from .class_types import custom_type
+
+        return custom_type(codec)
+
+    @staticmethod
+    def of(annotation: Any) -> TypeInformation:
+        """The type that a Python type or annotation stands for: `int`, `list[str]`, a dataclass, …
+
+        A type without a mapping, such as `object` or `set`, is `PICKLED_BYTE_ARRAY`.
+        """
+        from .type_inference import type_of
+
+        return type_of(annotation)
