@@ -79,6 +79,7 @@ class _ContextFactory:
             results=self._results,
             job_parameters=deployment.settings.job_parameters,
             job_id=deployment.job_id,
+            restored_checkpoint_id=deployment.restored_checkpoint_id,
         )
 
     def _operator_state(self, node: StreamNode) -> OperatorStateBackend:

@@ -51,6 +51,7 @@ class OperatorContext:
     results: ResultPort
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     job_id: JobId = field(default=JobId(""))
+    restored_checkpoint_id: CheckpointId | None = None
 
     @property
     def name_with_subtask(self) -> str:
