@@ -13,23 +13,29 @@ from ..state.descriptors import (
 from ..state.kinds import (
     AggregatingState,
     AppendingState,
+    BroadcastState,
     ListState,
     MapState,
     MergingState,
+    ReadOnlyBroadcastState,
     ReducingState,
     State,
     ValueState,
 )
+from ..state.operator_state import OperatorStateStore
 
 __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BroadcastState",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
     "MergingState",
+    "OperatorStateStore",
+    "ReadOnlyBroadcastState",
     "ReducingState",
     "ReducingStateDescriptor",
     "State",

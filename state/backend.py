@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..common.typeinfo import TypeInformation
 from ..protocol.handles import KeyedStateHandle
@@ -19,9 +19,6 @@ from .descriptors import (
 )
 from .kinds import AggregatingState, ListState, MapState, MergingState, ReducingState, ValueState
 from .storage import CheckpointStorage
-
-if TYPE_CHECKING:
-    from .lmdb_backend import LmdbStateBackend
 
 
 @dataclass(frozen=True)
@@ -159,11 +156,3 @@ class HashMapStateBackend(StateBackend):
         from .keyed_backend import TableKeyedStateBackend
 
         return TableKeyedStateBackend(params)
-
-
-def __getattr__(name: str) -> type[LmdbStateBackend]:
-    if name == "EmbeddedRocksDBStateBackend":
-        from .lmdb_backend import LmdbStateBackend
-
-        return LmdbStateBackend
-    raise AttributeError(name)

@@ -86,16 +86,26 @@ def test_the_restart_strategy_is_configured(options: dict[str, str], expected: t
 
 @pytest.mark.parametrize(
     ("name", "backend"),
-    [("hashmap", HashMapStateBackend), ("LMDB", LmdbStateBackend), ("rocksdb", LmdbStateBackend)],
+    [
+        ("hashmap", HashMapStateBackend),
+        ("filesystem", FileSystemStateBackend),
+        ("memory", MemoryStateBackend),
+        ("jobmanager", MemoryStateBackend),
+        ("LMDB", LmdbStateBackend),
+        ("rocksdb", EmbeddedRocksDBStateBackend),
+    ],
 )
 def test_the_state_backend_is_configured(name: str, backend: type) -> None:
-    assert isinstance(settings_of({"state.backend.type": name}).state_backend, backend)
+    assert type(settings_of({"state.backend.type": name}).state_backend) is backend
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"state.backend.type": "paper"}, r"'paper'; choose one of hashmap, lmdb, memory, rocksdb"),
+        (
+            {"state.backend.type": "paper"},
+            r"'paper'; choose one of filesystem, hashmap, jobmanager, lmdb, memory, rocksdb",
+        ),
         ({"tidegate.batch.size": "0"}, r"tidegate.batch.size is 0; it must be at least 1"),
         ({"execution.checkpointing.interval": "1 s"}, r"set execution.checkpointing.dir"),
         ({**CHECKPOINTS, "execution.checkpointing.num-retained": "0"}, "keep at least 1"),
