@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..state.descriptors import (
     AggregatingStateDescriptor,
+    FoldingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
@@ -13,6 +14,7 @@ from ..state.descriptors import (
 from ..state.kinds import (
     AggregatingState,
     AppendingState,
+    FoldingState,
     ListState,
     MapState,
     MergingState,
@@ -20,11 +22,14 @@ from ..state.kinds import (
     State,
     ValueState,
 )
+from ..state.ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "FoldingState",
+    "FoldingStateDescriptor",
     "ListState",
     "ListStateDescriptor",
     "MapState",
@@ -34,6 +39,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "State",
     "StateDescriptor",
+    "StateTtlConfig",
     "ValueState",
     "ValueStateDescriptor",
 ]
