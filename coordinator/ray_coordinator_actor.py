@@ -72,8 +72,7 @@ class CoordinatorActor:
 
     def _resume_end(self) -> bool:
         """Whether the job had ended before Ray restarted this actor; then only its end is told."""
-        if not ray.get_runtime_context().was_current_actor_reconstructed:
-            return False
+        # Ids of jobs are random, so a record can only come from this actor before it was restarted.
         ended = self._stored_end.read()
         if ended is None:
             return False
