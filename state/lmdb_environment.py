@@ -9,6 +9,7 @@ import os
 import shutil
 import threading
 from dataclasses import dataclass
+from itertools import islice
 
 import lmdb
 
@@ -58,13 +59,18 @@ class LmdbEnvironment:
             value: bytes | None = transaction.get(key)
             return value
 
-    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """All entries whose key starts with `prefix`, which is cut off, in order."""
+    def scan(self, prefix: bytes, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first entries whose key starts with `prefix`, which is cut off, in order.
+
+        Args:
+            start: where to start behind the prefix, inclusive.
+            limit: how many to return at most: a transaction must not stay open for long.
+        """
         found: list[tuple[bytes, bytes]] = []
         with self._no_readers, self._env.begin() as transaction:
             cursor = transaction.cursor()
-            if cursor.set_range(prefix):
-                for key, value in cursor:
+            if cursor.set_range(prefix + start):
+                for key, value in islice(cursor, limit):
                     if not key.startswith(prefix):
                         break
                     found.append((key[len(prefix) :], value))

@@ -17,23 +17,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .expiry import ExpiryForm
-from .key_codec import INT_KEY_DTYPE, decode_key, encode_key, encode_keys, fill_int64
+from .expiry import ExpiryForm, is_stored_expired
+from .key_codec import INT_KEY_DTYPE, decode_key, decode_key_at, encode_key, encode_keys, fill_int64
 from .key_hashing import key_group_of
 from .lmdb_environment import LmdbEnvironment, WriteBatch
 from .segments import ENCODED_KEY, column_slice, key_values, opaque_values
 from .tables import MISSING
-from .value_codecs import ValueCodec, binary_values
+from .value_codecs import ValueCodec
+from .value_forms import binary_values
 
 _PREFIX = struct.Struct(">HH")
+_STATE = struct.Struct(">H")
 _LENGTH = struct.Struct(">I")
 _LONGEST_COMPONENT = 236
 _LONGEST_NAMESPACE = 33
+# In front of a hash: greater than the tag of every encoded key.
 _HASHED = b"\xfe"
 _NO_NAMESPACE = b"\x00"
 # Written in some milliseconds, which is how long the task's loop stands aside.
 _CHUNK_ENTRIES = 16_384
 _CHUNK_BYTES = 2 << 20
+# Looked at per checkpoint or spill: a round over ten million entries takes five minutes of checkpoints
+# a second, and some 20 ms of each.
+_SWEEP_ENTRIES = 32_768
 _INT_LMDB_KEY = np.dtype([("state", ">u2"), ("group", ">u2"), ("key", INT_KEY_DTYPE), ("namespace", "u1")])
 
 
@@ -51,6 +57,22 @@ class LmdbStore(LmdbEnvironment):
         """A state of its own in this environment."""
         return LmdbTable(self, state_id, codec, max_parallelism, is_namespaced, expiry)
 
+    def sweep_expired(self, times_ms: dict[int, int]) -> int:
+        """Look at the next entries, and remove those of states with a time to live that are over.
+
+        Args:
+            times_ms: what time it is, by state id; other states are passed over.
+
+        Returns:
+            How many were removed.
+        """
+
+        def is_over(key: bytes, value: bytes) -> bool:
+            now_ms = times_ms.get(_STATE.unpack_from(key)[0])
+            return now_ms is not None and is_stored_expired(value, now_ms)
+
+        return self.sweep(_SWEEP_ENTRIES, is_over)
+
 
 class LmdbTable:
     """One state in an LMDB environment.
@@ -59,6 +81,8 @@ class LmdbTable:
         is_namespaced: whether keys are pairs of key and namespace.
         expiry: how entries carry their expiry; None without a time to live.
     """
+
+    HASHED = _HASHED
 
     def __init__(
         self,
@@ -70,7 +94,7 @@ class LmdbTable:
         expiry: ExpiryForm | None,
     ) -> None:
         self._store = store
-        self._state_id = state_id
+        self.state_id = state_id
         self._codec = codec
         self._max_parallelism = max_parallelism
         self._is_namespaced = is_namespaced
@@ -83,19 +107,52 @@ class LmdbTable:
 
     def get_entry(self, key: Any, map_key: Any) -> Any:
         """The value of a map entry; `MISSING` when there is none."""
-        component = _component(encode_key(map_key))
-        data = self._store.get(self._prefix(key) + component)
-        if data is None:
-            return MISSING
+        component = self.component(map_key)
+        data = self.stored(key, component)
+        return MISSING if data is None else self.decode_entry(component, data)
+
+    @staticmethod
+    def component(map_key: Any) -> bytes:
+        """The last part of the LMDB key of a map entry: in order, but for those that start with `HASHED`."""
+        return _component(encode_key(map_key))
+
+    def stored(self, key: Any, component: bytes) -> bytes | None:
+        """What is stored for a map key, by its component of LMDB keys."""
+        return self._store.get(self._prefix(key) + component)
+
+    def entries(self, key: Any, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first entries of a key from a component on, as components and what is stored for them."""
+        return self._store.scan(self._prefix(key), start, limit)
+
+    def map_key(self, component: bytes, data: bytes) -> Any:
+        """The map key of an entry."""
+        if component[:1] != _HASHED:
+            return decode_key(component)
+        rest = data if self._expiry is None else self._expiry.cut(data)[1]
+        return decode_key(rest[4 : 4 + _LENGTH.unpack_from(rest)[0]])
+
+    def decode_entry(self, component: bytes, data: bytes) -> Any:
+        """The value of an entry."""
         return self._decode(data, has_map_key=component[:1] == _HASHED)
 
-    def map_keys(self, key: Any) -> list[Any]:
-        """The map keys of a key, in the order of their encoding."""
-        prefix = self._prefix(key)
-        return [
-            decode_key(self._stored_map_key(data) if component[:1] == _HASHED else component)
-            for component, data in self._store.scan(prefix)
-        ]
+    def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first entries of the whole state from a place on: what tells their keys, and their values."""
+        return self._store.scan(_STATE.pack(self.state_id), start, limit)
+
+    def keys_at(self, place: bytes, data: bytes, is_map: bool) -> tuple[Any, ...] | None:
+        """The key, and map key, of an entry that `scan` found; None when it is stored as a hash."""
+        at = _PREFIX.size - _STATE.size
+        if place[at : at + 1] == _HASHED:
+            return None
+        key, at = decode_key_at(place, at)
+        if not self._is_namespaced:
+            at += 1
+        elif place[at : at + 1] == _HASHED:
+            return None
+        else:
+            namespace, at = decode_key_at(place, at)
+            key = (key, namespace)
+        return (key, self.map_key(place[at:], data)) if is_map else (key,)
 
     def write(self, table: pa.Table) -> None:
         """Apply a change table, piece by piece.
@@ -114,7 +171,7 @@ class LmdbTable:
             key, namespace = key
             namespace = _namespace(encode_key(namespace))
         group = key_group_of(key, self._max_parallelism)
-        return _PREFIX.pack(self._state_id, group) + _component(encode_key(key)) + namespace
+        return _PREFIX.pack(self.state_id, group) + _component(encode_key(key)) + namespace
 
     def _decode(self, data: bytes, has_map_key: bool = False) -> Any:
         """The value, or the entry of a state with a time to live."""
@@ -124,10 +181,6 @@ class LmdbTable:
         return self._expiry.attach(
             expiry, self._codec.decode(_without_map_key(rest) if has_map_key else rest)
         )
-
-    def _stored_map_key(self, data: bytes) -> bytes:
-        rest = data if self._expiry is None else self._expiry.cut(data)[1]
-        return rest[4 : 4 + _LENGTH.unpack_from(rest)[0]]
 
     def _batch(self, part: pa.Table, has_deletes: bool) -> WriteBatch:
         if not has_deletes:
@@ -168,13 +221,13 @@ class LmdbTable:
         column = part["key"]
         if pa.types.is_int64(column.type):
             rows = np.zeros(part.num_rows, dtype=_INT_LMDB_KEY)
-            rows["state"] = self._state_id
+            rows["state"] = self.state_id
             rows["group"] = groups
             fill_int64(rows["key"], column.to_numpy())
             keys: list[bytes] = rows.view(f"V{_INT_LMDB_KEY.itemsize}").tolist()
             return keys
         encoded = _encoded(column.combine_chunks())
-        state_id = self._state_id
+        state_id = self.state_id
         return [
             _PREFIX.pack(state_id, group) + _component(key) + _NO_NAMESPACE
             for group, key in zip(groups.tolist(), encoded, strict=True)

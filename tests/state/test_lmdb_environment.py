@@ -51,7 +51,7 @@ def test_readers_on_another_thread_live_through_growth_and_compaction(tmp_path: 
 
     def read() -> None:
         while not stop.is_set():
-            if env.get(b"000050") != bytes(1_000) or len(env.scan(b"00000")) != 10:
+            if env.get(b"000050") != bytes(1_000) or len(env.scan(b"00000", b"", 20)) != 10:
                 wrong.append(1)
 
     reader = threading.Thread(target=read)
@@ -93,7 +93,7 @@ def test_a_sweep_goes_round_and_removes_what_is_to_be_dropped(tmp_path: Path) ->
     assert [env.sweep(60, is_odd) for _ in range(2)] == [0, 0]
     # Fifty are left: each call looked at all of them, and at none twice.
     assert len(seen) == 200
-    assert len(env.scan(b"0000")) == 50
+    assert len(env.scan(b"0000", b"", 200)) == 50
     env.close()
 
 
