@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -163,7 +164,13 @@ class LmdbTable:
         has_deletes = pc.any(table["deleted"]).as_py()
         rows = max(1, min(_CHUNK_ENTRIES, table.num_rows * _CHUNK_BYTES // max(1, table.nbytes)))
         for start in range(0, table.num_rows, rows):
-            self._store.write(self._batch(table.slice(start, rows), has_deletes))
+            with self.turn():
+                batch = self._batch(table.slice(start, rows), has_deletes)
+            self._store.write(batch)
+
+    def turn(self) -> AbstractContextManager[None]:
+        """A piece of some milliseconds of Python on the snapshot thread; see `write_turns`."""
+        return self._store.turns.writing()
 
     def _prefix(self, key: Any) -> bytes:
         namespace = _NO_NAMESPACE

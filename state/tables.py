@@ -16,6 +16,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import repeat, starmap
 from typing import TYPE_CHECKING, Any, Final
@@ -39,7 +40,8 @@ class _Deleted:
 DELETED: Final = _Deleted()
 MISSING: Final = object()
 
-_FREE_CHUNK = 4096
+_FREE_CHUNK = 16_384
+_FREE_SOME = 8_192
 
 
 def private_copy(value: Any) -> Any:
@@ -63,9 +65,11 @@ class FrozenTable:
     def release(self) -> None:
         """Drop the buffer piece by piece, so that the task's thread gets the GIL in between."""
         changes = self.changes
+        store = self.table.store
         while changes:
             count = min(_FREE_CHUNK, len(changes))
-            deque(starmap(changes.popitem, repeat((), count)), maxlen=0)
+            with nullcontext() if store is None else store.turn():
+                deque(starmap(changes.popitem, repeat((), count)), maxlen=0)
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ class StateTable(ABC):
     def release_discarded(self) -> None:
         """Free some of the oldest cache generation: more than a batch of that size can have read anew."""
         discarded = self._discarded
-        for _ in range(min(2 * _FREE_CHUNK, len(discarded))):
+        for _ in range(min(_FREE_SOME, len(discarded))):
             discarded.popitem()
 
 

@@ -1,8 +1,10 @@
-"""Turns between a task's loop and the thread that writes its state to LMDB.
+"""Turns between a task's loop and the thread that stores its state in LMDB.
 
-py-lmdb gives up the interpreter lock for every entry it writes. Beside a busy loop each time costs up to
-a switch interval: measured, 73 s for a million entries, against 0.4 s when nobody else wants the lock. So
-the writer announces a piece of some milliseconds, and the loop lets it pass between two batches.
+Two threads share the interpreter lock badly when one of them gives it up often: it then waits up to a
+switch interval to get it back. py-lmdb gives it up for every entry. Measured: a million entries written
+beside a busy loop took 73 s, against 0.4 s alone; and a loop that reads LMDB suffers in the same way from
+a thread that encodes. So the storing thread works in pieces of some milliseconds, and the loop lets one
+pass between two batches.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ _SILENCES = 3
 
 
 class WriteTurns:
-    """Whose turn it is. One loop, one writer."""
+    """Whose turn it is. One loop, one writer; the loop has at least a batch between two pieces."""
 
     def __init__(self) -> None:
         self._is_writing = False
+        self._has_passed = True
         self._stands_aside = threading.Event()
         self._silences = _SILENCES
         self._loop_thread = 0
@@ -29,7 +32,8 @@ class WriteTurns:
     def may_process(self) -> bool:
         """Whether the loop may take its next batch. Asked by the loop before each."""
         self._silences = 0
-        if not self._is_writing:
+        if not self._is_writing or not self._has_passed:
+            self._has_passed = True
             self._loop_thread = threading.get_ident()
             return True
         self._stands_aside.set()
@@ -37,7 +41,7 @@ class WriteTurns:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """The writer's turn; begins when the loop stands aside, or has not been heard of."""
+        """A piece of the writer's; begins when the loop stands aside, or has not been heard of."""
         self._stands_aside.clear()
         self._is_writing = True
         try:
@@ -46,4 +50,5 @@ class WriteTurns:
                 self._silences += 1
             yield
         finally:
+            self._has_passed = False
             self._is_writing = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 import sys
 import time
@@ -103,6 +104,7 @@ def on_backend(config: StateBackend, directory: str, key_count: int, interval_s:
         subtask.process(batch)
     subtask.checkpoint()
     subtask.handle()
+    gc.freeze()
     return lambda batches, seconds: subtask.run(batches, seconds, interval_s)
 
 

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError
+from tidegate.common.time import Time
+from tidegate.common.typeinfo import Types
+from tidegate.protocol.key_groups import KeyGroupRange
+from tidegate.state.backend import KeyedStateBackendParameters
+from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.lmdb_environment import LmdbEnvironment, WriteBatch
+from tidegate.state.ttl_config import StateTtlConfig
 
 MIB = 1 << 20
 
@@ -141,3 +148,49 @@ def test_a_writer_does_not_wait_for_a_loop_on_its_own_thread(tmp_path: Path) -> 
         assert not env.turns.may_process()
     assert env.turns.may_process()
     env.close()
+
+
+def test_the_loop_has_a_batch_between_two_pieces(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    turns = env.turns
+    with turns.writing():
+        pass
+    with turns.writing():
+        # The writer did not wait, since nobody had asked: the batch of before is still due.
+        assert turns.may_process()
+        assert not turns.may_process()
+    env.close()
+
+
+def test_expired_entries_leave_the_file_with_the_checkpoints(tmp_path: Path) -> None:
+    now_ms = [1_000]
+    config = (
+        StateTtlConfig.new_builder(Time.milliseconds(100))
+        .set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
+        .cleanup_in_rocksdb_compact_filter(1_000)
+        .build()
+    )
+    short = ValueStateDescriptor("short", Types.LONG())
+    short.enable_time_to_live(config)
+    place = KeyedStateBackendParameters(
+        "uid", "op", 0, 0, 8, KeyGroupRange(0, 7), None, str(tmp_path), None, "p", lambda: now_ms[0]
+    )
+    backend = LmdbStateBackend(memory_size_bytes=1).create_keyed_backend(place)
+    state = backend.get_value_state(short)
+    lasting = backend.get_value_state(ValueStateDescriptor("lasting", Types.LONG()))
+    for key in range(10):
+        backend.current_key = key
+        state.update(key)
+        lasting.update(key)
+        _ = backend.needs_spill
+    backend.freeze().persist()
+    now_ms[0] += 100
+    # Nobody looks at them, and yet they go.
+    backend.freeze().persist()
+    _ = backend.needs_spill
+    # The last keys may still be cached.
+    for key in range(6):
+        backend.current_key = key
+        assert state.value() is None
+        assert lasting.value() == key
+    backend.close()
