@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..state.descriptors import (
     AggregatingStateDescriptor,
+    FoldingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
@@ -14,6 +15,7 @@ from ..state.kinds import (
     AggregatingState,
     AppendingState,
     BroadcastState,
+    FoldingState,
     ListState,
     MapState,
     MergingState,
@@ -23,12 +25,15 @@ from ..state.kinds import (
     ValueState,
 )
 from ..state.operator_state import OperatorStateStore
+from ..state.ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
     "BroadcastState",
+    "FoldingState",
+    "FoldingStateDescriptor",
     "ListState",
     "ListStateDescriptor",
     "MapState",
@@ -40,6 +45,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "State",
     "StateDescriptor",
+    "StateTtlConfig",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -37,13 +37,29 @@ def config(request: pytest.FixtureRequest) -> StateBackend:
     }[request.param]
 
 
+class Clock:
+    """Processing time that a test sets."""
+
+    now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
 @pytest.fixture
 def storage() -> CheckpointStorage:
     return MemoryCheckpointStorage()
 
 
 @pytest.fixture
-def open_backend(config: StateBackend, storage: CheckpointStorage, tmp_path: Path) -> Iterator[OpenBackend]:
+def open_backend(
+    config: StateBackend, storage: CheckpointStorage, clock: Clock, tmp_path: Path
+) -> Iterator[OpenBackend]:
     opened: list[KeyedStateBackend] = []
 
     def open_one(
@@ -67,6 +83,7 @@ def open_backend(config: StateBackend, storage: CheckpointStorage, tmp_path: Pat
                 local_dir=str(tmp_path / "local"),
                 storage=storage,
                 file_prefix=file_prefix,
+                now_ms=clock,
             )
         )
         opened.append(backend)
