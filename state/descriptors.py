@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from ..common.errors import ConfigurationError, StateMigrationError
+from ..common.errors import ConfigurationError
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation, type_text
 
 __all__ = [
@@ -16,8 +16,10 @@ __all__ = [
     "ReducingStateDescriptor",
     "StateDescriptor",
     "ValueStateDescriptor",
-    "check_restored_schema",
 ]
+
+
+D = TypeVar("D", bound="StateDescriptor")
 
 
 class StateDescriptor(ABC):
@@ -26,12 +28,16 @@ class StateDescriptor(ABC):
     Args:
         name: unique among the states of one operator.
         type_info: type of the stored values; None means pickled.
+
+    Attributes:
+        previous_names: names under which older snapshots may hold the state, latest first.
     """
 
     def __init__(self, name: str, type_info: TypeInformation | None) -> None:
         if not isinstance(name, str) or not name:
             raise ConfigurationError(f"a state needs a non-empty name, got {name!r}")
         self.name = name
+        self.previous_names: tuple[str, ...] = ()
         self.type_info: TypeInformation = type_info or PickledBytesTypeInfo()
         self._schema: dict[str, object] = {"kind": self.kind, "value_type": self._value_text()}
 
@@ -43,6 +49,21 @@ class StateDescriptor(ABC):
     def get_name(self) -> str:
         """The name of the state."""
         return self.name
+
+    def renamed_from(self: D, name: str) -> D:
+        """Restore the state also from snapshots that know it under another name.
+
+        May be called several times, the latest name first; the state's own name is always tried first.
+
+        Returns:
+            The descriptor itself.
+        """
+        if not isinstance(name, str) or not name or name == self.name:
+            raise ConfigurationError(
+                f"state {self.name!r}: renamed_from needs the name the state had before, got {name!r}"
+            )
+        self.previous_names = (*self.previous_names, name)
+        return self
 
     def schema(self) -> dict[str, object]:
         """What snapshots store about this state, as plain JSON values."""
@@ -137,22 +158,3 @@ class AggregatingStateDescriptor(StateDescriptor):
     def get_agg_function(self) -> Any:
         """The aggregate function as it was given."""
         return self._agg_function
-
-
-def check_restored_schema(
-    operator_name: str, state_name: str, restored: Mapping[str, object], now: Mapping[str, object]
-) -> None:
-    """Compare the schema in a snapshot with the one the job declares.
-
-    Raises:
-        StateMigrationError: naming the operator, the state and both schemas, when they differ.
-    """
-    if dict(restored) != dict(now):
-        raise StateMigrationError(
-            f"operator {operator_name!r}: state {state_name!r} was stored as {_text(restored)} but "
-            f"the job now declares {_text(now)}; declare the old types, or give the state a new name"
-        )
-
-
-def _text(schema: Mapping[str, object]) -> str:
-    return "{" + ", ".join(f"{name}: {value}" for name, value in sorted(schema.items())) + "}"
