@@ -103,7 +103,7 @@ class StateConversion:
         for row, data in enumerate(pickled):
             if data is not None:
                 value = nullable(live)(pickle.loads(data))
-                column, opaque = self._codec.to_arrow([value])
+                opaque = self._codec.to_arrow([value])[1]
                 pickled[row] = opaque.get(0)
                 result[row] = None if opaque else to_plain(value)
         return form.column(result), pa.array(pickled, type=pa.large_binary())
