@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..common.errors import ConfigurationError
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation, type_text
+from .ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingStateDescriptor",
+    "FoldingStateDescriptor",
     "ListStateDescriptor",
     "MapStateDescriptor",
     "ReducingStateDescriptor",
@@ -39,12 +42,13 @@ class StateDescriptor(ABC):
         self.name = name
         self.previous_names: tuple[str, ...] = ()
         self.type_info: TypeInformation = type_info or PickledBytesTypeInfo()
+        self.ttl_config: StateTtlConfig | None = None
         self._schema: dict[str, object] = {"kind": self.kind, "value_type": self._value_text()}
 
     @property
     @abstractmethod
     def kind(self) -> str:
-        """`value`, `list`, `map`, `reducing` or `aggregating`."""
+        """`value`, `list`, `map`, `reducing`, `aggregating` or `folding`."""
 
     def get_name(self) -> str:
         """The name of the state."""
@@ -65,21 +69,47 @@ class StateDescriptor(ABC):
         self.previous_names = (*self.previous_names, name)
         return self
 
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let what is kept in this state expire.
+
+        Snapshots say whether there is a time to live and by which clock, so neither can be changed on a
+        restore; everything else in the configuration can.
+
+        Raises:
+            ConfigurationError: when the time to live is not at least a millisecond.
+        """
+        ttl = ttl_config.get_ttl()
+        if ttl_config.is_enabled() and ttl.to_milliseconds() < 1:
+            raise ConfigurationError(
+                f"state {self.name!r}: a time to live must be at least one millisecond, got {ttl!r}"
+            )
+        self.ttl_config = ttl_config if ttl_config.is_enabled() else None
+
     def schema(self) -> dict[str, object]:
         """What snapshots store about this state, as plain JSON values."""
-        return dict(self._schema)
+        if self.ttl_config is None:
+            return dict(self._schema)
+        return {**self._schema, "ttl": _TTL_CLOCKS[self.ttl_config.get_ttl_time_characteristic()]}
 
     def _value_text(self) -> str:
         return type_text(self.type_info)
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """Describes a `ValueState`."""
+    """Describes a `ValueState`.
+
+    Args:
+        default_value: what `value()` gives when there is none: a copy of its own each time if it can
+            change in place. It is never stored.
+    """
 
     kind = "value"
 
-    def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
+    def __init__(
+        self, name: str, value_type_info: TypeInformation | None = None, *, default_value: Any = None
+    ) -> None:
         super().__init__(name, value_type_info)
+        self.default_value = default_value
 
 
 class ListStateDescriptor(StateDescriptor):
@@ -158,3 +188,47 @@ class AggregatingStateDescriptor(StateDescriptor):
     def get_agg_function(self) -> Any:
         """The aggregate function as it was given."""
         return self._agg_function
+
+
+class FoldingStateDescriptor(StateDescriptor):
+    """Describes a `FoldingState`. Deprecated in Flink since 1.4: use an `AggregatingStateDescriptor`.
+
+    Args:
+        initial_value: what the first value is folded into; copied for each key if it can change in place.
+        fold_function: an object with `fold(accumulator, value)`, or a callable of the two.
+        type_info: type of the accumulator.
+    """
+
+    kind = "folding"
+
+    def __init__(
+        self,
+        name: str,
+        initial_value: Any,
+        fold_function: Any,
+        type_info: TypeInformation | None = None,
+    ) -> None:
+        warnings.warn(
+            "FoldingState is deprecated; use AggregatingState, whose accumulator may be merged",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        super().__init__(name, type_info)
+        self.initial_value = initial_value
+        self._fold_function = fold_function
+        self.fold: Callable[[Any, Any], Any] = getattr(fold_function, "fold", fold_function)
+        if not callable(self.fold):
+            raise ConfigurationError(
+                f"state {name!r}: the fold function must be callable or have a method fold(), "
+                f"got {type(fold_function).__name__}"
+            )
+
+    def get_fold_function(self) -> Any:
+        """The fold function as it was given."""
+        return self._fold_function
+
+
+_TTL_CLOCKS = {
+    StateTtlConfig.TtlTimeCharacteristic.ProcessingTime: "processing-time",
+    StateTtlConfig.TtlTimeCharacteristic.EventTime: "event-time",
+}

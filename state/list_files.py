@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..common.errors import CorruptCheckpointError
-from .key_codec import encode_key
+from .key_codec import encode_map_key
 from .segments import ENCODED_KEY, FORMAT_VERSION, column_slice, key_encoding, key_values, opaque_values
 from .value_codecs import ValueCodec
 
@@ -61,7 +61,7 @@ def _key_column(keys: list[Any]) -> pa.Array:
             return pa.array(keys, type=pa.large_string())
     except (pa.ArrowException, OverflowError, UnicodeError):
         pass  # an integer of more than 64 bits, or a lone surrogate: the general encoding takes both
-    return pa.array(list(map(encode_key, keys)), type=ENCODED_KEY)
+    return pa.array(list(map(encode_map_key, keys)), type=ENCODED_KEY)
 
 
 def write_list_file(
