@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from .descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from .kinds import AggregatingState, ListState, MapState, ReducingState, ValueState
+from .kinds import AggregatingState, ListState, MapState, MergingState, ReducingState, ValueState
 from .storage import CheckpointStorage
 
 if TYPE_CHECKING:
@@ -67,29 +68,50 @@ class KeyedStateBackend(ABC):
 
     All methods but `FrozenKeyedState.persist` belong to the task's thread. `current_key` is set before
     each record; reading state while it is None is a `StateError`.
+
+    A state declared with `namespaced` holds something of its own per key and namespace, such as a window.
+    It means the namespace in `current_namespace`, which may be any value that could be a key.
     """
 
     current_key: Any = None
+    current_namespace: Any = None
 
     @abstractmethod
-    def get_value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    def get_value_state(self, descriptor: ValueStateDescriptor, namespaced: bool = False) -> ValueState[Any]:
         """The value state of that name; a second, different descriptor is a `StateError`."""
 
     @abstractmethod
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, descriptor: ListStateDescriptor, namespaced: bool = False) -> ListState[Any]:
         """The list state of that name."""
 
     @abstractmethod
-    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def get_map_state(self, descriptor: MapStateDescriptor, namespaced: bool = False) -> MapState[Any, Any]:
         """The map state of that name."""
 
     @abstractmethod
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    def get_reducing_state(
+        self, descriptor: ReducingStateDescriptor, namespaced: bool = False
+    ) -> ReducingState[Any]:
         """The reducing state of that name."""
 
     @abstractmethod
-    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor, namespaced: bool = False
+    ) -> AggregatingState[Any, Any]:
         """The aggregating state of that name."""
+
+    @abstractmethod
+    def merge_namespaces(self, state: MergingState[Any, Any], target: Any, sources: Iterable[Any]) -> None:
+        """Merge what the current key has in some namespaces into another one, as merging windows do.
+
+        Args:
+            state: a namespaced list, reducing, aggregating or folding state of this backend.
+            target: the namespace that has everything afterwards, after what it had before.
+            sources: the namespaces that are empty afterwards, in the order in which they are merged.
+
+        Raises:
+            StateError: when the state cannot be merged, or while no key is set.
+        """
 
     @abstractmethod
     def restore(self, handle: KeyedStateHandle, owned: bool) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .expiry import ExpiryForm
 from .key_codec import encode_key
 from .key_hashing import hash_int64, hash_keys, key_groups_of_hashes
 from .segments import ENCODED_KEY, sorted_table
@@ -20,10 +21,6 @@ from .value_codecs import Opaque, ValueCodec
 # Entries per step in Python: about three milliseconds under the GIL. Smaller steps would not be kinder:
 # each hand-over of the GIL costs the snapshot thread up to Python's switch interval of 5 ms.
 CHUNK_ENTRIES = 16_384
-
-
-# A key column, and the hashes of its keys.
-_KeyColumn: TypeAlias = tuple[pa.ChunkedArray, npt.NDArray[np.uint64]]
 
 
 class _Chunk:
@@ -46,27 +43,51 @@ def change_table(frozen: FrozenTable, max_parallelism: int) -> pa.Table:
     """
     table = frozen.table
     chunks = list(_chunks(frozen))
-    keys, hashes = _key_column([chunk.keys for chunk in chunks], table.key_hints, "key")
-    rows = len(keys)
-    if table.is_map:
-        nested = [chunk.map_keys or [] for chunk in chunks]
-        map_keys, _ = _key_column(nested, table.key_hints, "map_key")
-    else:
-        map_keys = pa.chunked_array([pa.nulls(rows)])
-    values, pickled = _value_columns(chunks, table.codec)
+    hints = table.key_hints
+    key_lists, namespace_lists = _keys_and_namespaces(chunks, table.is_namespaced)
+    keys = _key_column(key_lists, hints, "key")
+    values, pickled, expiries = _value_columns(chunks, table.codec, table.expiry)
     deleted = np.repeat([chunk.values is None for chunk in chunks], [len(chunk.keys) for chunk in chunks])
+    unused = pa.chunked_array([pa.nulls(len(keys))])
     return sorted_table(
         pa.table(
             {
-                "key_group": pa.array(key_groups_of_hashes(hashes, max_parallelism)),
+                "key_group": pa.array(_key_groups(keys, key_lists, max_parallelism)),
                 "key": keys,
-                "map_key": map_keys,
+                "namespace": (
+                    _key_column(namespace_lists, hints, "namespace") if table.is_namespaced else unused
+                ),
+                "map_key": (
+                    _key_column([chunk.map_keys or [] for chunk in chunks], hints, "map_key")
+                    if table.is_map
+                    else unused
+                ),
                 "value": values,
                 "value_pickled": pickled,
+                "expiry": unused if expiries is None else expiries,
                 "deleted": pa.array(deleted),
             }
         )
     )
+
+
+def _keys_and_namespaces(
+    chunks: list[_Chunk], is_namespaced: bool
+) -> tuple[list[list[Any]], list[list[Any]]]:
+    if not is_namespaced:
+        return [chunk.keys for chunk in chunks], []
+    keys = [[key for key, _ in chunk.keys] for chunk in chunks]
+    return keys, [[namespace for _, namespace in chunk.keys] for chunk in chunks]
+
+
+def _key_groups(
+    column: pa.ChunkedArray, keys: list[list[Any]], max_parallelism: int
+) -> npt.NDArray[np.uint16]:
+    if pa.types.is_int64(column.type):
+        hashes = hash_int64(column.to_numpy())
+    else:
+        hashes = np.concatenate([hash_keys(part) for part in keys])
+    return key_groups_of_hashes(hashes, max_parallelism)
 
 
 def _chunks(frozen: FrozenTable) -> Iterator[_Chunk]:
@@ -106,56 +127,68 @@ def _separated(keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -
             )
 
 
-def _key_column(chunks: list[list[Any]], hints: dict[str, int], name: str) -> _KeyColumn:
-    """The keys as the simplest column that holds them all, and their hashes."""
+def _key_column(chunks: list[list[Any]], hints: dict[str, int], name: str) -> pa.ChunkedArray:
+    """The keys as the simplest column that holds them all."""
     for form in range(hints.get(name, 0), len(_FORMS)):
-        result = _FORMS[form](chunks)
-        if result is not None:
+        column = _FORMS[form](chunks)
+        if column is not None:
             hints[name] = form
-            return result
+            return column
     raise AssertionError("the last form takes every key or raises KeyTypeError")
 
 
-def _int_column(chunks: list[list[Any]]) -> _KeyColumn | None:
+def _int_column(chunks: list[list[Any]]) -> pa.ChunkedArray | None:
     try:
         # array() refuses floats and text, and takes a bool as the integer it equals.
         integers = [array("q", chunk) for chunk in chunks]
     except (TypeError, OverflowError):
         return None
     numbers = np.concatenate([np.frombuffer(part, dtype=np.int64) for part in integers])
-    return pa.chunked_array([pa.array(numbers)]), hash_int64(numbers)
+    return pa.chunked_array([pa.array(numbers)])
 
 
-def _text_column(chunks: list[list[Any]]) -> _KeyColumn | None:
+def _text_column(chunks: list[list[Any]]) -> pa.ChunkedArray | None:
     if any(set(map(type, chunk)) != {str} for chunk in chunks):
         return None
     try:
         columns = [pa.array(chunk, type=pa.large_string()) for chunk in chunks]
     except UnicodeEncodeError:
         return None
-    return pa.chunked_array(columns), np.concatenate([hash_keys(chunk) for chunk in chunks])
+    return pa.chunked_array(columns)
 
 
-def _encoded_column(chunks: list[list[Any]]) -> _KeyColumn | None:
+def _encoded_column(chunks: list[list[Any]]) -> pa.ChunkedArray | None:
     columns = [pa.array(list(map(encode_key, chunk)), type=ENCODED_KEY) for chunk in chunks]
-    return pa.chunked_array(columns), np.concatenate([hash_keys(chunk) for chunk in chunks])
+    return pa.chunked_array(columns)
 
 
 _FORMS = (_int_column, _text_column, _encoded_column)
 
 
-def _value_columns(chunks: list[_Chunk], codec: ValueCodec) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    values, pickled = [], []
+def _value_columns(
+    chunks: list[_Chunk], codec: ValueCodec, form: ExpiryForm | None
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray | None]:
+    values, pickled, expiries = [], [], []
     for chunk in chunks:
         rows = len(chunk.keys)
         if chunk.values is None:
             values.append(pa.nulls(rows, codec.arrow_type))
             pickled.append(pa.nulls(rows, pa.large_binary()))
-        else:
-            column, opaque = codec.to_arrow(chunk.values)
-            values.append(column)
-            pickled.append(_opaque_column(rows, opaque))
-    return pa.chunked_array(values), pa.chunked_array(pickled)
+            if form is not None:
+                expiries.append(pa.nulls(rows, form.arrow_type))
+            continue
+        plain = chunk.values
+        if form is not None:
+            plain, column = form.split(plain)
+            expiries.append(column)
+        column, opaque = codec.to_arrow(plain)
+        values.append(column)
+        pickled.append(_opaque_column(rows, opaque))
+    return (
+        pa.chunked_array(values),
+        pa.chunked_array(pickled),
+        None if form is None else pa.chunked_array(expiries),
+    )
 
 
 def _opaque_column(rows: int, opaque: Opaque) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,22 +25,26 @@ from .descriptors import (
 )
 from .keyed_states import (
     ImmutableValueState,
+    KeyContext,
+    MergeableState,
+    NamespacedKeys,
     TableAggregatingState,
     TableListState,
     TableMapState,
     TableReducingState,
     TableValueState,
 )
-from .kinds import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from .kinds import AggregatingState, ListState, MapState, MergingState, ReducingState, State, ValueState
 from .map_table import MapTable
 from .segment_log import SegmentLog
 from .segments import column_slice, decoded_values, key_values
-from .tables import FlatTable, FrozenTable, StateTable, private_copy
+from .tables import FlatTable, FrozenTable, StateTable, TableSettings, private_copy
 
 if TYPE_CHECKING:
-    from .lmdb_store import LmdbStore, LmdbTable
+    from .lmdb_store import LmdbStore
 
 S = TypeVar("S", bound=State)
+Table = TypeVar("Table", bound=StateTable)
 
 _LOAD_ROWS = 65_536
 
@@ -82,6 +86,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         limits: BufferLimits | None = None,
     ) -> None:
         self.current_key: Any = None
+        self.current_namespace: Any = None
         self.where = f"operator {params.operator_name!r}, subtask {params.subtask_index}"
         self._params = params
         self._store = store
@@ -99,47 +104,61 @@ class TableKeyedStateBackend(KeyedStateBackend):
             None if key_type is None or isinstance(key_type, PickledBytesTypeInfo) else type_text(key_type)
         )
 
-    def get_value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        def build(table: FlatTable) -> TableValueState:
-            return (TableValueState if table.copy else ImmutableValueState)(self, table)
+    def get_value_state(self, descriptor: ValueStateDescriptor, namespaced: bool = False) -> ValueState[Any]:
+        def build(keys: KeyContext, table: FlatTable) -> TableValueState:
+            return (TableValueState if table.copy else ImmutableValueState)(keys, table)
 
-        return self._state(descriptor, TableValueState, lambda codec: self._flat(descriptor, codec, build))
+        return self._flat(descriptor, namespaced, build)
 
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, descriptor: ListStateDescriptor, namespaced: bool = False) -> ListState[Any]:
         element = value_codec(descriptor.type_info)
         known = not isinstance(descriptor.type_info, PickledBytesTypeInfo)
         codec = value_codec(ListTypeInfo(descriptor.type_info)) if known else element
         copy: Callable[[Any], Any] = list if element.immutable else private_copy
         return self._state(
             descriptor,
+            namespaced,
+            lambda: FlatTable(self._settings(descriptor, namespaced, codec, copy)),
             TableListState,
-            lambda _: self._flat(descriptor, codec, lambda table: TableListState(self, table), copy),
         )
 
-    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        def create(codec: ValueCodec) -> tuple[StateTable, State]:
-            table = MapTable(*self._table_arguments(descriptor.get_name(), codec, _copy_of(codec)))
-            return table, TableMapState(self, table)
-
-        return self._state(descriptor, TableMapState, create)
-
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    def get_map_state(self, descriptor: MapStateDescriptor, namespaced: bool = False) -> MapState[Any, Any]:
         return self._state(
-            descriptor,
-            TableReducingState,
-            lambda codec: self._flat(
-                descriptor, codec, lambda table: TableReducingState(self, table, descriptor)
-            ),
+            descriptor, namespaced, lambda: MapTable(self._settings(descriptor, namespaced)), TableMapState
         )
 
-    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        return self._state(
-            descriptor,
-            TableAggregatingState,
-            lambda codec: self._flat(
-                descriptor, codec, lambda table: TableAggregatingState(self, table, descriptor)
-            ),
-        )
+    def get_reducing_state(
+        self, descriptor: ReducingStateDescriptor, namespaced: bool = False
+    ) -> ReducingState[Any]:
+        def build(keys: KeyContext, table: FlatTable) -> TableReducingState:
+            return TableReducingState(keys, table, descriptor)
+
+        return self._flat(descriptor, namespaced, build)
+
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor, namespaced: bool = False
+    ) -> AggregatingState[Any, Any]:
+        def build(keys: KeyContext, table: FlatTable) -> TableAggregatingState:
+            return TableAggregatingState(keys, table, descriptor)
+
+        return self._flat(descriptor, namespaced, build)
+
+    def merge_namespaces(self, state: MergingState[Any, Any], target: Any, sources: Iterable[Any]) -> None:
+        if not isinstance(state, MergeableState) or not state.is_namespaced:
+            raise StateError(
+                f"{self.where}: only list, reducing, aggregating and folding states that were declared "
+                f"with namespaces can be merged, not {type(state).__name__}"
+            )
+        before = self.current_namespace
+        try:
+            for source in sources:
+                if source != target:
+                    self.current_namespace = source
+                    taken = state.take()
+                    self.current_namespace = target
+                    state.merge(taken)
+        finally:
+            self.current_namespace = before
 
     def restore(self, handle: KeyedStateHandle, owned: bool) -> None:
         self._log.restore(handle, owned)
@@ -210,17 +229,26 @@ class TableKeyedStateBackend(KeyedStateBackend):
         frozen.table.forget_frozen(frozen)
         frozen.release()
 
+    def _flat(
+        self,
+        descriptor: StateDescriptor,
+        namespaced: bool,
+        build: Callable[[KeyContext, FlatTable], S],
+    ) -> S:
+        return self._state(
+            descriptor, namespaced, lambda: FlatTable(self._settings(descriptor, namespaced)), build
+        )
+
     def _state(
         self,
         descriptor: StateDescriptor,
-        handle_type: type[S],
-        create: Callable[[ValueCodec], tuple[StateTable, State]],
+        namespaced: bool,
+        create: Callable[[], Table],
+        build: Callable[[KeyContext, Table], S],
     ) -> S:
         """The handle of a state, which is created and loaded when it is first asked for."""
         name = descriptor.get_name()
-        schema = descriptor.schema()
-        if self._key_type is not None:
-            schema["key_type"] = self._key_type
+        schema = self._schema(descriptor, namespaced)
         if name in self._handles:
             if self._schemas[name] != schema:
                 raise StateError(
@@ -231,13 +259,22 @@ class TableKeyedStateBackend(KeyedStateBackend):
         restored = self._schemas.get(name)
         if restored is not None:
             self._check_restored(name, restored, schema)
-        table, handle = create(value_codec(descriptor.type_info))
+        table = create()
+        handle = build(NamespacedKeys(self) if namespaced else self, table)
         self._load(table)
         # Replaced, never changed: a frozen epoch refers to the dict of its time.
         self._schemas = {**self._schemas, name: schema}
         self._tables = {**self._tables, name: table}
         self._handles[name] = handle
-        return cast(S, handle)
+        return handle
+
+    def _schema(self, descriptor: StateDescriptor, namespaced: bool) -> dict[str, object]:
+        schema = descriptor.schema()
+        if self._key_type is not None:
+            schema["key_type"] = self._key_type
+        if namespaced:
+            schema["namespaced"] = True
+        return schema
 
     def _check_restored(self, name: str, restored: dict[str, object], schema: dict[str, object]) -> None:
         before, now = dict(restored), dict(schema)
@@ -247,24 +284,29 @@ class TableKeyedStateBackend(KeyedStateBackend):
             now.pop("key_type", None)
         check_restored_schema(self._params.operator_name, name, before, now)
 
-    def _flat(
+    def _settings(
         self,
         descriptor: StateDescriptor,
-        codec: ValueCodec,
-        build: Callable[[FlatTable], State],
+        namespaced: bool,
+        codec: ValueCodec | None = None,
         copy: Callable[[Any], Any] | None = None,
-    ) -> tuple[StateTable, State]:
-        table = FlatTable(*self._table_arguments(descriptor.get_name(), codec, copy or _copy_of(codec)))
-        return table, build(table)
-
-    def _table_arguments(
-        self, name: str, codec: ValueCodec, copy: Callable[[Any], Any] | None
-    ) -> tuple[str, ValueCodec, Callable[[Any], Any] | None, int | None, bool, LmdbTable | None]:
+    ) -> TableSettings:
+        """Settings of a table, with its place in LMDB; `codec` and `copy` are those of single values."""
+        if codec is None:
+            codec = value_codec(descriptor.type_info)
+            copy = None if codec.immutable else private_copy
         store = None
         if self._store is not None:
-            store = self._store.table(len(self._tables), codec, self._params.max_parallelism)
-        cache_entries = None if self._limits is None else self._limits.cache_entries
-        return name, codec, copy, cache_entries, self._journals, store
+            store = self._store.table(len(self._tables), codec, self._params.max_parallelism, namespaced)
+        return TableSettings(
+            name=descriptor.get_name(),
+            codec=codec,
+            copy=copy,
+            cache_entries=None if self._limits is None else self._limits.cache_entries,
+            journals=self._journals,
+            store=store,
+            is_namespaced=namespaced,
+        )
 
     def _load(self, table: StateTable) -> None:
         """Fill a table with what was restored for its state."""
@@ -278,8 +320,13 @@ class TableKeyedStateBackend(KeyedStateBackend):
             return
         for start in range(0, stored.num_rows, _LOAD_ROWS):
             length = min(_LOAD_ROWS, stored.num_rows - start)
+            keys = key_values(column_slice(stored["key"], start, length))
+            if table.is_namespaced:
+                keys = list(
+                    zip(keys, key_values(column_slice(stored["namespace"], start, length)), strict=True)
+                )
             table.load(
-                key_values(column_slice(stored["key"], start, length)),
+                keys,
                 key_values(column_slice(stored["map_key"], start, length)) if table.is_map else None,
                 decoded_values(table.codec, stored, start, length),
             )
@@ -292,7 +339,3 @@ class _FrozenTables(FrozenKeyedState):
 
     def persist(self) -> KeyedStateHandle:
         return self._backend.persist_until(self._epoch_number)
-
-
-def _copy_of(codec: ValueCodec) -> Callable[[Any], Any] | None:
-    return None if codec.immutable else private_copy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -16,8 +17,62 @@ from .tables import DELETED, MISSING, FlatTable, StateTable
 class KeyContext(Protocol):
     """What handles need of their backend."""
 
-    current_key: Any
-    where: str
+    @property
+    def current_key(self) -> Any:
+        """The key in the tables; None while no key is set."""
+
+    @property
+    def where(self) -> str:
+        """Operator and subtask, for error messages."""
+
+
+class NamespaceContext(KeyContext, Protocol):
+    """What handles of namespaced states need of it."""
+
+    @property
+    def current_namespace(self) -> Any:
+        """The namespace; None while none is set."""
+
+
+class MergeableState(ABC):
+    """A state whose contents in one namespace can be merged into those in another."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def is_namespaced(self) -> bool:
+        """Whether the state was declared with namespaces."""
+
+    @abstractmethod
+    def take(self) -> Any:
+        """Remove what is stored for the current key and namespace, and return it; None when nothing is."""
+
+    @abstractmethod
+    def merge(self, taken: Any) -> None:
+        """Add what was taken elsewhere, behind what is there."""
+
+
+class NamespacedKeys:
+    """The context of namespaced states: their keys are pairs of the current key and namespace."""
+
+    __slots__ = ("_backend", "where")
+
+    def __init__(self, backend: NamespaceContext) -> None:
+        self._backend = backend
+        self.where = backend.where
+
+    @property
+    def current_key(self) -> Any:
+        """The pair; None while no key is set."""
+        backend = self._backend
+        key, namespace = backend.current_key, backend.current_namespace
+        if namespace is None and key is not None:
+            raise StateError(
+                f"{self.where}: a namespaced state was used while no namespace is set; set "
+                f"current_namespace of the keyed backend first"
+            )
+        return None if key is None else (key, namespace)
 
 
 def _no_key(context: KeyContext, table: StateTable) -> StateError:
@@ -44,6 +99,39 @@ class _FlatState:
 
     def clear(self) -> None:
         self._table.remove(self._key())
+
+
+class _MergeableFlatState(_FlatState, MergeableState):
+    """A flat state with namespaces that can be merged."""
+
+    __slots__ = ()
+
+    @property
+    def is_namespaced(self) -> bool:
+        return self._table.is_namespaced
+
+    def take(self) -> Any:
+        key = self._key()
+        stored = self._table.read(key)
+        if stored is not None:
+            self._table.remove(key)
+        return stored
+
+    def merge(self, taken: Any) -> None:
+        if taken is not None:
+            key = self._key()
+            before = self._table.read(key)
+            self._store(key, taken if before is None else self._merged(before, taken))
+
+    @abstractmethod
+    def _merged(self, before: Any, taken: Any) -> Any:
+        """The two as one."""
+
+    def _store(self, key: Any, value: Any) -> None:
+        if value is None:
+            self._table.remove(key)
+        else:
+            self._table.write(key, value)
 
 
 class TableValueState(_FlatState, ValueState[Any]):
@@ -79,7 +167,7 @@ class ImmutableValueState(TableValueState):
         return value
 
 
-class TableReducingState(_FlatState, ReducingState[Any]):
+class TableReducingState(_MergeableFlatState, ReducingState[Any]):
     """A `ReducingState` over a table."""
 
     __slots__ = ("_reduce",)
@@ -94,14 +182,13 @@ class TableReducingState(_FlatState, ReducingState[Any]):
     def add(self, value: Any) -> None:
         key = self._key()
         before = self._table.read(key)
-        after = value if before is None else self._reduce(before, value)
-        if after is None:
-            self._table.remove(key)
-        else:
-            self._table.write(key, after)
+        self._store(key, value if before is None else self._reduce(before, value))
+
+    def _merged(self, before: Any, taken: Any) -> Any:
+        return self._reduce(before, taken)
 
 
-class TableAggregatingState(_FlatState, AggregatingState[Any, Any]):
+class TableAggregatingState(_MergeableFlatState, AggregatingState[Any, Any]):
     """An `AggregatingState` over a table of accumulators."""
 
     __slots__ = ("_function",)
@@ -119,10 +206,19 @@ class TableAggregatingState(_FlatState, AggregatingState[Any, Any]):
         accumulator = self._table.read(key)
         if accumulator is None:
             accumulator = self._function.create_accumulator()
-        self._table.write(key, self._function.add(value, accumulator))
+        self._store(key, self._function.add(value, accumulator))
+
+    def _merged(self, before: Any, taken: Any) -> Any:
+        merge = getattr(self._function, "merge", None)
+        if merge is None:
+            raise StateError(
+                f"{self._context.where}: the aggregate function {type(self._function).__name__} of state "
+                f"{self._table.name!r} has no method merge(); merging windows need it"
+            )
+        return merge(before, taken)
 
 
-class TableListState(_FlatState, ListState[Any]):
+class TableListState(_MergeableFlatState, ListState[Any]):
     """A `ListState` over a table of lists. An empty list is not stored."""
 
     __slots__ = ()
@@ -145,6 +241,9 @@ class TableListState(_FlatState, ListState[Any]):
             self._table.write(key, list(values))
         else:
             self._table.remove(key)
+
+    def _merged(self, before: Any, taken: Any) -> Any:
+        return before + taken
 
     def _own_list(self) -> list[Any]:
         """The list in the write buffer; only that one may be appended to."""

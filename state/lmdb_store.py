@@ -1,9 +1,10 @@
 """The LMDB environment behind the write buffers of one operator in one subtask.
 
-Layout of a key: state id (2 bytes) ‖ key group (2 bytes, big endian) ‖ key ‖ namespace (`00`) ‖ map key.
+Layout of a key: state id (2 bytes) ‖ key group (2 bytes, big endian) ‖ key ‖ namespace ‖ map key.
 Keys are encoded by `key_codec` and delimit themselves, so the entries of a key, and of a key group, are
-one range. LMDB bounds keys at 511 bytes: a component longer than 240 is stored as `FE` ‖ SHA-256, and a
-map key so shortened stands in front of its value.
+one range. The namespace of a state without namespaces is `00`. LMDB bounds keys at 511 bytes: a key or map
+key longer than 236, or a namespace longer than 33, is stored as `FE` ‖ SHA-256, and a map key so shortened
+stands in front of its value. In front of that stands the expiry, in states with a time to live.
 
 Nothing here is durable: the files die with the attempt, and checkpoints hold what matters.
 """
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..common.errors import CheckpointStorageError
+from .expiry import ExpiryForm
 from .key_codec import INT_KEY_DTYPE, decode_key, encode_key, encode_keys, fill_int64
 from .key_hashing import key_group_of
 from .segments import ENCODED_KEY, column_slice, key_values, opaque_values
@@ -32,9 +34,10 @@ from .value_codecs import ValueCodec, binary_values
 
 _PREFIX = struct.Struct(">HH")
 _LENGTH = struct.Struct(">I")
-_LONGEST_COMPONENT = 240
+_LONGEST_COMPONENT = 236
+_LONGEST_NAMESPACE = 33
 _HASHED = b"\xfe"
-_NAMESPACE = b"\x00"
+_NO_NAMESPACE = b"\x00"
 _CHUNK_ENTRIES = 32_768
 _INT_LMDB_KEY = np.dtype([("state", ">u2"), ("group", ">u2"), ("key", INT_KEY_DTYPE), ("namespace", "u1")])
 
@@ -65,9 +68,16 @@ class LmdbStore:
         except (lmdb.Error, OSError) as error:
             raise self._error("opening", error) from error
 
-    def table(self, state_id: int, codec: ValueCodec, max_parallelism: int) -> LmdbTable:
+    def table(
+        self,
+        state_id: int,
+        codec: ValueCodec,
+        max_parallelism: int,
+        is_namespaced: bool = False,
+        expiry: ExpiryForm | None = None,
+    ) -> LmdbTable:
         """A state of its own in this environment."""
-        return LmdbTable(self, state_id, codec, max_parallelism)
+        return LmdbTable(self, state_id, codec, max_parallelism, is_namespaced, expiry)
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, read in a transaction of its own so that no old page stays pinned."""
@@ -147,18 +157,33 @@ class _Batch:
 
 
 class LmdbTable:
-    """One state in an LMDB environment."""
+    """One state in an LMDB environment.
 
-    def __init__(self, store: LmdbStore, state_id: int, codec: ValueCodec, max_parallelism: int) -> None:
+    Args:
+        is_namespaced: whether keys are pairs of key and namespace.
+        expiry: how entries carry their expiry; None without a time to live.
+    """
+
+    def __init__(
+        self,
+        store: LmdbStore,
+        state_id: int,
+        codec: ValueCodec,
+        max_parallelism: int,
+        is_namespaced: bool,
+        expiry: ExpiryForm | None,
+    ) -> None:
         self._store = store
         self._state_id = state_id
         self._codec = codec
         self._max_parallelism = max_parallelism
+        self._is_namespaced = is_namespaced
+        self._expiry = expiry
 
     def get(self, key: Any) -> Any:
         """The value of a key; None when there is none."""
         data = self._store.get(self._prefix(key))
-        return None if data is None else self._codec.decode(data)
+        return None if data is None else self._decode(data)
 
     def get_entry(self, key: Any, map_key: Any) -> Any:
         """The value of a map entry; `MISSING` when there is none."""
@@ -166,13 +191,13 @@ class LmdbTable:
         data = self._store.get(self._prefix(key) + component)
         if data is None:
             return MISSING
-        return self._codec.decode(_without_map_key(data) if component[:1] == _HASHED else data)
+        return self._decode(data, has_map_key=component[:1] == _HASHED)
 
     def map_keys(self, key: Any) -> list[Any]:
         """The map keys of a key, in the order of their encoding."""
         prefix = self._prefix(key)
         return [
-            decode_key(_stored_map_key(data) if component[:1] == _HASHED else component)
+            decode_key(self._stored_map_key(data) if component[:1] == _HASHED else component)
             for component, data in self._store.scan(prefix)
         ]
 
@@ -186,8 +211,25 @@ class LmdbTable:
                 self._store.grow()
 
     def _prefix(self, key: Any) -> bytes:
+        namespace = _NO_NAMESPACE
+        if self._is_namespaced:
+            key, namespace = key
+            namespace = _namespace(encode_key(namespace))
         group = key_group_of(key, self._max_parallelism)
-        return _PREFIX.pack(self._state_id, group) + _component(encode_key(key)) + _NAMESPACE
+        return _PREFIX.pack(self._state_id, group) + _component(encode_key(key)) + namespace
+
+    def _decode(self, data: bytes, has_map_key: bool = False) -> Any:
+        """The value, or the entry of a state with a time to live."""
+        if self._expiry is None:
+            return self._codec.decode(_without_map_key(data) if has_map_key else data)
+        expiry, rest = self._expiry.cut(data)
+        return self._expiry.attach(
+            expiry, self._codec.decode(_without_map_key(rest) if has_map_key else rest)
+        )
+
+    def _stored_map_key(self, data: bytes) -> bytes:
+        rest = data if self._expiry is None else self._expiry.cut(data)[1]
+        return rest[4 : 4 + _LENGTH.unpack_from(rest)[0]]
 
     def _batches(self, table: pa.Table) -> Iterator[_Batch]:
         has_deletes = pc.any(table["deleted"]).as_py()
@@ -205,22 +247,28 @@ class LmdbTable:
             column_slice(part["value"], 0, part.num_rows),
             opaque_values(column_slice(part["value_pickled"], 0, part.num_rows)),
         )
-        if pa.types.is_null(part["map_key"].type):
-            return zip(keys, values, strict=True)
-        encoded = _encoded(part["map_key"].combine_chunks())
-        return zip(keys, map(_with_map_key, encoded, values), strict=True)
+        if not pa.types.is_null(part["map_key"].type):
+            encoded = _encoded(part["map_key"].combine_chunks())
+            values = list(map(_with_map_key, encoded, values))
+        if self._expiry is not None:
+            prefixes = self._expiry.prefixes(column_slice(part["expiry"], 0, part.num_rows))
+            values = list(map(bytes.__add__, prefixes, values))
+        return zip(keys, values, strict=True)
 
     def _full_keys(self, part: pa.Table) -> list[bytes]:
         if part.num_rows == 0:
             return []
         keys = self._row_keys(part)
+        if self._is_namespaced:
+            namespaces = map(_namespace, _encoded(part["namespace"].combine_chunks()))
+            keys = [key[:-1] + namespace for key, namespace in zip(keys, namespaces, strict=True)]
         if pa.types.is_null(part["map_key"].type):
             return keys
         components = map(_component, _encoded(part["map_key"].combine_chunks()))
         return [key + component for key, component in zip(keys, components, strict=True)]
 
     def _row_keys(self, part: pa.Table) -> list[bytes]:
-        """Everything of the LMDB keys but the map keys."""
+        """Everything of the LMDB keys but the map keys, without namespaces."""
         groups = part["key_group"].to_numpy()
         column = part["key"]
         if pa.types.is_int64(column.type):
@@ -233,7 +281,7 @@ class LmdbTable:
         encoded = _encoded(column.combine_chunks())
         state_id = self._state_id
         return [
-            _PREFIX.pack(state_id, group) + _component(key) + _NAMESPACE
+            _PREFIX.pack(state_id, group) + _component(key) + _NO_NAMESPACE
             for group, key in zip(groups.tolist(), encoded, strict=True)
         ]
 
@@ -255,8 +303,8 @@ def _component(encoded: bytes) -> bytes:
     return _HASHED + hashlib.sha256(encoded).digest()
 
 
-def _stored_map_key(data: bytes) -> bytes:
-    return data[4 : 4 + _LENGTH.unpack_from(data)[0]]
+def _namespace(encoded: bytes) -> bytes:
+    return encoded if len(encoded) <= _LONGEST_NAMESPACE else _HASHED + hashlib.sha256(encoded).digest()
 
 
 def _without_map_key(data: bytes) -> bytes:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .tables import DELETED, MISSING, FrozenTable, StateTable
-from .value_codecs import ValueCodec
+from .tables import DELETED, MISSING, FrozenTable, StateTable, TableSettings
 
 if TYPE_CHECKING:
     from .lmdb_store import LmdbTable
@@ -17,16 +15,8 @@ class MapTable(StateTable):
 
     is_map = True
 
-    def __init__(
-        self,
-        name: str,
-        codec: ValueCodec,
-        copy: Callable[[Any], Any] | None,
-        cache_entries: int | None,
-        journals: bool,
-        store: LmdbTable | None,
-    ) -> None:
-        super().__init__(name, codec, copy, cache_entries, journals, store)
+    def __init__(self, settings: TableSettings) -> None:
+        super().__init__(settings)
         self._dirty_entries = 0
         self._cached_entries = 0
 

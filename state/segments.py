@@ -1,10 +1,12 @@
 """Segments: the Parquet files that keyed state is stored in, and the tables they are made from.
 
-A *change table* is an Arrow table with one row per changed entry: `key_group`, `key`, `map_key`,
-`value`, `value_pickled`, `deleted`. Segment files add `operator_uid`, `state_name`, `namespace` and
-`expiry`. Keys are an `int64` or text column where all keys of a segment are, else the bytes of
-`key_codec`. Values are in `value`, typed where the type is known; what a typed column cannot hold is
-pickled in `value_pickled`. Nothing but `decode` in the codecs ever unpickles.
+A *change table* is an Arrow table with one row per changed entry: `key_group`, `key`, `namespace`,
+`map_key`, `value`, `value_pickled`, `expiry`, `deleted`; a column that its state does not use has the
+null type. Segment files add `operator_uid` and `state_name`. Keys, namespaces and map keys are an `int64`
+or text column where all of a segment are, else the bytes of `key_codec`. Values are in `value`, typed
+where the type is known; what a typed column cannot hold is pickled in `value_pickled`. `expiry` is a
+timestamp, or a list of them in list states, and null for what never expires. Nothing but `decode` in the
+codecs ever unpickles.
 
 Parquet rather than Arrow IPC: per million (long -> long, long) entries it took 0.11 s against 0.05 s to
 write, off the GIL, and any tool can read it.
@@ -22,12 +24,14 @@ import pyarrow.parquet as pq
 
 from ..common.errors import CorruptCheckpointError
 from ..protocol.key_groups import KeyGroupRange
+from .expiry import NEVER, ExpiryForm, ListExpiry, SingleExpiry
 from .key_codec import decode_key, encode_keys
 from .value_codecs import Opaque, ValueCodec, binary_values
 
 FORMAT_VERSION = 1
 _ROW_GROUP_ROWS = 131_072
-_COLUMNS = ["key_group", "key", "map_key", "value", "value_pickled", "deleted"]
+COLUMNS = ["key_group", "key", "namespace", "map_key", "value", "value_pickled", "expiry", "deleted"]
+_KEYS = ["key", "namespace", "map_key"]
 ENCODED_KEY = pa.large_binary()
 
 
@@ -52,19 +56,18 @@ def write_segment(table: pa.Table, info: SegmentInfo) -> memoryview:
         "state_name": _constant(info.state_name, rows),
         "key_group": table["key_group"],
         "key": table["key"],
-        "namespace": pa.nulls(rows, pa.large_binary()),
+        "namespace": _with_type(table["namespace"], ENCODED_KEY),
         "map_key": table["map_key"],
         "value": table["value"],
         "value_pickled": table["value_pickled"],
-        "expiry": pa.nulls(rows, pa.timestamp("ms")),
+        "expiry": _with_type(table["expiry"], SingleExpiry.arrow_type),
         "deleted": table["deleted"],
     }
     metadata = {
         "tidegate.format_version": str(FORMAT_VERSION),
         "tidegate.operator_uid": info.operator_uid,
         "tidegate.state_name": info.state_name,
-        "tidegate.key_encoding": key_encoding(table["key"].type),
-        "tidegate.map_key_encoding": key_encoding(table["map_key"].type),
+        **{f"tidegate.{name}_encoding": key_encoding(table[name].type) for name in _KEYS},
         "tidegate.value_encoding": info.schema.get("value_encoding", "typed"),
         **{f"tidegate.{name}": text for name, text in info.schema.items()},
     }
@@ -100,46 +103,55 @@ def read_segment(data: bytes, path: str, key_groups: KeyGroupRange) -> tuple[pa.
                 f"checkpoint file {path!r} has format version {version}; this release reads up to "
                 f"{FORMAT_VERSION}: upgrade tidegate"
             )
-        table = file.read(columns=_COLUMNS)
         schema = {name.removeprefix("tidegate."): text for name, text in metadata.items()}
+        encodings = {name: schema.pop(f"{name}_encoding", "none") for name in _KEYS}
+        table = _without(
+            file.read(columns=COLUMNS),
+            *(["namespace"] if encodings["namespace"] == "none" else []),
+            *(["expiry"] if "ttl" not in schema else []),
+        )
         info = SegmentInfo(schema.pop("operator_uid"), schema.pop("state_name"), schema)
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise CorruptCheckpointError(
             f"checkpoint file {path!r} is not a segment of keyed state: {error}; restore another "
             f"checkpoint or savepoint"
         ) from error
-    for derived in ("key_encoding", "map_key_encoding"):
-        schema.pop(derived, None)
     group = table["key_group"]
     inside = pc.and_(pc.greater_equal(group, key_groups.start), pc.less_equal(group, key_groups.end))
     return (table if pc.all(inside).as_py() else table.filter(inside)), info
 
 
-def merge_tables(tables: list[pa.Table], keep_tombstones: bool) -> pa.Table:
+def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | None = None) -> pa.Table:
     """One change table with the latest row of every entry, sorted; later tables win.
 
     Runs in Arrow's C++ off the GIL, except where tables of different key columns meet.
+
+    Args:
+        keep_tombstones: whether there are older tables, so that what is removed must stay marked.
+        now_ms: drop what is expired by then; only without older tables, which may hold the same entries.
     """
     table = pa.concat_tables(_with_one_key_type(tables))
     if len(tables) > 1:
-        rows = table.select(["key", "map_key"]).append_column("row", pa.array(np.arange(len(table))))
-        by = ["key"] if pa.types.is_null(table["map_key"].type) else ["key", "map_key"]
+        by = [name for name in _KEYS if not pa.types.is_null(table[name].type)]
+        rows = table.select(by).append_column("row", pa.array(np.arange(len(table))))
         latest = rows.group_by(by).aggregate([("row", "max")])["row_max"]
         table = table.take(latest)
-    if not keep_tombstones and pc.any(table["deleted"]).as_py():
-        table = table.filter(pc.invert(table["deleted"]))
+    if not keep_tombstones:
+        if pc.any(table["deleted"]).as_py():
+            table = table.filter(pc.invert(table["deleted"]))
+        if now_ms is not None:
+            table = _unexpired(table, now_ms)
     return sorted_table(table) if len(tables) > 1 else table.combine_chunks()
 
 
 def sorted_table(table: pa.Table) -> pa.Table:
     """The table in the order of LMDB keys, in one chunk."""
     table = table.combine_chunks()
-    if pa.types.is_int64(table["key"].type) and pa.types.is_null(table["map_key"].type):
+    by = [name for name in _KEYS if not pa.types.is_null(table[name].type)]
+    if by == ["key"] and pa.types.is_int64(table["key"].type):
         order = np.lexsort((table["key"].to_numpy(), table["key_group"].to_numpy()))
         return table.take(pa.array(order))
-    keys = [("key_group", "ascending"), ("key", "ascending")]
-    if not pa.types.is_null(table["map_key"].type):
-        keys.append(("map_key", "ascending"))
+    keys = [(name, "ascending") for name in ("key_group", *by)]
     return table.take(pc.sort_indices(table, sort_keys=keys))
 
 
@@ -167,11 +179,21 @@ def opaque_values(column: pa.Array) -> Opaque:
 
 
 def decoded_values(codec: ValueCodec, table: pa.Table, start: int, length: int) -> list[Any]:
-    """The live values of some rows of a change table without tombstones."""
-    return codec.from_arrow(
+    """The live values of some rows of a change table without tombstones; entries if the state has TTL."""
+    values = codec.from_arrow(
         column_slice(table["value"], start, length),
         opaque_values(column_slice(table["value_pickled"], start, length)),
     )
+    form = expiry_form(table)
+    return values if form is None else form.join(values, column_slice(table["expiry"], start, length))
+
+
+def expiry_form(table: pa.Table) -> ExpiryForm | None:
+    """How a change table holds expiries; None when its state has no TTL."""
+    kind = table["expiry"].type
+    if pa.types.is_null(kind):
+        return None
+    return ListExpiry() if pa.types.is_list(kind) else SingleExpiry()
 
 
 def key_encoding(key_type: pa.DataType) -> str:
@@ -188,9 +210,31 @@ def _constant(text: str, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array([text]))
 
 
+def _with_type(column: pa.ChunkedArray, unused_type: pa.DataType) -> pa.ChunkedArray:
+    """A column as files hold it: one that is not used has a type nevertheless."""
+    return column.cast(unused_type) if pa.types.is_null(column.type) else column
+
+
+def _without(table: pa.Table, *unused: str) -> pa.Table:
+    """The table with some columns of the null type."""
+    for name in unused:
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, pa.nulls(table.num_rows))
+    return table
+
+
+def _unexpired(table: pa.Table, now_ms: int) -> pa.Table:
+    form = expiry_form(table)
+    if form is None:
+        return table
+    last = form.latest(table["expiry"].combine_chunks())
+    keep = (last > now_ms) | (last == NEVER)
+    return table if keep.all() else table.filter(pa.array(keep))
+
+
 def _with_one_key_type(tables: list[pa.Table]) -> list[pa.Table]:
     """Tables whose key columns agree: where they do not, keys become their encoding."""
-    for name in ("key", "map_key"):
+    for name in _KEYS:
         if len({table[name].type for table in tables}) > 1:
             tables = [_with_encoded(table, name) for table in tables]
     return tables

@@ -16,10 +16,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import repeat, starmap
 from typing import TYPE_CHECKING, Any, Final
 
 from .arrow_forms import IMMUTABLE_TYPES
+from .expiry import ExpiryForm
 from .value_codecs import ValueCodec, dumps
 
 if TYPE_CHECKING:
@@ -65,38 +67,48 @@ class FrozenTable:
             deque(starmap(changes.popitem, repeat((), count)), maxlen=0)
 
 
-class StateTable(ABC):
-    """What the tables of all kinds of state share.
+@dataclass(frozen=True)
+class TableSettings:
+    """What a table must know about its state.
 
-    Args:
+    Attributes:
         name: of the state.
         codec: of the stored values.
         copy: makes a private copy of a value; None when values are immutable.
         cache_entries: size of one generation of `values`; None keeps everything.
         journals: whether changes must be remembered for a snapshot or for LMDB.
         store: the table in LMDB, or None.
+        is_namespaced: whether the keys of the table are pairs of key and namespace.
+        expiry: how entries carry their expiry; None without a time to live.
     """
+
+    name: str
+    codec: ValueCodec
+    copy: Callable[[Any], Any] | None
+    cache_entries: int | None
+    journals: bool
+    store: LmdbTable | None
+    is_namespaced: bool = False
+    expiry: ExpiryForm | None = None
+
+
+class StateTable(ABC):
+    """What the tables of all kinds of state share."""
 
     is_map: bool
 
-    def __init__(
-        self,
-        name: str,
-        codec: ValueCodec,
-        copy: Callable[[Any], Any] | None,
-        cache_entries: int | None,
-        journals: bool,
-        store: LmdbTable | None,
-    ) -> None:
-        self.name = name
-        self.codec = codec
-        self.copy = copy
-        self.store = store
+    def __init__(self, settings: TableSettings) -> None:
+        self.name = settings.name
+        self.codec = settings.codec
+        self.copy = settings.copy
+        self.store = settings.store
+        self.is_namespaced = settings.is_namespaced
+        self.expiry = settings.expiry
         # Where a miss in `values` goes on: nowhere as long as `values` holds everything there is.
         self.behind: LmdbTable | None = None
         self.values: dict[Any, Any] = {}
         # Without snapshots nobody asks what changed; with one dict for both, nothing is kept twice.
-        self.dirty: dict[Any, Any] = {} if journals else self.values
+        self.dirty: dict[Any, Any] = {} if settings.journals else self.values
         self.frozen: tuple[FrozenTable, ...] = ()
         # Both threads replace `frozen`; neither ever does anything slow under this lock.
         self._frozen_lock = threading.Lock()
@@ -104,8 +116,8 @@ class StateTable(ABC):
         # The column forms that fitted last time: saves failed attempts at the next snapshot.
         self.key_hints: dict[str, int] = {}
         self._old: dict[Any, Any] = {}
-        self._cache_entries = cache_entries
-        self._journals = journals
+        self._cache_entries = settings.cache_entries
+        self._journals = settings.journals
         self._discarded: dict[Any, Any] | None = None
 
     @property
