@@ -21,9 +21,10 @@ from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import build_execution_graph
 from ..protocol.trigger import NEVER_MS
 from ..state.storage import CheckpointStorage, open_storage
+from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
 from .checkpoint_driver import CheckpointDriver
-from .checkpoint_store import CheckpointStore, read_checkpoint
+from .checkpoint_store import CheckpointStore
 from .ports import CoordinatorPorts
 from .restore import check_restore, restored_state
 from .results import ResultBuffer
