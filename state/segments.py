@@ -33,7 +33,7 @@ from .value_codecs import Opaque, ValueCodec, binary_values
 FORMAT_VERSION = 1
 _ROW_GROUP_ROWS = 131_072
 COLUMNS = ["key_group", "key", "namespace", "map_key", "value", "value_pickled", "expiry", "deleted"]
-_KEYS = ["key", "namespace", "map_key"]
+KEY_COLUMNS = ["key", "namespace", "map_key"]
 ENCODED_KEY = pa.large_binary()
 
 
@@ -69,7 +69,7 @@ def write_segment(table: pa.Table, info: SegmentInfo) -> memoryview:
         "tidegate.format_version": str(FORMAT_VERSION),
         "tidegate.operator_uid": info.operator_uid,
         "tidegate.state_name": info.state_name,
-        **{f"tidegate.{name}_encoding": key_encoding(table[name].type) for name in _KEYS},
+        **{f"tidegate.{name}_encoding": key_encoding(table[name].type) for name in KEY_COLUMNS},
         "tidegate.value_encoding": info.schema.get("value_encoding", "typed"),
         **{f"tidegate.{name}": text for name, text in info.schema.items()},
     }
@@ -116,7 +116,7 @@ class SegmentFile:
                     f"{FORMAT_VERSION}: upgrade tidegate"
                 )
             schema = {name.removeprefix("tidegate."): text for name, text in metadata.items()}
-            encodings = {name: schema.pop(f"{name}_encoding", "none") for name in _KEYS}
+            encodings = {name: schema.pop(f"{name}_encoding", "none") for name in KEY_COLUMNS}
             self.info = SegmentInfo(schema.pop("operator_uid"), schema.pop("state_name"), schema)
             self._unused = [
                 *(["namespace"] if encodings["namespace"] == "none" else []),
@@ -199,9 +199,9 @@ def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | No
         keep_tombstones: whether there are older tables, so that what is removed must stay marked.
         now_ms: drop what is expired by then; only without older tables, which may hold the same entries.
     """
-    table = pa.concat_tables(_with_one_key_type(tables))
+    table = pa.concat_tables(with_one_key_type(tables))
     if len(tables) > 1:
-        by = [name for name in _KEYS if not pa.types.is_null(table[name].type)]
+        by = [name for name in KEY_COLUMNS if not pa.types.is_null(table[name].type)]
         rows = table.select(by).append_column("row", pa.array(np.arange(len(table))))
         latest = rows.group_by(by).aggregate([("row", "max")])["row_max"]
         table = table.take(latest)
@@ -216,7 +216,7 @@ def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | No
 def sorted_table(table: pa.Table) -> pa.Table:
     """The table in the order of LMDB keys, in one chunk."""
     table = table.combine_chunks()
-    by = [name for name in _KEYS if not pa.types.is_null(table[name].type)]
+    by = [name for name in KEY_COLUMNS if not pa.types.is_null(table[name].type)]
     if by == ["key"] and pa.types.is_int64(table["key"].type):
         order = np.lexsort((table["key"].to_numpy(), table["key_group"].to_numpy()))
         return table.take(pa.array(order))
@@ -307,9 +307,9 @@ def _unexpired(table: pa.Table, now_ms: int) -> pa.Table:
     return table if keep.all() else table.filter(pa.array(keep))
 
 
-def _with_one_key_type(tables: list[pa.Table]) -> list[pa.Table]:
+def with_one_key_type(tables: list[pa.Table]) -> list[pa.Table]:
     """Tables whose key columns agree: where they do not, keys become their encoding."""
-    for name in _KEYS:
+    for name in KEY_COLUMNS:
         if len({table[name].type for table in tables}) > 1:
             tables = [_with_encoded(table, name) for table in tables]
     return tables

@@ -1,0 +1,236 @@
+"""One state of a checkpoint, opened for reading."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ..common.errors import ConfigurationError, StateError
+from .key_selection import KeySelection
+from .snapshot_columns import ColumnLayout, StateEntry
+from .snapshot_files import StateLocation, StateSegments
+
+BATCH_ROWS = 65_536
+RANGE_ROWS = 262_144
+"""Stored rows that are merged at a time: what bounds the memory of a reader."""
+
+
+class SnapshotState(ABC):
+    """A state in a checkpoint. Reading it changes nothing, and unpickles nothing unless told to.
+
+    Attributes:
+        name: name of the state.
+        kind: `value`, `list`, `map`, `reducing`, `aggregating` or `raw-keyed` for keyed state;
+            `even-split`, `union` or `broadcast` for operator state.
+        schema: the stored descriptor: `kind`, `value_type` and, where there are such, `key_type`,
+            `map_key_type`, `ttl`; types are texts such as `TUPLE(LONG, DOUBLE)`.
+        entry_count: stored rows: for keyed state with the overwritten and the removed ones, so an
+            upper bound.
+        size_bytes: size of the files that hold them.
+    """
+
+    def __init__(
+        self,
+        where: StateLocation,
+        kind: str,
+        schema: Mapping[str, object],
+        entry_count: int,
+        size_bytes: int,
+    ) -> None:
+        self.where = where
+        self.name = where.state_name
+        self.kind = kind
+        self.schema = dict(schema)
+        self.entry_count = entry_count
+        self.size_bytes = size_bytes
+        self._layout: ColumnLayout | None = None
+
+    @property
+    def operator_uid(self) -> str:
+        """Uid of the operator that the state belongs to."""
+        return self.where.operator_uid
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of `iter_batches`."""
+        return self.layout.schema
+
+    @property
+    def layout(self) -> ColumnLayout:
+        """How stored columns are shown."""
+        if self._layout is None:
+            self._layout = self._new_layout()
+        return self._layout
+
+    @abstractmethod
+    def iter_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The state in record batches of at most `batch_rows` rows, in bounded memory.
+
+        Columns: `key`, `namespace` (if the state has namespaces), `map_key` (map and broadcast state),
+        `subtask` (operator lists), `value`, `value_pickled` (what the typed column could not hold; not
+        for states that are pickled altogether, whose `value` is binary) and `expiry` (with TTL).
+
+        Raises:
+            CorruptCheckpointError: when a file is missing or damaged; names file, operator and state.
+        """
+
+    @abstractmethod
+    def verify(self) -> None:
+        """Compare every file with its SHA-256; `CorruptCheckpointError` names the first that differs."""
+
+    @abstractmethod
+    def _new_layout(self) -> ColumnLayout: ...
+
+    def to_arrow(self) -> pa.Table:
+        """The whole state as one table; without `value_pickled` when nothing is in it.
+
+        Raises:
+            CorruptCheckpointError: when a file is missing or damaged.
+        """
+        table = pa.Table.from_batches(self.iter_batches(), schema=self.arrow_schema)
+        if "value_pickled" in table.column_names and table["value_pickled"].null_count == len(table):
+            table = table.drop_columns(["value_pickled"])
+        return table
+
+    def to_pandas(self, trusted: bool = False) -> Any:
+        """The whole state as a pandas `DataFrame`.
+
+        Args:
+            trusted: load pickled values, so that `value` holds Python objects. A pickle can run any
+                code: only for snapshots of jobs you trust.
+        """
+        table = self.to_arrow()
+        frame = table.to_pandas()
+        has_pickles = "value_pickled" in table.column_names or self.layout.is_pickled
+        if trusted and has_pickles:
+            import pandas as pd
+
+            frame = frame.drop(columns="value_pickled", errors="ignore")
+            frame["value"] = pd.Series(self.layout.values(table, True), index=frame.index, dtype=object)
+        return frame
+
+    def to_polars(self) -> Any:
+        """The whole state as a Polars `DataFrame`; needs the extra `polars`."""
+        try:
+            import polars
+        except ImportError as error:
+            raise ConfigurationError(
+                "to_polars() needs Polars: pip install 'tidegate[polars]' (or use to_arrow())"
+            ) from error
+        return polars.from_arrow(self.to_arrow())
+
+
+class KeyedSnapshotState(SnapshotState):
+    """A keyed state in a checkpoint, or some keys of it.
+
+    Args:
+        segments: where it is stored.
+        max_parallelism: of its operator.
+    """
+
+    def __init__(
+        self,
+        where: StateLocation,
+        schema: Mapping[str, object],
+        segments: StateSegments,
+        max_parallelism: int,
+        entry_count: int,
+        size_bytes: int,
+    ) -> None:
+        super().__init__(where, str(schema.get("kind")), schema, entry_count, size_bytes)
+        self.segments = segments
+        self.max_parallelism = max_parallelism
+
+    @property
+    def key_type(self) -> str | None:
+        """The declared type of the keys; None when the job declared none."""
+        text = self.schema.get("key_type")
+        return None if text is None else str(text)
+
+    def iter_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        layout = self.layout
+        for table in self.segments.tables(RANGE_ROWS):
+            yield from layout.batches(table, batch_rows)
+
+    def entries(self, trusted: bool = False) -> Iterator[StateEntry]:
+        """The entries as Python objects, in bounded memory.
+
+        Args:
+            trusted: load pickled values; else they are `PickledValue`s. A pickle can run any code: only
+                for snapshots of jobs you trust.
+        """
+        layout = self.layout
+        for table in self.segments.tables(RANGE_ROWS):
+            yield from layout.entries(table, trusted)
+
+    def filter(self, keys: Iterable[Any], namespace: Any = None) -> KeyedSnapshotState:
+        """Some keys of the state. Reads only the row groups that may hold them.
+
+        What is read is checked by the checksums of its pages, not by the SHA-256 of whole files: that
+        would read everything (`verify` does).
+
+        Args:
+            keys: the keys, as Python objects.
+            namespace: only this namespace, if one is given.
+
+        Raises:
+            KeyTypeError: when a key has no deterministic encoding.
+            StateError: for raw keyed state, which has no keys.
+        """
+        if self.kind == "raw-keyed":
+            raise StateError(f"{self.where}: raw keyed state has key groups and no keys; read it whole")
+        selection = KeySelection(keys, self.max_parallelism, namespace)
+        return KeyedSnapshotState(
+            self.where,
+            self.schema,
+            self.segments.selected(selection),
+            self.max_parallelism,
+            self.entry_count,
+            self.size_bytes,
+        )
+
+    def get(self, key: Any, namespace: Any = None, trusted: bool = False, now_ms: int | None = None) -> Any:
+        """The value of one key; None when there is none.
+
+        Args:
+            namespace: of a namespaced state.
+            trusted: load pickled values.
+            now_ms: leave out what is expired at this time, in milliseconds since the epoch.
+
+        Returns:
+            The value; a list for list state, a dict for map state; the accumulator for aggregating state.
+
+        Raises:
+            StateError: when the state has namespaces and none is given.
+        """
+        found = list(self.filter([key], namespace).entries(trusted))
+        if namespace is None and any(entry.namespace is not None for entry in found):
+            raise StateError(f"{self.where}: the state has namespaces; say of which one with namespace=")
+        if now_ms is not None:
+            found = [entry for entry in map(_unexpired(now_ms), found) if entry is not None]
+        if self.kind == "map":
+            return {entry.map_key: entry.value for entry in found} or None
+        return found[0].value if found else None
+
+    def verify(self) -> None:
+        self.segments.verify()
+
+    def _new_layout(self) -> ColumnLayout:
+        return ColumnLayout(self.where, self.schema, self.segments.types())
+
+
+def _unexpired(now_ms: int) -> Any:
+    """Takes what is expired out of an entry; None when nothing is left."""
+
+    def without(entry: StateEntry) -> StateEntry | None:
+        expiry = entry.expiry_ms
+        if isinstance(expiry, list) and isinstance(entry.value, list):
+            pairs = zip(expiry, entry.value, strict=True)
+            kept = [value for at, value in pairs if at is None or at > now_ms]
+            return entry._replace(value=kept) if kept else None
+        return entry if expiry is None or isinstance(expiry, list) or expiry > now_ms else None
+
+    return without
