@@ -60,6 +60,12 @@ class CheckpointingOptions:
         ConfigOptions.key("execution.checkpointing.dir").string_type().no_default_value()
     )
     """Directory or file system URL under which every job writes its checkpoints."""
+    FS_SMALL_FILE_THRESHOLD: ConfigOption[int] = (
+        ConfigOptions.key("execution.checkpointing.data-inline-threshold")
+        .memory_type()
+        .default_value(20 << 10)
+    )
+    """The largest file of state that is kept in the checkpoint's manifest."""
     EXTERNALIZED_CHECKPOINT_RETENTION: ConfigOption[str] = (
         ConfigOptions.key("execution.checkpointing.externalized-checkpoint-retention")
         .choice_type("NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION")

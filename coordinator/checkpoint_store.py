@@ -5,7 +5,7 @@ Layout below the job's directory:
     epochs/<n>           claimed by the n-th coordinator of the job, create-if-absent
     ids/<n>              checkpoint ids up to n may have been given
     chk-<id>/MANIFEST    written last; its presence means the checkpoint exists
-    shared/<uid>/…       segments of keyed state, referred to by manifests
+    shared/<uid>/…       files of state, referred to by manifests (small ones are in the manifests)
 
 Nothing that a manifest refers to is ever deleted: every file is classified first, deleted after.
 """
@@ -130,16 +130,15 @@ class CheckpointStore:
         return excess
 
     def _delete(self, dropped: list[CheckpointManifest], keeping: list[CheckpointManifest]) -> None:
-        needed = {handle.path for manifest in keeping for handle in manifest.files()}
-        unneeded = {handle.path for manifest in dropped for handle in manifest.files()} - needed
+        unneeded = _stored_paths(dropped) - _stored_paths(keeping)
         own = sorted(path for path in unneeded if "://" not in path and not path.startswith("/"))
         # The manifest goes first: a checkpoint with missing files must not seem to exist.
         self._storage.delete([_manifest_path(manifest.checkpoint_id) for manifest in dropped])
         self._storage.delete(own)
 
     def remove_orphans(self) -> list[str]:
-        """Delete segments that no retained checkpoint refers to; only while no task runs."""
-        needed = {handle.path for manifest in self.retained for handle in manifest.files()}
+        """Delete files of state that no retained checkpoint refers to; only while no task runs."""
+        needed = _stored_paths(self.retained)
         orphans = [path for path in self._storage.list_files("shared") if path not in needed]
         self._storage.delete(orphans)
         return orphans
@@ -158,6 +157,12 @@ class CheckpointStore:
             if name == MANIFEST_NAME and directory.startswith("chk-"):
                 ids.append(CheckpointId(int(directory.removeprefix("chk-"))))
         return ids
+
+
+def _stored_paths(manifests: list[CheckpointManifest]) -> set[str]:
+    """The files in storage that these checkpoints refer to."""
+    files = (handle for manifest in manifests for handle in manifest.files())
+    return {handle.path for handle in files if not handle.is_inline}
 
 
 def _manifest_path(checkpoint_id: CheckpointId) -> str:

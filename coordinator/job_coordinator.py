@@ -20,6 +20,7 @@ from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import build_execution_graph
 from ..protocol.trigger import NEVER_MS
+from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
@@ -200,9 +201,12 @@ class JobCoordinator:
 
     def _task_settings(self) -> TaskSettings:
         settings = self._spec.settings
+        storage = None
+        if self._store is not None:
+            storage = InlineStorage(self._store.storage, settings.inline_threshold_bytes)
         return TaskSettings(
             state_backend=settings.state_backend,
-            storage=None if self._store is None else self._store.storage,
+            storage=storage,
             local_dir=settings.local_dir,
             is_checkpointing=settings.trigger is not None,
             mode=settings.mode,

@@ -46,6 +46,8 @@ DEFAULT_RESTART = ExponentialDelayRestart(
 )
 """With checkpoints and no strategy chosen: quick at first, and an error that stays ends the job."""
 
+_MOST_INLINE_BYTES = 1 << 20
+
 _BACKENDS: dict[str, type[StateBackend]] = {
     "hashmap": HashMapStateBackend,
     "memory": HashMapStateBackend,
@@ -79,6 +81,7 @@ def job_settings(
         trigger=trigger,
         mode=CheckpointConfig(configuration).get_checkpointing_mode(),
         checkpoint_dir=configuration.get(CheckpointingOptions.CHECKPOINTS_DIRECTORY),
+        inline_threshold_bytes=_inline_threshold(configuration),
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
         keep_on_cancel=keep,
         keep_on_finish=keep,
@@ -121,6 +124,17 @@ def _state_backend(configuration: Configuration) -> StateBackend:
             f"state.backend.type is {name!r}; choose one of {', '.join(sorted(_BACKENDS))}"
         )
     return backend()
+
+
+def _inline_threshold(configuration: Configuration) -> int:
+    option = CheckpointingOptions.FS_SMALL_FILE_THRESHOLD
+    threshold = configuration.get(option)
+    if threshold > _MOST_INLINE_BYTES:
+        raise ConfigurationError(
+            f"{option.key} is {threshold} bytes; what is inline passes through the coordinator, so it "
+            f"must be at most {_MOST_INLINE_BYTES}"
+        )
+    return threshold
 
 
 def _restart_strategy(restart: RestartStrategyConfiguration, is_checkpointing: bool) -> RestartStrategy:

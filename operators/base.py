@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from ..common.errors import TidegateError, UserCodeError
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier
-from ..protocol.handles import OperatorSnapshot
+from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.ids import Attempt, CheckpointId, JobId
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
-from ..state.operator_state import OperatorStateBackend
+from ..state.operator_state import FrozenOperatorState, OperatorStateBackend
 
 Emit = Callable[[Batch], None]
 
@@ -63,13 +63,12 @@ class FrozenOperator:
     """The synchronous part of one operator's snapshot; `persist` is the asynchronous part."""
 
     frozen_keyed: FrozenKeyedState | None
-    snapshot: OperatorSnapshot
+    frozen_lists: FrozenOperatorState
 
     def persist(self) -> OperatorSnapshot:
         """Write what was frozen; runs off the task's thread."""
-        if self.frozen_keyed is None:
-            return self.snapshot
-        return OperatorSnapshot(self.frozen_keyed.persist(), self.snapshot.lists)
+        keyed = KeyedStateHandle() if self.frozen_keyed is None else self.frozen_keyed.persist()
+        return OperatorSnapshot(keyed, self.frozen_lists.persist())
 
 
 class StreamOperator(ABC):
@@ -111,7 +110,7 @@ class StreamOperator(ABC):
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         """The synchronous part of the snapshot: O(what changed), never O(state)."""
         frozen = self.keyed.freeze() if self.keyed is not None else None
-        return FrozenOperator(frozen, OperatorSnapshot(lists=self.context.operator_state.snapshot()))
+        return FrozenOperator(frozen, self.context.operator_state.snapshot())
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint is complete, perhaps an earlier one than this operator's latest."""

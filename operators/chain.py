@@ -61,7 +61,7 @@ class OperatorChain:
             if snapshot is None:
                 continue
             operator = self._operators[node.node_id]
-            operator.context.operator_state.restore(snapshot.lists)
+            operator.context.operator_state.restore(snapshot.lists, owned)
             if operator.keyed is not None:
                 operator.keyed.restore(snapshot.keyed, owned)
 

@@ -107,6 +107,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return read_verified(self, handle)
 
     def open_file(self, handle: FileHandle) -> BinaryIO:
+        if handle.is_inline:
+            return super().open_file(handle)
         filesystem, full = self._resolved(handle.path)
         try:
             with _clear_errors(full):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..common.errors import CheckpointStorageError
-from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
+from ..protocol.handles import FileHandle
 from ..protocol.manifest import CheckpointManifest, decode_manifest
-from .storage import open_storage
+from .storage import is_absolute, open_storage
 
 MANIFEST_NAME = "MANIFEST"
 
@@ -35,20 +35,18 @@ def read_checkpoint(path: str) -> CheckpointManifest:
     manifest = decode_manifest(data, f"{path}/{MANIFEST_NAME}")
     root = storage.uri.rstrip("/").rpartition("/")[0]
     operators = {
-        uid: replace(op, subtasks=tuple(_absolute(snapshot, root) for snapshot in op.subtasks))
+        uid: replace(
+            op,
+            subtasks=tuple(
+                snapshot.with_files(lambda file: _absolute(file, root)) for snapshot in op.subtasks
+            ),
+        )
         for uid, op in manifest.operators.items()
     }
     return replace(manifest, operators=operators)
 
 
-def _absolute(snapshot: OperatorSnapshot, root: str) -> OperatorSnapshot:
-    segments = tuple(
-        replace(segment, file=replace(segment.file, path=_absolute_path(segment.file.path, root)))
-        for segment in snapshot.keyed.segments
-    )
-    keyed = KeyedStateHandle(segments, snapshot.keyed.descriptors)
-    return OperatorSnapshot(keyed, snapshot.lists)
-
-
-def _absolute_path(path: str, root: str) -> str:
-    return path if "://" in path or path.startswith("/") else f"{root}/{path}"
+def _absolute(file: FileHandle, root: str) -> FileHandle:
+    if file.is_inline or is_absolute(file.path):
+        return file
+    return replace(file, path=f"{root}/{file.path}")
