@@ -17,6 +17,7 @@ from .segments import column_slice, key_values, opaque_values
 from .value_codecs import binary_values
 
 _KEY_COLUMNS = {"key": "key_type", "namespace": "", "map_key": "map_key_type"}
+_LEADING = {"key_group": pa.uint16(), "subtask": pa.int32()}
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,26 @@ class StateEntry(NamedTuple):
     expiry_ms: Any
 
 
+class OperatorStateEntry(NamedTuple):
+    """One item of operator state, as Python objects.
+
+    Attributes:
+        subtask: index of the subtask that stored it.
+        map_key: of broadcast state, else None.
+    """
+
+    subtask: int
+    map_key: Any
+    value: Any
+
+
 class ColumnLayout:
     """The Arrow columns of one state.
 
     Args:
         where: the state, for error messages.
         schema: the state's stored descriptor.
+        codec: of its values.
         types: column types of its files, oldest first; none when nothing is stored.
         other_types: those of a state to compare with, so that the keys of both are shown alike.
     """
@@ -58,31 +73,32 @@ class ColumnLayout:
         self,
         where: object,
         schema: Mapping[str, object],
+        codec: ValueCodec,
         types: Sequence[Mapping[str, pa.DataType]],
         other_types: Sequence[Mapping[str, pa.DataType]] = (),
     ) -> None:
         self._where = where
-        self._codec = stored_codec(schema)
+        self._codec = codec
         self._forms: dict[str, _KeyForm] = {}
+        everywhere = [*types, *other_types]
+        first = next((name for name in _LEADING if any(name in each for each in everywhere)), None)
+        is_keyed = first != "subtask"
         fields: list[pa.Field] = []
         for name, declared in _KEY_COLUMNS.items():
-            everywhere = [each[name] for each in (*types, *other_types)]
-            found = {kind for kind in everywhere if not pa.types.is_null(kind)}
-            expected = name == "key" or (name == "map_key" and "map_key_type" in schema)
+            kinds = {each[name] for each in everywhere if name in each}
+            found = {kind for kind in kinds if not pa.types.is_null(kind)}
+            expected = (name == "key" and is_keyed) or (name == "map_key" and "map_key_type" in schema)
             if found or (not everywhere and expected):
-                form = _key_form(schema.get(declared), found)
-                self._forms[name] = form
+                self._forms[name] = form = _key_form(schema.get(declared), found)
                 fields.append(pa.field(name, form.arrow_type))
-        value_type = types[-1]["value"] if types else self._codec.arrow_type
-        fields.append(pa.field("value", value_type))
-        self.is_pickled = self._codec.is_pickled
+        if first is not None and "key" not in self._forms:
+            fields.insert(0, pa.field(first, _LEADING[first]))
+        fields.append(pa.field("value", types[-1]["value"] if types else codec.arrow_type))
+        self.is_pickled = codec.is_pickled
         if not self.is_pickled:
             fields.append(pa.field("value_pickled", pa.large_binary()))
-        expiry = next((each["expiry"] for each in types if not pa.types.is_null(each["expiry"])), None)
-        if expiry is not None:
-            fields.append(pa.field("expiry", expiry))
-        if "key" not in self._forms:
-            fields.insert(0, pa.field("key_group", pa.uint16()))
+        expiries = [each["expiry"] for each in types if "expiry" in each]
+        fields += [pa.field("expiry", kind) for kind in expiries[-1:] if not pa.types.is_null(kind)]
         self.schema = pa.schema(fields)
 
     def batches(self, table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -109,6 +125,11 @@ class ColumnLayout:
         expiry = column_slice(table["expiry"], 0, rows)
         values = self.values(table, trusted)
         return map(StateEntry, keys, namespaces, map_keys, values, _milliseconds(expiry))
+
+    def items(self, table: pa.Table, trusted: bool) -> Iterator[OperatorStateEntry]:
+        """A table of operator state as Python objects."""
+        map_keys = key_values(column_slice(table["map_key"], 0, table.num_rows))
+        return map(OperatorStateEntry, table["subtask"].to_pylist(), map_keys, self.values(table, trusted))
 
     def values(self, table: pa.Table, trusted: bool) -> list[Any]:
         """The values of a table with `value` and `value_pickled`, unpickled only when `trusted`."""
@@ -152,13 +173,12 @@ def python_values(
     return values
 
 
-def stored_codec(schema: Mapping[str, object]) -> ValueCodec:
-    """The codec of a state, from its stored descriptor."""
+def stored_codec(schema: Mapping[str, object], is_keyed: bool) -> ValueCodec:
+    """The codec of the rows of a state, from its stored descriptor: a row of keyed list state is a list."""
     type_info = _parsed(schema.get("value_type"))
-    if type_info is None or schema.get("value_encoding") == "pickle":
+    if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         return value_codec(None)
-    is_list = schema.get("kind") == "list" and not isinstance(type_info, PickledBytesTypeInfo)
-    return value_codec(ListTypeInfo(type_info) if is_list else type_info)
+    return value_codec(ListTypeInfo(type_info) if is_keyed and schema.get("kind") == "list" else type_info)
 
 
 @dataclass(frozen=True)

@@ -116,10 +116,13 @@ class StateDiff:
 
     def _layouts(self) -> tuple[ColumnLayout, ColumnLayout]:
         types = [[] if side is None else side.segments.types() for side in self._sides]
-        schemas = [None if side is None else side.schema for side in self._sides]
-        old_schema, new_schema = schemas[0] or schemas[1] or {}, schemas[1] or schemas[0] or {}
-        old = ColumnLayout(self.where, old_schema, types[0] or types[1], types[1])
-        return old, ColumnLayout(self.where, new_schema, types[1] or types[0], types[0])
+        old, new = (side or other for side, other in zip(self._sides, reversed(self._sides), strict=True))
+        assert old is not None
+        assert new is not None
+        return (
+            ColumnLayout(self.where, old.schema, old.codec, types[0] or types[1], types[1]),
+            ColumnLayout(self.where, new.schema, new.codec, types[1] or types[0], types[0]),
+        )
 
 
 @dataclass(frozen=True)

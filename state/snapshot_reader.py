@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..common.errors import StateError
-from ..protocol.handles import SegmentHandle
+from ..protocol.handles import OperatorListHandle, SegmentHandle
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from .snapshot_files import CheckedFiles, StateLocation, StateSegments
-from .snapshot_states import KeyedSnapshotState, SnapshotState
+from .snapshot_states import KeyedSnapshotState, OperatorSnapshotState
 from .storage import open_storage
 from .stored_checkpoint import read_checkpoint
 
@@ -31,14 +31,14 @@ class SnapshotOperator:
     max_parallelism: int
     parallelism: int
     keyed_states: Mapping[str, KeyedSnapshotState]
-    operator_states: Mapping[str, SnapshotState]
+    operator_states: Mapping[str, OperatorSnapshotState]
 
     @property
-    def states(self) -> list[SnapshotState]:
+    def states(self) -> list[KeyedSnapshotState | OperatorSnapshotState]:
         """All states: the keyed ones first."""
         return [*self.keyed_states.values(), *self.operator_states.values()]
 
-    def state(self, name: str) -> SnapshotState:
+    def state(self, name: str) -> KeyedSnapshotState | OperatorSnapshotState:
         """The state of a name; a keyed state comes before an operator state of the same name.
 
         Raises:
@@ -107,7 +107,7 @@ class Snapshot:
             )
         return self.operators[uid]
 
-    def state(self, uid: str, name: str) -> SnapshotState:
+    def state(self, uid: str, name: str) -> KeyedSnapshotState | OperatorSnapshotState:
         """A state by the uid of its operator and its own name; `StateError` when there is none."""
         return self.operator(uid).state(name)
 
@@ -145,9 +145,31 @@ def _operator(operator: OperatorManifest, files: CheckedFiles) -> SnapshotOperat
     for snapshot in operator.subtasks:
         schemas.update(snapshot.keyed.descriptors)
     keyed = {name: _keyed_state(operator, name, schema, files) for name, schema in sorted(schemas.items())}
+    lists: dict[str, OperatorListHandle] = {
+        handle.state_name: handle for snapshot in operator.subtasks for handle in snapshot.lists
+    }
     return SnapshotOperator(
-        operator.uid, operator.name, operator.max_parallelism, len(operator.subtasks), keyed, {}
+        operator.uid,
+        operator.name,
+        operator.max_parallelism,
+        len(operator.subtasks),
+        keyed,
+        {name: _operator_state(operator, handle, files) for name, handle in sorted(lists.items())},
     )
+
+
+def _operator_state(
+    operator: OperatorManifest, latest: OperatorListHandle, files: CheckedFiles
+) -> OperatorSnapshotState:
+    parts = [
+        (subtask, part)
+        for subtask, snapshot in enumerate(operator.subtasks)
+        for handle in snapshot.lists
+        if handle.state_name == latest.state_name
+        for part in handle.parts
+    ]
+    where = StateLocation(operator.uid, operator.name, latest.state_name)
+    return OperatorSnapshotState(where, latest.mode, latest.schema, files, parts)
 
 
 def _keyed_state(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from ..common.errors import ConfigurationError, StateError
+from ..common.errors import ConfigurationError, CorruptCheckpointError, StateError
+from ..protocol.handles import ListPart
 from .key_selection import KeySelection
-from .snapshot_columns import ColumnLayout, StateEntry
-from .snapshot_files import StateLocation, StateSegments
+from .list_files import read_list_file
+from .snapshot_columns import ColumnLayout, OperatorStateEntry, StateEntry, stored_codec
+from .snapshot_files import CheckedFiles, StateLocation, StateSegments
+from .value_codecs import ValueCodec
 
 BATCH_ROWS = 65_536
 RANGE_ROWS = 262_144
@@ -219,7 +222,67 @@ class KeyedSnapshotState(SnapshotState):
         self.segments.verify()
 
     def _new_layout(self) -> ColumnLayout:
-        return ColumnLayout(self.where, self.schema, self.segments.types())
+        return ColumnLayout(self.where, self.schema, self.codec, self.segments.types())
+
+    @property
+    def codec(self) -> ValueCodec:
+        """The codec of the stored values."""
+        return stored_codec(self.schema, is_keyed=True)
+
+
+class OperatorSnapshotState(SnapshotState):
+    """An operator state in a checkpoint: an even-split or union list, or broadcast state.
+
+    Args:
+        mode: `even-split`, `union` or `broadcast`.
+        parts: index of the subtask and rows of a file, in order.
+    """
+
+    def __init__(
+        self,
+        where: StateLocation,
+        mode: str,
+        schema: Mapping[str, object],
+        files: CheckedFiles,
+        parts: Sequence[tuple[int, ListPart]],
+    ) -> None:
+        sizes = {part.file.path: part.file.size_bytes for _, part in parts}
+        count = sum(part.item_count for _, part in parts)
+        super().__init__(where, mode, schema, count, sum(sizes.values()))
+        self._files = files
+        self._parts = parts
+
+    def iter_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        layout = self.layout
+        for table in self._tables():
+            yield from layout.batches(table, batch_rows)
+
+    def entries(self, trusted: bool = False) -> Iterator[OperatorStateEntry]:
+        """The items as Python objects; pickled ones are `PickledValue`s unless `trusted`."""
+        layout = self.layout
+        for table in self._tables():
+            yield from layout.items(table, trusted)
+
+    def verify(self) -> None:
+        with self.where.named():
+            for _, part in self._parts:
+                self._files.verify(part.file)
+
+    def _tables(self) -> Iterator[pa.Table]:
+        for subtask, part in self._parts:
+            with self.where.named():
+                data = self._files.storage.read_file(part.file)
+                table = read_list_file(data, part.file.path).slice(part.start, part.item_count)
+                if table.num_rows != part.item_count:
+                    raise CorruptCheckpointError(
+                        f"checkpoint file {part.file.path!r} lacks the rows {part.start} to {part.end} that "
+                        f"its manifest names; restore another checkpoint or savepoint"
+                    )
+            yield table.append_column("subtask", pa.array([subtask] * len(table), pa.int32()))
+
+    def _new_layout(self) -> ColumnLayout:
+        types = [dict(zip(table.schema.names, table.schema.types, strict=True)) for table in self._tables()]
+        return ColumnLayout(self.where, self.schema, stored_codec(self.schema, is_keyed=False), types)
 
 
 def _unexpired(now_ms: int) -> Any:

@@ -14,6 +14,7 @@ from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from tidegate.state.backend import HashMapStateBackend, KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.key_hashing import key_group_of
+from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from tidegate.state.storage import CheckpointStorage, open_storage
 
 UID = "totals-uid"
@@ -30,7 +31,13 @@ class Job:
         self.storage: CheckpointStorage = open_storage(str(root))
         self.parallelism = parallelism
         self.backends = [self._backend(index, key_type) for index in range(parallelism)]
+        self.operator_states = [self._operator_state(index) for index in range(parallelism)]
         self.taken = 0
+
+    def _operator_state(self, index: int) -> OperatorStateBackend:
+        return OperatorStateBackend(
+            OperatorStateBackendParameters(UID, NAME, index, 1, self.storage, f"shared/{UID}")
+        )
 
     def _backend(self, index: int, key_type: TypeInformation | None) -> KeyedStateBackend:
         return HashMapStateBackend().create_keyed_backend(
@@ -68,7 +75,10 @@ class Job:
     def checkpoint(self) -> str:
         """Take a checkpoint; returns its directory."""
         self.taken += 1
-        subtasks = tuple(OperatorSnapshot(backend.freeze().persist()) for backend in self.backends)
+        subtasks = tuple(
+            OperatorSnapshot(keyed.freeze().persist(), lists.snapshot().persist())
+            for keyed, lists in zip(self.backends, self.operator_states, strict=True)
+        )
         manifest = CheckpointManifest(
             "job-1",
             "flights",

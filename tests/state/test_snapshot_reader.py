@@ -411,3 +411,33 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
     state.to_pandas()
     state.get(1)
     assert everything() == before
+
+
+# ---------------------------------------------------------------- operator state
+
+
+def test_operator_states_are_read_item_by_item(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    totals(job, range(3))
+    for index, backend in enumerate(job.operator_states):
+        backend.get_list_state(ListStateDescriptor("offsets", Types.LONG())).update([index, 10 + index])
+        backend.get_union_list_state(ListStateDescriptor("seen")).update([{"subtask": index}])
+        rules = backend.get_broadcast_state(MapStateDescriptor("rules", Types.STRING(), Types.DOUBLE()))
+        rules.put("limit", 0.5)
+    snapshot = read_snapshot(job.checkpoint())
+    assert [(state.name, state.kind, state.entry_count) for state in snapshot.operator(UID).states] == [
+        ("total", "value", 3),
+        ("offsets", "even-split", 4),
+        ("rules", "broadcast", 1),
+        ("seen", "union", 2),
+    ]
+    offsets = snapshot.state(UID, "offsets").to_arrow()
+    assert offsets.to_pydict() == {"subtask": [0, 0, 1, 1], "value": [0, 10, 1, 11]}
+    rules_row = {"subtask": 0, "map_key": "limit", "value": 0.5}
+    assert snapshot.state(UID, "rules").to_arrow().to_pylist() == [rules_row]
+    seen = snapshot.state(UID, "seen")
+    assert [type(entry.value) for entry in seen.entries()] == [PickledValue] * 2
+    assert [entry.value for entry in seen.entries(trusted=True)] == [{"subtask": 0}, {"subtask": 1}]
+    with pytest.raises(StateError, match="is even-split operator state: it has no keys"):
+        snapshot.keyed_state(UID, "offsets")
+    snapshot.verify()
