@@ -11,6 +11,7 @@ from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import StreamNode
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
 from .gate import InputGate
 from .local_dirs import as_file_name, local_dir, remove_older_attempts
 from .output import OutputChannel, TaskOutput
@@ -79,6 +80,8 @@ class _ContextFactory:
             results=self._results,
             job_parameters=deployment.settings.job_parameters,
             job_id=deployment.job_id,
+            restored_checkpoint_id=deployment.restored_checkpoint_id,
+            raw_keyed=self._raw_keyed(node),
         )
 
     def _operator_state(self, node: StreamNode) -> OperatorStateBackend:
@@ -89,6 +92,20 @@ class _ContextFactory:
                 node.name,
                 deployment.subtask_id.index,
                 deployment.attempt,
+                deployment.settings.storage,
+                _file_prefix(node),
+            )
+        )
+
+    def _raw_keyed(self, node: StreamNode) -> RawKeyedState:
+        deployment, index = self._deployment, self._deployment.subtask_id.index
+        return RawKeyedState(
+            RawKeyedStateParameters(
+                node.uid,
+                node.name,
+                index,
+                deployment.attempt,
+                key_group_range_of_subtask(index, node.max_parallelism, node.parallelism),
                 deployment.settings.storage,
                 _file_prefix(node),
             )

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
 from ..protocol.handles import OperatorSnapshot
-from ..protocol.ids import Attempt, ChannelId, JobId, SubtaskId
+from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
 from ..protocol.plan import Subtask
 from ..protocol.task_events import TaskEvent
 from ..state.backend import StateBackend
@@ -78,6 +78,7 @@ class TaskDeployment:
     restored: Mapping[str, OperatorSnapshot] | None
     """State by operator uid, or `None` when the job starts afresh."""
     restored_is_owned: bool = True
+    restored_checkpoint_id: CheckpointId | None = None
 
     @property
     def subtask_id(self) -> SubtaskId:

@@ -186,6 +186,7 @@ class JobCoordinator:
                     settings=task_settings,
                     restored=None if restored is None else restored.get(subtask_id, {}),
                     restored_is_owned=own is not None,
+                    restored_checkpoint_id=None if manifest is None else manifest.checkpoint_id,
                 )
                 for subtask_id, subtask in self._graph.subtasks.items()
             ]
