@@ -17,7 +17,6 @@ from .segments import column_slice, key_values, opaque_values
 from .value_codecs import binary_values
 
 _KEY_COLUMNS = {"key": "key_type", "namespace": "", "map_key": "map_key_type"}
-_LEADING = {"key_group": pa.uint16(), "subtask": pa.int32()}
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,8 @@ class ColumnLayout:
         self._codec = codec
         self._forms: dict[str, _KeyForm] = {}
         everywhere = [*types, *other_types]
-        first = next((name for name in _LEADING if any(name in each for each in everywhere)), None)
-        is_keyed = first != "subtask"
-        fields: list[pa.Field] = []
+        is_keyed = not any("subtask" in each for each in everywhere)
+        fields: list[pa.Field] = [] if is_keyed else [pa.field("subtask", pa.int32())]
         for name, declared in _KEY_COLUMNS.items():
             kinds = {each[name] for each in everywhere if name in each}
             found = {kind for kind in kinds if not pa.types.is_null(kind)}
@@ -91,8 +89,6 @@ class ColumnLayout:
             if found or (not everywhere and expected):
                 self._forms[name] = form = _key_form(schema.get(declared), found)
                 fields.append(pa.field(name, form.arrow_type))
-        if first is not None and "key" not in self._forms:
-            fields.insert(0, pa.field(first, _LEADING[first]))
         fields.append(pa.field("value", types[-1]["value"] if types else codec.arrow_type))
         self.is_pickled = codec.is_pickled
         if not self.is_pickled:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,7 @@ class StateDiff:
                 f"{' and '.join(str(state.max_parallelism) for state in states)}, so their key groups are "
                 f"not the same; compare two checkpoints of one max parallelism"
             )
-        if len({state.kind for state in states}) > 1 or states[0].kind == "raw-keyed":
+        if len({state.kind for state in states}) > 1:
             raise StateError(
                 f"{self.where}: a {states[0].kind} state cannot be compared with a {states[-1].kind} state"
             )
@@ -173,10 +173,8 @@ def diff(a: str | Snapshot, b: str | Snapshot) -> SnapshotDiff:
     )
 
 
-def _states(operator: SnapshotOperator | None) -> dict[str, KeyedSnapshotState]:
-    if operator is None:
-        return {}
-    return {name: state for name, state in operator.keyed_states.items() if state.kind != "raw-keyed"}
+def _states(operator: SnapshotOperator | None) -> Mapping[str, KeyedSnapshotState]:
+    return {} if operator is None else operator.keyed_states
 
 
 def _compared(

@@ -164,9 +164,6 @@ class StateSegments:
                 parts.append(part)
         if not parts:
             return None
-        if pa.types.is_null(parts[0]["key"].type):
-            # Raw keyed state has no keys: one row per key group, and every segment is a base.
-            return pa.concat_tables(parts).sort_by("key_group")
         merged = merge_tables(_with_one_value_type(parts), keep_tombstones=False)
         return merged if merged.num_rows else None
 

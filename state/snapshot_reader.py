@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from ..common.errors import StateError
 from ..protocol.handles import OperatorListHandle, SegmentHandle
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
+from .raw_state import RAW_KEYED, split_raw
 from .snapshot_files import CheckedFiles, StateLocation, StateSegments
-from .snapshot_states import KeyedSnapshotState, OperatorSnapshotState
+from .snapshot_raw import RawKeyedSnapshotState
+from .snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
 from .storage import open_storage
 from .stored_checkpoint import read_checkpoint
 
@@ -24,6 +26,7 @@ class SnapshotOperator:
         parallelism: how many subtasks wrote the checkpoint.
         keyed_states: its keyed states by name.
         operator_states: its operator states by name.
+        raw_keyed_state: what it keeps in a form of its own, if anything.
     """
 
     uid: str
@@ -32,19 +35,21 @@ class SnapshotOperator:
     parallelism: int
     keyed_states: Mapping[str, KeyedSnapshotState]
     operator_states: Mapping[str, OperatorSnapshotState]
+    raw_keyed_state: RawKeyedSnapshotState | None
 
     @property
-    def states(self) -> list[KeyedSnapshotState | OperatorSnapshotState]:
+    def states(self) -> list[SnapshotState]:
         """All states: the keyed ones first."""
-        return [*self.keyed_states.values(), *self.operator_states.values()]
+        raw = [] if self.raw_keyed_state is None else [self.raw_keyed_state]
+        return [*self.keyed_states.values(), *self.operator_states.values(), *raw]
 
-    def state(self, name: str) -> KeyedSnapshotState | OperatorSnapshotState:
+    def state(self, name: str) -> SnapshotState:
         """The state of a name; a keyed state comes before an operator state of the same name.
 
         Raises:
             StateError: when there is none; the message lists those there are.
         """
-        found = self.keyed_states.get(name) or self.operator_states.get(name)
+        found = next((state for state in self.states if state.name == name), None)
         if found is None:
             there = ", ".join(repr(state.name) for state in self.states) or "none"
             raise StateError(
@@ -57,7 +62,7 @@ class SnapshotOperator:
         """The keyed state of a name; `StateError` when there is none."""
         found = self.state(name)
         if not isinstance(found, KeyedSnapshotState):
-            raise StateError(f"{found.where} is {found.kind} operator state: it has no keys")
+            raise StateError(f"{found.where} is {found.kind} state: it has no keys")
         return found
 
 
@@ -107,7 +112,7 @@ class Snapshot:
             )
         return self.operators[uid]
 
-    def state(self, uid: str, name: str) -> KeyedSnapshotState | OperatorSnapshotState:
+    def state(self, uid: str, name: str) -> SnapshotState:
         """A state by the uid of its operator and its own name; `StateError` when there is none."""
         return self.operator(uid).state(name)
 
@@ -144,6 +149,7 @@ def _operator(operator: OperatorManifest, files: CheckedFiles) -> SnapshotOperat
     schemas: dict[str, dict[str, object]] = {}
     for snapshot in operator.subtasks:
         schemas.update(snapshot.keyed.descriptors)
+    raw_schema = schemas.pop(RAW_KEYED, None)
     keyed = {name: _keyed_state(operator, name, schema, files) for name, schema in sorted(schemas.items())}
     lists: dict[str, OperatorListHandle] = {
         handle.state_name: handle for snapshot in operator.subtasks for handle in snapshot.lists
@@ -155,6 +161,16 @@ def _operator(operator: OperatorManifest, files: CheckedFiles) -> SnapshotOperat
         len(operator.subtasks),
         keyed,
         {name: _operator_state(operator, handle, files) for name, handle in sorted(lists.items())},
+        None if raw_schema is None else _raw_state(operator, raw_schema, files),
+    )
+
+
+def _raw_state(
+    operator: OperatorManifest, schema: dict[str, object], files: CheckedFiles
+) -> RawKeyedSnapshotState:
+    segments = [segment for snapshot in operator.subtasks for segment in split_raw(snapshot.keyed)[1]]
+    return RawKeyedSnapshotState(
+        StateLocation(operator.uid, operator.name, RAW_KEYED), schema, files, segments
     )
 
 

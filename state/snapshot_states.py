@@ -49,7 +49,6 @@ class SnapshotState(ABC):
         self.schema = dict(schema)
         self.entry_count = entry_count
         self.size_bytes = size_bytes
-        self._layout: ColumnLayout | None = None
 
     @property
     def operator_uid(self) -> str:
@@ -57,16 +56,9 @@ class SnapshotState(ABC):
         return self.where.operator_uid
 
     @property
+    @abstractmethod
     def arrow_schema(self) -> pa.Schema:
         """The columns of `iter_batches`."""
-        return self.layout.schema
-
-    @property
-    def layout(self) -> ColumnLayout:
-        """How stored columns are shown."""
-        if self._layout is None:
-            self._layout = self._new_layout()
-        return self._layout
 
     @abstractmethod
     def iter_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -84,9 +76,6 @@ class SnapshotState(ABC):
     def verify(self) -> None:
         """Compare every file with its SHA-256; `CorruptCheckpointError` names the first that differs."""
 
-    @abstractmethod
-    def _new_layout(self) -> ColumnLayout: ...
-
     def to_arrow(self) -> pa.Table:
         """The whole state as one table; without `value_pickled` when nothing is in it.
 
@@ -98,22 +87,9 @@ class SnapshotState(ABC):
             table = table.drop_columns(["value_pickled"])
         return table
 
-    def to_pandas(self, trusted: bool = False) -> Any:
-        """The whole state as a pandas `DataFrame`.
-
-        Args:
-            trusted: load pickled values, so that `value` holds Python objects. A pickle can run any
-                code: only for snapshots of jobs you trust.
-        """
-        table = self.to_arrow()
-        frame = table.to_pandas()
-        has_pickles = "value_pickled" in table.column_names or self.layout.is_pickled
-        if trusted and has_pickles:
-            import pandas as pd
-
-            frame = frame.drop(columns="value_pickled", errors="ignore")
-            frame["value"] = pd.Series(self.layout.values(table, True), index=frame.index, dtype=object)
-        return frame
+    def to_pandas(self) -> Any:
+        """The whole state as a pandas `DataFrame`."""
+        return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """The whole state as a Polars `DataFrame`; needs the extra `polars`."""
@@ -126,7 +102,43 @@ class SnapshotState(ABC):
         return polars.from_arrow(self.to_arrow())
 
 
-class KeyedSnapshotState(SnapshotState):
+class DecodedState(SnapshotState):
+    """A state whose columns can be decoded: all but raw keyed state."""
+
+    _layout: ColumnLayout | None = None
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        return self.layout.schema
+
+    @property
+    def layout(self) -> ColumnLayout:
+        """How stored columns are shown."""
+        if self._layout is None:
+            self._layout = self._new_layout()
+        return self._layout
+
+    def to_pandas(self, trusted: bool = False) -> Any:
+        """The whole state as a pandas `DataFrame`.
+
+        Args:
+            trusted: load pickled values, so that `value` holds Python objects. A pickle can run any
+                code: only for snapshots of jobs you trust.
+        """
+        table = self.to_arrow()
+        frame = table.to_pandas()
+        if trusted and ("value_pickled" in table.column_names or self.layout.is_pickled):
+            import pandas as pd
+
+            frame = frame.drop(columns="value_pickled", errors="ignore")
+            frame["value"] = pd.Series(self.layout.values(table, True), index=frame.index, dtype=object)
+        return frame
+
+    @abstractmethod
+    def _new_layout(self) -> ColumnLayout: ...
+
+
+class KeyedSnapshotState(DecodedState):
     """A keyed state in a checkpoint, or some keys of it.
 
     Args:
@@ -181,10 +193,7 @@ class KeyedSnapshotState(SnapshotState):
 
         Raises:
             KeyTypeError: when a key has no deterministic encoding.
-            StateError: for raw keyed state, which has no keys.
         """
-        if self.kind == "raw-keyed":
-            raise StateError(f"{self.where}: raw keyed state has key groups and no keys; read it whole")
         selection = KeySelection(keys, self.max_parallelism, namespace)
         return KeyedSnapshotState(
             self.where,
@@ -230,7 +239,7 @@ class KeyedSnapshotState(SnapshotState):
         return stored_codec(self.schema, is_keyed=True)
 
 
-class OperatorSnapshotState(SnapshotState):
+class OperatorSnapshotState(DecodedState):
     """An operator state in a checkpoint: an even-split or union list, or broadcast state.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, enc
 from tidegate.state.backend import HashMapStateBackend, KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.key_hashing import key_group_of
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.storage import CheckpointStorage, open_storage
 
 UID = "totals-uid"
@@ -72,13 +73,23 @@ class Job:
             self.backends[subtask].current_key = key
             act(handles[subtask], key)
 
-    def checkpoint(self) -> str:
-        """Take a checkpoint; returns its directory."""
-        self.taken += 1
-        subtasks = tuple(
-            OperatorSnapshot(keyed.freeze().persist(), lists.snapshot().persist())
-            for keyed, lists in zip(self.backends, self.operator_states, strict=True)
+    def _snapshot(self, index: int, raw: Mapping[int, bytes]) -> OperatorSnapshot:
+        held = key_group_range_of_subtask(index, MAX_PARALLELISM, self.parallelism)
+        raw_state = RawKeyedState(
+            RawKeyedStateParameters(UID, NAME, index, 1, held, self.storage, f"shared/{UID}")
         )
+        output = raw_state.new_output()
+        for key_group, data in raw.items():
+            if held.contains(key_group):
+                output.start_new_key_group(key_group)
+                output.write(data)
+        keyed = raw_state.write(output, self.backends[index].freeze().persist())
+        return OperatorSnapshot(keyed, self.operator_states[index].snapshot().persist())
+
+    def checkpoint(self, raw: Mapping[int, bytes] | None = None) -> str:
+        """Take a checkpoint, with some raw state by key group; returns its directory."""
+        self.taken += 1
+        subtasks = tuple(self._snapshot(index, raw or {}) for index in range(self.parallelism))
         manifest = CheckpointManifest(
             "job-1",
             "flights",

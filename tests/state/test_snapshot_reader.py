@@ -438,6 +438,24 @@ def test_operator_states_are_read_item_by_item(tmp_path: Path) -> None:
     seen = snapshot.state(UID, "seen")
     assert [type(entry.value) for entry in seen.entries()] == [PickledValue] * 2
     assert [entry.value for entry in seen.entries(trusted=True)] == [{"subtask": 0}, {"subtask": 1}]
-    with pytest.raises(StateError, match="is even-split operator state: it has no keys"):
+    with pytest.raises(StateError, match="is even-split state: it has no keys"):
         snapshot.keyed_state(UID, "offsets")
     snapshot.verify()
+
+
+def test_raw_keyed_state_is_read_by_key_group(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    totals(job, range(3))
+    snapshot = read_snapshot(job.checkpoint(raw={0: b"zero", 3: b"three", 127: b"last"}))
+    state = snapshot.state(UID, "_raw_keyed")
+    assert (state.kind, state.entry_count) == ("raw-keyed", 3)
+    assert state.to_pandas().to_dict("list") == {
+        "key_group": [0, 3, 127],
+        "value": [b"zero", b"three", b"last"],
+    }
+    assert state.to_arrow().schema == state.arrow_schema
+    snapshot.verify()
+    for file in (tmp_path / "shared").rglob("_raw_keyed*"):
+        file.unlink()
+    with pytest.raises(CorruptCheckpointError, match=r"state '_raw_keyed'.*missing"):
+        state.to_arrow()
