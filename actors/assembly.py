@@ -73,7 +73,7 @@ class _ContextFactory:
             attempt_number=deployment.attempt_number,
             is_checkpointing=deployment.settings.is_checkpointing,
             is_restored=deployment.restored is not None and node.uid in deployment.restored,
-            now_ms=lambda: self._ports.now_ns() // 1_000_000,
+            now_ms=self._now_ms,
             create_keyed_backend=lambda key_type: self._keyed_backend(node, key_type),
             operator_state=self._operator_state(node),
             local_dir=self._local_dir(node),
@@ -126,8 +126,12 @@ class _ContextFactory:
                 local_dir=self._local_dir(node),
                 storage=settings.storage,
                 file_prefix=_file_prefix(node),
+                now_ms=self._now_ms,
             )
         )
+
+    def _now_ms(self) -> int:
+        return self._ports.now_ns() // 1_000_000
 
     def _local_dir(self, node: StreamNode) -> str:
         deployment = self._deployment

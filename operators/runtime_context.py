@@ -8,12 +8,13 @@ from ..common.errors import StateError
 from ..state.backend import KeyedStateBackend
 from ..state.descriptors import (
     AggregatingStateDescriptor,
+    FoldingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from ..state.kinds import AggregatingState, ListState, MapState, ReducingState, ValueState
+from ..state.kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState, ValueState
 from .base import OperatorContext
 
 
@@ -45,6 +46,10 @@ class KeyedStateStore:
     ) -> AggregatingState[Any, Any]:
         """An `AggregatingState` of the current key."""
         return self._backend().get_aggregating_state(state_descriptor)
+
+    def get_folding_state(self, state_descriptor: FoldingStateDescriptor) -> FoldingState[Any, Any]:
+        """A `FoldingState` of the current key. Deprecated: use an `AggregatingState`."""
+        return self._backend().get_folding_state(state_descriptor)
 
     def _backend(self) -> KeyedStateBackend:
         if self._keyed is None:
