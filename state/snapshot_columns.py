@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -11,10 +12,10 @@ import pyarrow as pa
 from ..common.errors import ConfigurationError, StateError
 from ..common.type_parser import type_from_text
 from ..common.typeinfo import ListTypeInfo, PickledBytesTypeInfo, TypeInformation
-from .arrow_forms import ArrowForm, arrow_form
-from .codecs import ValueCodec, value_codec
+from .arrow_forms import arrow_form
+from .codecs import value_codec
 from .segments import column_slice, key_values, opaque_values
-from .value_codecs import binary_values
+from .value_forms import ScalarForm, ValueForm, nullable
 
 _KEY_COLUMNS = {"key": "key_type", "namespace": "", "map_key": "map_key_type"}
 
@@ -28,6 +29,10 @@ class PickledValue:
     """
 
     data: bytes
+
+
+# In the place of pickles, wherever in a value they are: only `trusted` readers load them.
+_OPAQUE = ScalarForm(pa.large_binary(), PickledValue, attrgetter("data"), PickledValue)
 
 
 class StateEntry(NamedTuple):
@@ -63,7 +68,7 @@ class ColumnLayout:
     Args:
         where: the state, for error messages.
         schema: the state's stored descriptor.
-        codec: of its values.
+        stored: its values.
         types: column types of its files, oldest first; none when nothing is stored.
         other_types: those of a state to compare with, so that the keys of both are shown alike.
     """
@@ -72,12 +77,12 @@ class ColumnLayout:
         self,
         where: object,
         schema: Mapping[str, object],
-        codec: ValueCodec,
+        stored: StoredValues,
         types: Sequence[Mapping[str, pa.DataType]],
         other_types: Sequence[Mapping[str, pa.DataType]] = (),
     ) -> None:
         self._where = where
-        self._codec = codec
+        self._stored = stored
         self._forms: dict[str, _KeyForm] = {}
         everywhere = [*types, *other_types]
         is_keyed = not any("subtask" in each for each in everywhere)
@@ -89,8 +94,8 @@ class ColumnLayout:
             if found or (not everywhere and expected):
                 self._forms[name] = form = _key_form(schema.get(declared), found)
                 fields.append(pa.field(name, form.arrow_type))
-        fields.append(pa.field("value", types[-1]["value"] if types else codec.arrow_type))
-        self.is_pickled = codec.is_pickled
+        fields.append(pa.field("value", types[-1]["value"] if types else stored.arrow_type))
+        self.is_pickled = stored.is_pickled
         if not self.is_pickled:
             fields.append(pa.field("value_pickled", pa.large_binary()))
         expiries = [each["expiry"] for each in types if "expiry" in each]
@@ -131,9 +136,7 @@ class ColumnLayout:
         """The values of a table with `value` and `value_pickled`, unpickled only when `trusted`."""
         rows = table.num_rows
         pickled = opaque_values(column_slice(table["value_pickled"], 0, rows)) if not self.is_pickled else {}
-        return python_values(
-            self._where, self._codec, column_slice(table["value"], 0, rows), pickled, trusted
-        )
+        return self._stored.decode(column_slice(table["value"], 0, rows), pickled, trusted)
 
     def _column(self, table: pa.Table, name: str, start: int, length: int) -> pa.Array:
         column = column_slice(table[name], start, length)
@@ -144,37 +147,52 @@ class ColumnLayout:
         return column if column.type == target else column.cast(target)
 
 
-def python_values(
-    where: object, codec: ValueCodec, column: pa.Array, pickled: Mapping[int, bytes], trusted: bool
-) -> list[Any]:
-    """The values of a column.
+class StoredValues:
+    """The values of one state: their declared type, and the ways to Python objects.
 
     Args:
-        pickled: pickles of the values that the column could not hold, by position.
-        trusted: whether pickles are loaded; else they are `PickledValue`s.
+        where: the state, for error messages.
+        schema: its stored descriptor.
+        is_keyed: whether it is keyed: a row of a keyed list state is a list, of an operator list an item.
     """
-    if trusted:
+
+    def __init__(self, where: object, schema: Mapping[str, object], is_keyed: bool) -> None:
+        type_info = _parsed(schema.get("value_type")) or PickledBytesTypeInfo()
+        is_list = is_keyed and schema.get("kind") == "list"
+        if is_list and not isinstance(type_info, PickledBytesTypeInfo):
+            type_info = ListTypeInfo(type_info)
+        self._where = where
+        self._codec = value_codec(type_info)
+        self._opaque_form = arrow_form(type_info, _OPAQUE)
+        self.is_pickled = self._codec.is_pickled
+        self.arrow_type = self._codec.arrow_type
+
+    def decode(self, column: pa.Array, pickled: Mapping[int, bytes], trusted: bool) -> list[Any]:
+        """The values of a column.
+
+        Args:
+            pickled: pickles of the values that the column could not hold, by position.
+            trusted: whether pickles are loaded; else they are `PickledValue`s.
+
+        Raises:
+            StateError: when a pickle cannot be loaded here.
+        """
+        if trusted:
+            return self._loaded(column, pickled)
+        back = nullable(self._opaque_form.back)
+        values = list(map(back, self._opaque_form.plains(column)))
+        for position, data in pickled.items():
+            values[position] = PickledValue(data)
+        return values
+
+    def _loaded(self, column: pa.Array, pickled: Mapping[int, bytes]) -> list[Any]:
         try:
-            return codec.from_arrow(column, dict(pickled))
+            return self._codec.from_arrow(column, dict(pickled))
         except Exception as error:
             raise StateError(
-                f"{where}: a pickled value cannot be loaded here: {type(error).__name__}: {error}; make "
-                f"the modules of the job importable, or read without trusted=True"
+                f"{self._where}: a pickled value cannot be loaded here: {type(error).__name__}: {error}; "
+                f"make the modules of the job importable, or read without trusted=True"
             ) from error
-    if codec.is_pickled:
-        return [PickledValue(data) for data in binary_values(column)]
-    values = codec.from_arrow(column, {})
-    for position, data in pickled.items():
-        values[position] = PickledValue(data)
-    return values
-
-
-def stored_codec(schema: Mapping[str, object], is_keyed: bool) -> ValueCodec:
-    """The codec of the rows of a state, from its stored descriptor: a row of keyed list state is a list."""
-    type_info = _parsed(schema.get("value_type"))
-    if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
-        return value_codec(None)
-    return value_codec(ListTypeInfo(type_info) if is_keyed and schema.get("kind") == "list" else type_info)
 
 
 @dataclass(frozen=True)
@@ -187,7 +205,7 @@ class _KeyForm:
 
     arrow_type: pa.DataType
     is_text: bool = False
-    declared: ArrowForm | None = None
+    declared: ValueForm | None = None
 
     def convert(self, where: object, name: str, column: pa.Array) -> pa.Array:
         if self.is_text:
@@ -195,13 +213,12 @@ class _KeyForm:
         if self.declared is None:
             return column
         keys = key_values(column)
-        for key in keys:
-            if not self.declared.fits(key):
-                raise StateError(
-                    f"{where}: the {name} {key!r} does not fit the declared type, so there is no typed "
-                    f"column for it; use entries(), which gives Python objects"
-                )
-        return pa.array(map(self.declared.plain, keys), self.arrow_type)
+        if not self.declared.are_exact(keys):
+            raise StateError(
+                f"{where}: a {name} does not fit the declared type, so there is no typed column for it; use "
+                f"entries(), which gives Python objects"
+            )
+        return self.declared.column(list(map(self.declared.plain, keys)))
 
 
 def _key_form(declared: object, found: set[pa.DataType]) -> _KeyForm:
@@ -211,7 +228,8 @@ def _key_form(declared: object, found: set[pa.DataType]) -> _KeyForm:
     integers and text mixed with others, as the text Python prints for them.
     """
     type_info = _parsed(declared)
-    form = None if type_info is None else arrow_form(type_info)
+    is_unknown = type_info is None or isinstance(type_info, PickledBytesTypeInfo)
+    form = None if type_info is None or is_unknown else arrow_form(type_info)
     if len(found) == 1 and (pa.types.is_int64(*found) or pa.types.is_large_string(*found)):
         return _KeyForm(next(iter(found)))
     if not found:

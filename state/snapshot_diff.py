@@ -120,8 +120,8 @@ class StateDiff:
         assert old is not None
         assert new is not None
         return (
-            ColumnLayout(self.where, old.schema, old.codec, types[0] or types[1], types[1]),
-            ColumnLayout(self.where, new.schema, new.codec, types[1] or types[0], types[0]),
+            ColumnLayout(self.where, old.schema, old.stored_values, types[0] or types[1], types[1]),
+            ColumnLayout(self.where, new.schema, new.stored_values, types[1] or types[0], types[0]),
         )
 
 

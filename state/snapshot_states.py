@@ -12,9 +12,8 @@ from ..common.errors import ConfigurationError, CorruptCheckpointError, StateErr
 from ..protocol.handles import ListPart
 from .key_selection import KeySelection
 from .list_files import read_list_file
-from .snapshot_columns import ColumnLayout, OperatorStateEntry, StateEntry, stored_codec
+from .snapshot_columns import ColumnLayout, OperatorStateEntry, StateEntry, StoredValues
 from .snapshot_files import CheckedFiles, StateLocation, StateSegments
-from .value_codecs import ValueCodec
 
 BATCH_ROWS = 65_536
 RANGE_ROWS = 262_144
@@ -231,12 +230,12 @@ class KeyedSnapshotState(DecodedState):
         self.segments.verify()
 
     def _new_layout(self) -> ColumnLayout:
-        return ColumnLayout(self.where, self.schema, self.codec, self.segments.types())
+        return ColumnLayout(self.where, self.schema, self.stored_values, self.segments.types())
 
     @property
-    def codec(self) -> ValueCodec:
-        """The codec of the stored values."""
-        return stored_codec(self.schema, is_keyed=True)
+    def stored_values(self) -> StoredValues:
+        """The ways to Python objects."""
+        return StoredValues(self.where, self.schema, is_keyed=True)
 
 
 class OperatorSnapshotState(DecodedState):
@@ -291,7 +290,8 @@ class OperatorSnapshotState(DecodedState):
 
     def _new_layout(self) -> ColumnLayout:
         types = [dict(zip(table.schema.names, table.schema.types, strict=True)) for table in self._tables()]
-        return ColumnLayout(self.where, self.schema, stored_codec(self.schema, is_keyed=False), types)
+        stored = StoredValues(self.where, self.schema, is_keyed=False)
+        return ColumnLayout(self.where, self.schema, stored, types)
 
 
 def _unexpired(now_ms: int) -> Any:

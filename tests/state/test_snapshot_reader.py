@@ -263,14 +263,27 @@ class _BombList(list):  # type: ignore[type-arg]
         return os.mkdir, (self.path,)
 
 
-class _BombNumber(float):
+class _BombNumber(int):
     def __new__(cls, path: str) -> _BombNumber:
-        number = super().__new__(cls, 1.5)
+        number = super().__new__(cls, 15)
         number.path = path  # type: ignore[attr-defined]
         return number
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.mkdir, (self.path,)  # type: ignore[attr-defined]
+
+
+def test_a_pickle_inside_a_typed_value_stays_closed_too(tmp_path: Path) -> None:
+    mark = tmp_path / "exploded"
+    bomb: Any = Bomb(str(mark))
+    type_info = Types.TUPLE([Types.STRING(), Types.LIST(Types.PICKLED_BYTE_ARRAY())])
+    state = value_state(Job(tmp_path / "job"), ValueStateDescriptor("v", type_info), {1: ("a", [bomb])})
+    state.to_arrow()
+    name, (inner,) = state.get(1)
+    assert (name, type(inner)) == ("a", PickledValue)
+    assert not mark.exists()
+    state.get(1, trusted=True)
+    assert mark.exists()
 
 
 def test_trusted_readers_get_python_objects(tmp_path: Path) -> None:
