@@ -195,6 +195,12 @@ class StoredValues:
             ) from error
 
 
+def without_empty_pickles(table: pa.Table) -> pa.Table:
+    """The table without the columns of pickled values in which nothing is."""
+    names = [name for name in table.column_names if name.endswith("value_pickled")]
+    return table.drop_columns([name for name in names if table[name].null_count == len(table)])
+
+
 @dataclass(frozen=True)
 class _KeyForm:
     """How a key column is shown.

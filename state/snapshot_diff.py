@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ..common.errors import StateError
 from .array_comparison import differing
 from .segments import KEY_COLUMNS, with_one_key_type
-from .snapshot_columns import ColumnLayout
+from .snapshot_columns import ColumnLayout, without_empty_pickles
 from .snapshot_files import StateLocation, key_group_ranges
 from .snapshot_reader import Snapshot, SnapshotOperator, read_snapshot
 from .snapshot_states import RANGE_ROWS, KeyedSnapshotState
@@ -90,13 +90,13 @@ class StateDiff:
                 yield changes
 
     def changes(self) -> Changes:
-        """All differences at once."""
+        """All differences at once; without the columns of pickled values when nothing is in them."""
         old, new = self._layouts()
         parts = [_compared(None, None, old, new), *self.iter_changes()]
         return Changes(
-            pa.concat_tables(part.added for part in parts),
-            pa.concat_tables(part.removed for part in parts),
-            pa.concat_tables(part.changed for part in parts),
+            without_empty_pickles(pa.concat_tables(part.added for part in parts)),
+            without_empty_pickles(pa.concat_tables(part.removed for part in parts)),
+            without_empty_pickles(pa.concat_tables(part.changed for part in parts)),
         )
 
     @property

@@ -12,7 +12,13 @@ from ..common.errors import ConfigurationError, CorruptCheckpointError, StateErr
 from ..protocol.handles import ListPart
 from .key_selection import KeySelection
 from .list_files import read_list_file
-from .snapshot_columns import ColumnLayout, OperatorStateEntry, StateEntry, StoredValues
+from .snapshot_columns import (
+    ColumnLayout,
+    OperatorStateEntry,
+    StateEntry,
+    StoredValues,
+    without_empty_pickles,
+)
 from .snapshot_files import CheckedFiles, StateLocation, StateSegments
 
 BATCH_ROWS = 65_536
@@ -81,10 +87,7 @@ class SnapshotState(ABC):
         Raises:
             CorruptCheckpointError: when a file is missing or damaged.
         """
-        table = pa.Table.from_batches(self.iter_batches(), schema=self.arrow_schema)
-        if "value_pickled" in table.column_names and table["value_pickled"].null_count == len(table):
-            table = table.drop_columns(["value_pickled"])
-        return table
+        return without_empty_pickles(pa.Table.from_batches(self.iter_batches(), schema=self.arrow_schema))
 
     def to_pandas(self) -> Any:
         """The whole state as a pandas `DataFrame`."""

@@ -222,16 +222,16 @@ class Bomb:
         return os.mkdir, (self.path,)
 
 
-@pytest.mark.parametrize("type_info", [None, Types.LIST(Types.LONG()), Types.LONG()])
+@pytest.mark.parametrize("type_info", [None, Types.LIST(Types.LONG()), Types.STRING()])
 def test_nothing_is_unpickled_unless_trusted(tmp_path: Path, type_info: Any) -> None:
     mark = tmp_path / "exploded"
     bomb: Any = Bomb(str(mark))
     job = Job(tmp_path / "job", parallelism=1)
-    values: dict[int, Any] = {1: [1, 2] if type_info != Types.LONG() else 5}
+    values: dict[int, Any] = {1: [1, 2] if type_info != Types.STRING() else "five"}
     if type_info is None:
         values[2] = bomb
-    elif type_info == Types.LONG():
-        values[2] = _BombNumber(str(mark))
+    elif type_info == Types.STRING():
+        values[2] = _BombText(str(mark))
     else:
         values[2] = _BombList(str(mark))
     state = value_state(job, ValueStateDescriptor("v", type_info), values)
@@ -263,11 +263,11 @@ class _BombList(list):  # type: ignore[type-arg]
         return os.mkdir, (self.path,)
 
 
-class _BombNumber(int):
-    def __new__(cls, path: str) -> _BombNumber:
-        number = super().__new__(cls, 15)
-        number.path = path  # type: ignore[attr-defined]
-        return number
+class _BombText(str):
+    def __new__(cls, path: str) -> _BombText:
+        text = super().__new__(cls, "text")
+        text.path = path  # type: ignore[attr-defined]
+        return text
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.mkdir, (self.path,)  # type: ignore[attr-defined]
