@@ -283,7 +283,8 @@ class OperatorSnapshotState(DecodedState):
         for subtask, part in self._parts:
             with self.where.named():
                 data = self._files.storage.read_file(part.file)
-                table = read_list_file(data, part.file.path).slice(part.start, part.item_count)
+                table, _ = read_list_file(data, part.file.path)
+                table = table.slice(part.start, part.item_count)
                 if table.num_rows != part.item_count:
                     raise CorruptCheckpointError(
                         f"checkpoint file {part.file.path!r} lacks the rows {part.start} to {part.end} that "
