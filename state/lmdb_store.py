@@ -19,7 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .expiry import ExpiryForm, is_stored_expired
-from .key_codec import INT_KEY_DTYPE, decode_key, decode_key_at, encode_key, encode_keys, fill_int64
+from .key_codec import (
+    INT_KEY_DTYPE,
+    decode_key,
+    decode_key_at,
+    encode_key,
+    encode_keys,
+    encode_map_key,
+    fill_int64,
+)
 from .key_hashing import key_group_of
 from .lmdb_environment import LmdbEnvironment, WriteBatch
 from .segments import ENCODED_KEY, column_slice, key_values, opaque_values
@@ -115,7 +123,7 @@ class LmdbTable:
     @staticmethod
     def component(map_key: Any) -> bytes:
         """The last part of the LMDB key of a map entry: in order, but for those that start with `HASHED`."""
-        return _component(encode_key(map_key))
+        return _component(encode_map_key(map_key))
 
     def stored(self, key: Any, component: bytes) -> bytes | None:
         """What is stored for a map key, by its component of LMDB keys."""

@@ -174,7 +174,7 @@ def test_the_memory_in_front_of_lmdb_is_configured() -> None:
         ({"state.backend.type": "paper"}, r"'paper'; choose one of filesystem, .*, memory, rocksdb"),
         (
             {"execution.checkpointing.data-inline-threshold": "2mb"},
-            r"data-inline-threshold is 2097152.*1048576",
+            r"threshold is 2097152.*1048576",
         ),
         ({"execution.checkpointing.storage": "moon"}, "execution.checkpointing.storage"),
         ({"tidegate.batch.size": "0"}, r"tidegate.batch.size is 0; it must be at least 1"),
