@@ -35,6 +35,7 @@ from .kinds import (
     State,
     ValueState,
 )
+from .peek import peek
 from .segment_log import SegmentLog
 from .segments import column_slice, decoded_values, key_values
 from .state_factory import StateFactory, StateParts
@@ -152,6 +153,13 @@ class TableKeyedStateBackend(KeyedStateBackend):
                     state.merge(taken)
         finally:
             self.current_namespace = before
+
+    def peek(self, state_name: str, key: Any, namespace: Any = None) -> Any:
+        parts = self._states.get(state_name)
+        if parts is None:
+            there = ", ".join(map(repr, sorted(self._states))) or "none"
+            raise StateError(f"{self.where}: there is no keyed state {state_name!r}; there is: {there}")
+        return peek(self.where, parts, key, namespace)
 
     def records_processed(self, count: int) -> None:
         for clean_up in self._per_record:
