@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from typing import Any
 
+import pyarrow.parquet as pq
 import pydantic
 import pytest
 from tidegate.common import Row, Types
@@ -288,6 +290,15 @@ def test_a_renamed_state_is_found_and_stored_under_its_new_name(open_backend: An
         handle = backend.freeze().persist()
         assert set(handle.descriptors) == {"total"}
         assert {segment.state_name for segment in handle.segments} == {"total"}
+
+
+def test_files_of_a_renamed_state_are_rewritten_under_its_new_name(open_backend: Any, storage: Any) -> None:
+    handle = put(open_backend(), Types.LONG(), x=1)
+    backend = restored(open_backend, handle, 1)
+    backend.get_value_state(ValueStateDescriptor("total", Types.LONG()).renamed_from("state"))
+    (segment,) = backend.freeze().persist().segments
+    table = pq.read_table(io.BytesIO(storage.read_file(segment.file)))
+    assert table["state_name"].to_pylist() == ["total"]
 
 
 def test_a_rename_between_freeze_and_persist_is_consistent(open_backend: Any) -> None:
