@@ -132,6 +132,8 @@ class PackedCodec(ValueCodec):
         return stored
 
     def _transpose(self, values: list[Any]) -> list[array[Any]]:
+        if not values:
+            return [array(_ARRAY[code]) for code in self._codes]
         columns = zip(*values, strict=True) if self._is_tuple else (values,)
         return [array(_ARRAY[code], column) for code, column in zip(self._codes, columns, strict=True)]
 

@@ -45,6 +45,8 @@ class SegmentLog:
         self._conversions: dict[str, StateConversion] = {}
         # Restored but not declared: their files may have several schemas, and nobody knows the right one.
         self._undeclared: set[str] = set()
+        # Renamed: their files still say the old name.
+        self._misnamed: set[str] = set()
         self._is_foreign = False
         self._sequence = itertools.count()
         self._is_closed = False
@@ -75,6 +77,8 @@ class SegmentLog:
         if taken or present:
             self._segments[after] = (*taken, *present)
             self._undeclared.add(after)
+        if taken:
+            self._misnamed.add(after)
 
     def read(self, state_name: str, conversion: StateConversion, now_ms: int | None) -> pa.Table | None:
         """The entries of a declared state, without tombstones and what is expired by a time.
@@ -111,14 +115,15 @@ class SegmentLog:
         Args:
             cut_offs: by state, the time by which expired entries are left out of bases.
         """
+        rewritten = (set(self._segments) if self._is_foreign else self._misnamed) - self._undeclared
+        for state_name in sorted(rewritten):
+            segments = self._segments[state_name]
+            self._replace(state_name, segments, self._compacted(segments, True, cut_offs.get(state_name)))
         if self._is_foreign:
-            for state_name, segments in self._segments.items():
-                if state_name in self._undeclared:
-                    self._segments[state_name] = tuple(map(self._copied, segments))
-                else:
-                    whole = self._compacted(segments, True, cut_offs.get(state_name))
-                    self._replace(state_name, segments, whole)
+            for state_name in self._undeclared:
+                self._segments[state_name] = tuple(map(self._copied, self._segments[state_name]))
             self._is_foreign = False
+        self._misnamed &= self._undeclared
         self._take_over()
         for state_name, segments in self._segments.items():
             is_merging = self._running is not None and self._running[0] == state_name

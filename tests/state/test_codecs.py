@@ -113,3 +113,11 @@ def test_what_only_cloudpickle_can_do_is_done() -> None:
     codec = value_codec(None)
     (function,) = [codec.decode(data) for data in codec.encode_many([lambda x: x + 1])]
     assert function(1) == 2
+
+
+def test_no_values_at_all_are_a_column_without_rows() -> None:
+    for declared in (Types.LONG(), Types.TUPLE([Types.LONG(), Types.DOUBLE()]), Types.STRING()):
+        codec = value_codec(declared)
+        column, opaque = codec.to_arrow([])
+        assert (len(column), opaque) == (0, {})
+        assert codec.from_arrow(column, opaque) == codec.encode_many([]) == []

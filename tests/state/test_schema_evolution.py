@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from typing import Any
 
+import pyarrow.parquet as pq
 import pydantic
 import pytest
 from tidegate.common import Row, Types
@@ -290,6 +292,15 @@ def test_a_renamed_state_is_found_and_stored_under_its_new_name(open_backend: An
         assert {segment.state_name for segment in handle.segments} == {"total"}
 
 
+def test_files_of_a_renamed_state_are_rewritten_under_its_new_name(open_backend: Any, storage: Any) -> None:
+    handle = put(open_backend(), Types.LONG(), x=1)
+    backend = restored(open_backend, handle, 1)
+    backend.get_value_state(ValueStateDescriptor("total", Types.LONG()).renamed_from("state"))
+    (segment,) = backend.freeze().persist().segments
+    table = pq.read_table(io.BytesIO(storage.read_file(segment.file)))
+    assert table["state_name"].to_pylist() == ["total"]
+
+
 def test_a_rename_between_freeze_and_persist_is_consistent(open_backend: Any) -> None:
     handle = put(open_backend(), Types.LONG(), x=1)
     backend = restored(open_backend, handle, 1)
@@ -335,6 +346,17 @@ def test_operator_lists_evolve_and_are_renamed() -> None:
     third.restore(handles, owned=True)
     with pytest.raises(StateMigrationError, match="cannot change"):
         third.get_list_state(ListStateDescriptor("items", Types.STRING()))
+
+
+class Dependent(pydantic.BaseModel):
+    id: int
+    double: int = pydantic.Field(default_factory=lambda: 1 // 0)
+
+
+def test_a_default_that_cannot_be_made_is_named(open_backend: Any) -> None:
+    handle = put(open_backend(), without_class(older(Dependent, ("id", Types.LONG()))), x=Row(id=1))
+    with pytest.raises(StateMigrationError, match=r"'double' of .*Dependent.*plain default"):
+        contents(restored(open_backend, handle, 1), Types.PYDANTIC(Dependent), "x")
 
 
 def test_an_instance_that_was_pickled_gets_new_fields_and_loses_old_ones(open_backend: Any) -> None:
