@@ -10,7 +10,8 @@ from ..operators.chain import OperatorChain
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import StreamNode
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
-from ..state.operator_state import OperatorStateBackend
+from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
 from .gate import InputGate
 from .local_dirs import as_file_name, local_dir, remove_older_attempts
 from .output import OutputChannel, TaskOutput
@@ -74,11 +75,40 @@ class _ContextFactory:
             is_restored=deployment.restored is not None and node.uid in deployment.restored,
             now_ms=self._now_ms,
             create_keyed_backend=lambda key_type: self._keyed_backend(node, key_type),
-            operator_state=OperatorStateBackend(node.name, index),
+            operator_state=self._operator_state(node),
             local_dir=self._local_dir(node),
             results=self._results,
             job_parameters=deployment.settings.job_parameters,
             job_id=deployment.job_id,
+            restored_checkpoint_id=deployment.restored_checkpoint_id,
+            raw_keyed=self._raw_keyed(node),
+        )
+
+    def _operator_state(self, node: StreamNode) -> OperatorStateBackend:
+        deployment = self._deployment
+        return OperatorStateBackend(
+            OperatorStateBackendParameters(
+                node.uid,
+                node.name,
+                deployment.subtask_id.index,
+                deployment.attempt,
+                deployment.settings.storage,
+                _file_prefix(node),
+            )
+        )
+
+    def _raw_keyed(self, node: StreamNode) -> RawKeyedState:
+        deployment, index = self._deployment, self._deployment.subtask_id.index
+        return RawKeyedState(
+            RawKeyedStateParameters(
+                node.uid,
+                node.name,
+                index,
+                deployment.attempt,
+                key_group_range_of_subtask(index, node.max_parallelism, node.parallelism),
+                deployment.settings.storage,
+                _file_prefix(node),
+            )
         )
 
     def _keyed_backend(self, node: StreamNode, key_type: TypeInformation | None) -> KeyedStateBackend:
@@ -95,7 +125,7 @@ class _ContextFactory:
                 key_type=key_type,
                 local_dir=self._local_dir(node),
                 storage=settings.storage,
-                file_prefix=f"shared/{as_file_name(node.uid)}",
+                file_prefix=_file_prefix(node),
                 now_ms=self._now_ms,
             )
         )
@@ -112,6 +142,10 @@ class _ContextFactory:
             deployment.subtask_id.index,
             deployment.attempt,
         )
+
+
+def _file_prefix(node: StreamNode) -> str:
+    return f"shared/{as_file_name(node.uid)}"
 
 
 def local_dirs(deployment: TaskDeployment) -> list[str]:

@@ -5,7 +5,7 @@ Layout below the job's directory:
     epochs/<n>           claimed by the n-th coordinator of the job, create-if-absent
     ids/<n>              checkpoint ids up to n may have been given
     chk-<id>/MANIFEST    written last; its presence means the checkpoint exists
-    shared/<uid>/…       segments of keyed state, referred to by manifests
+    shared/<uid>/…       files of state, referred to by manifests (small ones are in the manifests)
 
 Nothing that a manifest refers to is ever deleted: every file is classified first, deleted after.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..common.errors import CheckpointStorageError
-from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
+from ..protocol.handles import FileHandle
 from ..protocol.ids import CheckpointId
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ..state.storage import CheckpointStorage, open_storage
@@ -133,16 +133,15 @@ class CheckpointStore:
         return excess
 
     def _delete(self, dropped: list[CheckpointManifest], keeping: list[CheckpointManifest]) -> None:
-        needed = {handle.path for manifest in keeping for handle in manifest.files()}
-        unneeded = {handle.path for manifest in dropped for handle in manifest.files()} - needed
+        unneeded = _stored_paths(dropped) - _stored_paths(keeping)
         own = sorted(path for path in unneeded if "://" not in path and not path.startswith("/"))
         # The manifest goes first: a checkpoint with missing files must not seem to exist.
         self._storage.delete([_manifest_path(manifest.checkpoint_id) for manifest in dropped])
         self._storage.delete(own)
 
     def remove_orphans(self) -> list[str]:
-        """Delete segments that no retained checkpoint refers to; only while no task runs."""
-        needed = {handle.path for manifest in self.retained for handle in manifest.files()}
+        """Delete files of state that no retained checkpoint refers to; only while no task runs."""
+        needed = _stored_paths(self.retained)
         orphans = [path for path in self._storage.list_files("shared") if path not in needed]
         self._storage.delete(orphans)
         return orphans
@@ -182,23 +181,27 @@ def read_checkpoint(path: str) -> CheckpointManifest:
     manifest = decode_manifest(data, f"{path}/{MANIFEST_NAME}")
     root = storage.uri.rstrip("/").rpartition("/")[0]
     operators = {
-        uid: replace(op, subtasks=tuple(_absolute(snapshot, root) for snapshot in op.subtasks))
+        uid: replace(
+            op,
+            subtasks=tuple(
+                snapshot.with_files(lambda file: _absolute(file, root)) for snapshot in op.subtasks
+            ),
+        )
         for uid, op in manifest.operators.items()
     }
     return replace(manifest, operators=operators)
 
 
-def _absolute(snapshot: OperatorSnapshot, root: str) -> OperatorSnapshot:
-    segments = tuple(
-        replace(segment, file=replace(segment.file, path=_absolute_path(segment.file.path, root)))
-        for segment in snapshot.keyed.segments
-    )
-    keyed = KeyedStateHandle(segments, snapshot.keyed.descriptors)
-    return OperatorSnapshot(keyed, snapshot.lists)
+def _absolute(file: FileHandle, root: str) -> FileHandle:
+    if file.is_inline or "://" in file.path or file.path.startswith("/"):
+        return file
+    return replace(file, path=f"{root}/{file.path}")
 
 
-def _absolute_path(path: str, root: str) -> str:
-    return path if "://" in path or path.startswith("/") else f"{root}/{path}"
+def _stored_paths(manifests: list[CheckpointManifest]) -> set[str]:
+    """The files in storage that these checkpoints refer to."""
+    files = (handle for manifest in manifests for handle in manifest.files())
+    return {handle.path for handle in files if not handle.is_inline}
 
 
 def _manifest_path(checkpoint_id: CheckpointId) -> str:

@@ -20,6 +20,7 @@ from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import build_execution_graph
 from ..protocol.trigger import NEVER_MS
+from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
 from ..telemetry import Tracer
 from .checkpoint_driver import CheckpointDriver
@@ -184,6 +185,7 @@ class JobCoordinator:
                     settings=task_settings,
                     restored=None if restored is None else restored.get(subtask_id, {}),
                     restored_is_owned=own is not None,
+                    restored_checkpoint_id=None if manifest is None else manifest.checkpoint_id,
                 )
                 for subtask_id, subtask in self._graph.subtasks.items()
             ]
@@ -199,9 +201,15 @@ class JobCoordinator:
 
     def _task_settings(self) -> TaskSettings:
         settings = self._spec.settings
+        storage = None
+        if self._store is not None:
+            limit = settings.max_inline_state_bytes
+            threshold = settings.inline_threshold_bytes if limit is None else None
+            storage = InlineStorage(self._store.storage, threshold)
         return TaskSettings(
             state_backend=settings.state_backend,
-            storage=None if self._store is None else self._store.storage,
+            storage=storage,
+            max_inline_state_bytes=settings.max_inline_state_bytes,
             local_dir=settings.local_dir,
             is_checkpointing=settings.trigger is not None,
             mode=settings.mode,

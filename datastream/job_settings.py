@@ -33,7 +33,9 @@ from ..protocol.failover import (
 )
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import HashMapStateBackend, StateBackend
+from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
+from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 
 DEFAULT_RESTART = ExponentialDelayRestart(
@@ -46,11 +48,15 @@ DEFAULT_RESTART = ExponentialDelayRestart(
 )
 """With checkpoints and no strategy chosen: quick at first, and an error that stays ends the job."""
 
+_MOST_INLINE_BYTES = 1 << 20
+
 _BACKENDS: dict[str, type[StateBackend]] = {
+    "filesystem": FileSystemStateBackend,
     "hashmap": HashMapStateBackend,
-    "memory": HashMapStateBackend,
+    "jobmanager": MemoryStateBackend,
     "lmdb": LmdbStateBackend,
-    "rocksdb": LmdbStateBackend,
+    "memory": MemoryStateBackend,
+    "rocksdb": EmbeddedRocksDBStateBackend,
 }
 
 
@@ -72,13 +78,15 @@ def job_settings(
     trigger = _trigger_policy(configuration)
     retention = CheckpointConfig(configuration).get_externalized_checkpoint_retention()
     keep = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
-    local_dir = configuration.get(DeploymentOptions.LOCAL_DIR)
+    backend = state_backend or _state_backend(configuration)
     return JobSettings(
-        state_backend=state_backend or _state_backend(configuration),
-        local_dir=local_dir or os.path.join(tempfile.gettempdir(), "tidegate"),
+        state_backend=backend,
+        local_dir=_local_dir(configuration, backend),
         trigger=trigger,
         mode=CheckpointConfig(configuration).get_checkpointing_mode(),
-        checkpoint_dir=configuration.get(CheckpointingOptions.CHECKPOINTS_DIRECTORY),
+        checkpoint_dir=_checkpoint_dir(configuration, backend),
+        inline_threshold_bytes=_inline_threshold(configuration),
+        max_inline_state_bytes=_max_inline_state(configuration, backend),
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
         keep_on_cancel=keep,
         keep_on_finish=keep,
@@ -121,6 +129,40 @@ def _state_backend(configuration: Configuration) -> StateBackend:
             f"state.backend.type is {name!r}; choose one of {', '.join(sorted(_BACKENDS))}"
         )
     return backend()
+
+
+def _local_dir(configuration: Configuration, backend: StateBackend) -> str:
+    if isinstance(backend, EmbeddedRocksDBStateBackend):
+        for path in backend.get_db_storage_paths() or ():
+            return path
+    chosen = configuration.get(DeploymentOptions.LOCAL_DIR)
+    return chosen or os.path.join(tempfile.gettempdir(), "tidegate")
+
+
+def _checkpoint_dir(configuration: Configuration, backend: StateBackend) -> str | None:
+    if isinstance(backend, FileSystemStateBackend) and backend.checkpoint_data_uri is not None:
+        return backend.checkpoint_data_uri
+    return configuration.get(CheckpointingOptions.CHECKPOINTS_DIRECTORY)
+
+
+def _max_inline_state(configuration: Configuration, backend: StateBackend) -> int | None:
+    if isinstance(backend, MemoryStateBackend):
+        return backend.max_state_size
+    if configuration.get(CheckpointingOptions.CHECKPOINT_STORAGE) == "jobmanager":
+        option = CheckpointingOptions.JOBMANAGER_MAX_STATE_SIZE
+        return _positive(configuration.get(option), option.key)
+    return None
+
+
+def _inline_threshold(configuration: Configuration) -> int:
+    option = CheckpointingOptions.FS_SMALL_FILE_THRESHOLD
+    threshold = configuration.get(option)
+    if threshold > _MOST_INLINE_BYTES:
+        raise ConfigurationError(
+            f"{option.key} is {threshold} bytes; what is inline passes through the coordinator, so it "
+            f"must be at most {_MOST_INLINE_BYTES}"
+        )
+    return threshold
 
 
 def _restart_strategy(restart: RestartStrategyConfiguration, is_checkpointing: bool) -> RestartStrategy:

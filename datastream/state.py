@@ -14,20 +14,24 @@ from ..state.descriptors import (
 from ..state.kinds import (
     AggregatingState,
     AppendingState,
+    BroadcastState,
     FoldingState,
     ListState,
     MapState,
     MergingState,
+    ReadOnlyBroadcastState,
     ReducingState,
     State,
     ValueState,
 )
+from ..state.operator_state import OperatorStateStore
 from ..state.ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BroadcastState",
     "FoldingState",
     "FoldingStateDescriptor",
     "ListState",
@@ -35,6 +39,8 @@ __all__ = [
     "MapState",
     "MapStateDescriptor",
     "MergingState",
+    "OperatorStateStore",
+    "ReadOnlyBroadcastState",
     "ReducingState",
     "ReducingStateDescriptor",
     "State",

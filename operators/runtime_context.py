@@ -18,40 +18,12 @@ from ..state.kinds import AggregatingState, FoldingState, ListState, MapState, R
 from .base import OperatorContext
 
 
-class RuntimeContext:
-    """Facts about the running subtask and the way to its keyed state."""
+class KeyedStateStore:
+    """Where a function declares its keyed state."""
 
     def __init__(self, context: OperatorContext, keyed: KeyedStateBackend | None) -> None:
         self._context = context
         self._keyed = keyed
-
-    def get_task_name(self) -> str:
-        """Name of the operator."""
-        return self._context.operator_name
-
-    def get_number_of_parallel_subtasks(self) -> int:
-        """Parallelism of the operator."""
-        return self._context.parallelism
-
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        """Max parallelism of the operator: its number of key groups."""
-        return self._context.max_parallelism
-
-    def get_index_of_this_subtask(self) -> int:
-        """Index of this subtask, from 0."""
-        return self._context.subtask_index
-
-    def get_attempt_number(self) -> int:
-        """How often the job was restarted before this execution."""
-        return self._context.attempt_number
-
-    def get_task_name_with_subtasks(self) -> str:
-        """Name, index (from 1) and parallelism, as `name (1/2)`."""
-        return self._context.name_with_subtask
-
-    def get_job_parameter(self, key: str, default_value: str) -> str:
-        """A global job parameter, or the default."""
-        return self._context.job_parameters.get(key, default_value)
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """A `ValueState` of the current key."""
@@ -86,3 +58,35 @@ class RuntimeContext:
                 f"stream; call key_by() before this operator"
             )
         return self._keyed
+
+
+class RuntimeContext(KeyedStateStore):
+    """Facts about the running subtask and the way to its keyed state."""
+
+    def get_task_name(self) -> str:
+        """Name of the operator."""
+        return self._context.operator_name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Parallelism of the operator."""
+        return self._context.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Max parallelism of the operator: its number of key groups."""
+        return self._context.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        """Index of this subtask, from 0."""
+        return self._context.subtask_index
+
+    def get_attempt_number(self) -> int:
+        """How often the job was restarted before this execution."""
+        return self._context.attempt_number
+
+    def get_task_name_with_subtasks(self) -> str:
+        """Name, index (from 1) and parallelism, as `name (1/2)`."""
+        return self._context.name_with_subtask
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """A global job parameter, or the default."""
+        return self._context.job_parameters.get(key, default_value)

@@ -8,7 +8,7 @@ narrows references and never rewrites files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from .key_groups import KeyGroupRange
@@ -16,11 +16,20 @@ from .key_groups import KeyGroupRange
 
 @dataclass(frozen=True, slots=True)
 class FileHandle:
-    """One immutable stored file: where it is, how long it is, and what its bytes must hash to."""
+    """One immutable file: where it is, how long it is, and what its bytes must hash to.
+
+    A small file is not stored but travels in its handle, as `data`; `path` then only names it.
+    """
 
     path: str
     size_bytes: int
     sha256: str
+    data: bytes | None = field(default=None, repr=False)
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether the content is in this handle, and not in storage."""
+        return self.data is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +80,36 @@ class KeyedStateHandle:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorListHandle:
-    """The items of one operator list state in one subtask, each item encoded on its own.
+class ListPart:
+    """The rows `start` to `end` (exclusive) of a file of list items, one item a row."""
 
-    `mode` is `"even-split"`, `"union"` or `"broadcast"` (how the items are redistributed).
+    file: FileHandle
+    start: int
+    end: int
+
+    @property
+    def item_count(self) -> int:
+        """How many items these are."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorListHandle:
+    """One operator state in one subtask: ranges of rows, so that items move without being rewritten.
+
+    `mode` is `"even-split"`, `"union"` or `"broadcast"` (how the items are redistributed). `schema` is
+    the state's serialised descriptor, as in `KeyedStateHandle.descriptors`.
     """
 
     state_name: str
     mode: str
-    items: tuple[bytes, ...]
+    schema: dict[str, object] = field(default_factory=dict)
+    parts: tuple[ListPart, ...] = ()
 
     @property
-    def size_bytes(self) -> int:
-        """Bytes of all encoded items."""
-        return sum(len(item) for item in self.items)
+    def item_count(self) -> int:
+        """How many items the list has."""
+        return sum(part.item_count for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +122,18 @@ class OperatorSnapshot:
     @property
     def size_bytes(self) -> int:
         """Bytes that this snapshot refers to, shared files included."""
-        files = {segment.file.path: segment.file.size_bytes for segment in self.keyed.segments}
-        return sum(files.values()) + sum(handle.size_bytes for handle in self.lists)
+        return sum({file.path: file.size_bytes for file in self.files()}.values())
 
     def files(self) -> tuple[FileHandle, ...]:
-        """Every stored file this snapshot refers to."""
-        return tuple(segment.file for segment in self.keyed.segments)
+        """Every file this snapshot refers to, inline ones included."""
+        segments = (segment.file for segment in self.keyed.segments)
+        return (*segments, *(part.file for handle in self.lists for part in handle.parts))
+
+    def with_files(self, change: Callable[[FileHandle], FileHandle]) -> OperatorSnapshot:
+        """The same snapshot with every file handle replaced by `change(handle)`."""
+        segments = tuple(replace(segment, file=change(segment.file)) for segment in self.keyed.segments)
+        lists = tuple(
+            replace(handle, parts=tuple(replace(part, file=change(part.file)) for part in handle.parts))
+            for handle in self.lists
+        )
+        return OperatorSnapshot(KeyedStateHandle(segments, self.keyed.descriptors), lists)

@@ -1,8 +1,8 @@
 """The manifest: the one file whose presence means that a checkpoint exists.
 
 It is JSON for people and tools: a header line with the format version and the SHA-256 of the body,
-then the body. It names every file with length and checksum, and carries small operator list state
-inline. It is written last, and only if absent.
+then the body. It names every file with length and checksum, and carries small files itself (`data`, in
+Base64). It is written last, and only if absent.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .elements import SnapshotKind
 from .handles import (
     FileHandle,
     KeyedStateHandle,
+    ListPart,
     OperatorListHandle,
     OperatorSnapshot,
     SegmentHandle,
@@ -41,7 +42,10 @@ class OperatorManifest:
     @property
     def has_state(self) -> bool:
         """Whether any subtask stored anything."""
-        return any(snapshot.keyed.segments or _items(snapshot) for snapshot in self.subtasks)
+        return any(
+            snapshot.keyed.segments or any(handle.item_count for handle in snapshot.lists)
+            for snapshot in self.subtasks
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +63,10 @@ class CheckpointManifest:
     @property
     def size_bytes(self) -> int:
         """Bytes of state this checkpoint refers to, a shared file counted once."""
-        files = {handle.path: handle.size_bytes for handle in self.files()}
-        inline = sum(
-            handle.size_bytes
-            for operator in self.operators.values()
-            for snapshot in operator.subtasks
-            for handle in snapshot.lists
-        )
-        return sum(files.values()) + inline
+        return sum({handle.path: handle.size_bytes for handle in self.files()}.values())
 
     def files(self) -> list[FileHandle]:
-        """Every stored file this checkpoint refers to (a shared one may appear more than once)."""
+        """Every file this checkpoint refers to, inline ones included; a shared one may come repeatedly."""
         return [
             handle
             for operator in self.operators.values()
@@ -107,10 +104,6 @@ def decode_manifest(data: bytes, path: str) -> CheckpointManifest:
     return _from_json(json.loads(body))
 
 
-def _items(snapshot: OperatorSnapshot) -> bool:
-    return any(handle.items for handle in snapshot.lists)
-
-
 def _to_json(manifest: CheckpointManifest) -> dict[str, Any]:
     return {
         "job_id": manifest.job_id,
@@ -137,9 +130,7 @@ def _snapshot_to_json(snapshot: OperatorSnapshot) -> dict[str, Any]:
         "segments": [
             {
                 "state": segment.state_name,
-                "path": segment.file.path,
-                "size_bytes": segment.file.size_bytes,
-                "sha256": segment.file.sha256,
+                **_file_to_json(segment.file),
                 "key_groups": [segment.key_groups.start, segment.key_groups.end],
                 "entries": segment.entry_count,
                 "base": segment.is_base,
@@ -150,11 +141,19 @@ def _snapshot_to_json(snapshot: OperatorSnapshot) -> dict[str, Any]:
             {
                 "state": handle.state_name,
                 "mode": handle.mode,
-                "items": [base64.b64encode(item).decode("ascii") for item in handle.items],
+                "schema": handle.schema,
+                "parts": [
+                    {**_file_to_json(part.file), "rows": [part.start, part.end]} for part in handle.parts
+                ],
             }
             for handle in snapshot.lists
         ],
     }
+
+
+def _file_to_json(file: FileHandle) -> dict[str, Any]:
+    content = {} if file.data is None else {"data": base64.b64encode(file.data).decode("ascii")}
+    return {"path": file.path, "size_bytes": file.size_bytes, "sha256": file.sha256, **content}
 
 
 def _from_json(body: dict[str, Any]) -> CheckpointManifest:
@@ -182,7 +181,7 @@ def _snapshot_from_json(body: dict[str, Any]) -> OperatorSnapshot:
     segments = tuple(
         SegmentHandle(
             segment["state"],
-            FileHandle(segment["path"], segment["size_bytes"], segment["sha256"]),
+            _file_from_json(segment),
             KeyGroupRange(*segment["key_groups"]),
             segment["entries"],
             segment["base"],
@@ -193,8 +192,15 @@ def _snapshot_from_json(body: dict[str, Any]) -> OperatorSnapshot:
         OperatorListHandle(
             handle["state"],
             handle["mode"],
-            tuple(base64.b64decode(item) for item in handle["items"]),
+            handle["schema"],
+            tuple(ListPart(_file_from_json(part), *part["rows"]) for part in handle["parts"]),
         )
         for handle in body["lists"]
     )
     return OperatorSnapshot(KeyedStateHandle(segments, body["descriptors"]), lists)
+
+
+def _file_from_json(body: dict[str, Any]) -> FileHandle:
+    data = body.get("data")
+    content = None if data is None else base64.b64decode(data)
+    return FileHandle(body["path"], body["size_bytes"], body["sha256"], content)

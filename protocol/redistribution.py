@@ -7,14 +7,19 @@ everyone (union), or copied (broadcast). Source: Flink's `StateAssignmentOperati
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TypeAlias
 
-from .handles import KeyedStateHandle, OperatorListHandle, OperatorSnapshot
+from .handles import KeyedStateHandle, ListPart, OperatorListHandle, OperatorSnapshot
 from .key_groups import key_group_range_of_subtask
 
 EVEN_SPLIT = "even-split"
 UNION = "union"
 BROADCAST = "broadcast"
+
+Parts: TypeAlias = Sequence[ListPart]
 
 
 def redistribute(
@@ -40,36 +45,60 @@ def _redistribute_keyed(
 def _redistribute_lists(
     old: Sequence[OperatorSnapshot], parallelism: int
 ) -> list[tuple[OperatorListHandle, ...]]:
-    modes: dict[str, str] = {}
-    for snapshot in old:
-        for handle in snapshot.lists:
-            modes[handle.state_name] = handle.mode
+    latest = {handle.state_name: handle for snapshot in old for handle in snapshot.lists}
     spread: list[list[OperatorListHandle]] = [[] for _ in range(parallelism)]
-    for name, mode in sorted(modes.items()):
-        per_subtask = [_items_of(snapshot, name) for snapshot in old]
-        for index, items in enumerate(redistribute_items(per_subtask, mode, parallelism)):
-            spread[index].append(OperatorListHandle(name, mode, items))
+    for name, handle in sorted(latest.items()):
+        per_subtask = [_parts_of(snapshot, name) for snapshot in old]
+        for index, parts in enumerate(redistribute_parts(per_subtask, handle.mode, parallelism)):
+            spread[index].append(replace(handle, parts=parts))
     return [tuple(handles) for handles in spread]
 
 
-def redistribute_items(
-    per_subtask: Sequence[tuple[bytes, ...]], mode: str, parallelism: int
-) -> list[tuple[bytes, ...]]:
-    """Items of one list state per new subtask. Unchanged parallelism leaves even-split items alone."""
-    if mode == UNION:
-        everything = tuple(item for items in per_subtask for item in items)
-        return [everything] * parallelism
+def redistribute_parts(
+    per_subtask: Sequence[Parts], mode: str, parallelism: int
+) -> list[tuple[ListPart, ...]]:
+    """The items of one list state per new subtask, as ranges of rows.
+
+    * even-split: unchanged parallelism leaves the items where they are; else they are dealt out in
+      their order, in shares that differ by one item at most.
+    * union: everybody gets everything, in subtask order.
+    * broadcast: everybody gets the copy of the first subtask that stored one; all copies are equal.
+    """
     if mode == BROADCAST:
-        return [per_subtask[index % len(per_subtask)] for index in range(parallelism)]
-    if len(per_subtask) == parallelism:
-        return list(per_subtask)
-    everything = tuple(item for items in per_subtask for item in items)
-    bounds = [len(everything) * index // parallelism for index in range(parallelism + 1)]
-    return [everything[bounds[index] : bounds[index + 1]] for index in range(parallelism)]
+        copy = next((tuple(parts) for parts in per_subtask if parts), ())
+        return [copy] * parallelism
+    if mode == EVEN_SPLIT and len(per_subtask) == parallelism:
+        return [tuple(parts) for parts in per_subtask]
+    everything = _joined(part for parts in per_subtask for part in parts)
+    if mode == UNION:
+        return [everything] * parallelism
+    count = sum(part.item_count for part in everything)
+    bounds = [count * index // parallelism for index in range(parallelism + 1)]
+    return [_cut(everything, start, end) for start, end in pairwise(bounds)]
 
 
-def _items_of(snapshot: OperatorSnapshot, state_name: str) -> tuple[bytes, ...]:
-    for handle in snapshot.lists:
-        if handle.state_name == state_name:
-            return handle.items
-    return ()
+def _joined(parts: Iterable[ListPart]) -> tuple[ListPart, ...]:
+    """The parts, with neighbours in one file made one: rescaling again and again adds no parts."""
+    joined: list[ListPart] = []
+    for part in parts:
+        if joined and joined[-1].file == part.file and joined[-1].end == part.start:
+            joined[-1] = replace(joined[-1], end=part.end)
+        else:
+            joined.append(part)
+    return tuple(joined)
+
+
+def _cut(parts: Sequence[ListPart], start: int, end: int) -> tuple[ListPart, ...]:
+    """The items `start` to `end` of a list."""
+    result = []
+    before = 0
+    for part in parts:
+        low, high = max(start - before, 0), min(end - before, part.item_count)
+        if low < high:
+            result.append(ListPart(part.file, part.start + low, part.start + high))
+        before += part.item_count
+    return tuple(result)
+
+
+def _parts_of(snapshot: OperatorSnapshot, state_name: str) -> Parts:
+    return next((handle.parts for handle in snapshot.lists if handle.state_name == state_name), ())

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..common.typeinfo import TypeInformation
 from ..protocol.handles import KeyedStateHandle
@@ -29,9 +29,6 @@ from .kinds import (
     ValueState,
 )
 from .storage import CheckpointStorage
-
-if TYPE_CHECKING:
-    from .lmdb_backend import LmdbStateBackend
 
 
 def wall_clock_ms() -> int:
@@ -188,11 +185,3 @@ class HashMapStateBackend(StateBackend):
         from .keyed_backend import TableKeyedStateBackend
 
         return TableKeyedStateBackend(params)
-
-
-def __getattr__(name: str) -> type[LmdbStateBackend]:
-    if name == "EmbeddedRocksDBStateBackend":
-        from .lmdb_backend import LmdbStateBackend
-
-        return LmdbStateBackend
-    raise AttributeError(name)

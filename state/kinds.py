@@ -146,3 +146,53 @@ class MapState(State, Generic[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         return iter(self.keys())
+
+
+class ReadOnlyBroadcastState(State, Generic[K, V]):
+    """A map that is equal in all subtasks of an operator, for those who may only read it.
+
+    It belongs to no key: all records of a subtask see the same map.
+    """
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of a map key, or None."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether there is an entry for a map key."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All entries, as of now."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """All map keys, as of now."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """All values, as of now."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V]):
+    """A map that every subtask must change in the same way, for example by the same broadcast records."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a map key."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set several entries."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove an entry; no error when there is none."""

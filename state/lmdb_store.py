@@ -31,7 +31,8 @@ from .key_codec import INT_KEY_DTYPE, decode_key, decode_key_at, encode_key, enc
 from .key_hashing import key_group_of
 from .segments import ENCODED_KEY, column_slice, key_values, opaque_values
 from .tables import MISSING
-from .value_codecs import ValueCodec, binary_values
+from .value_codecs import ValueCodec
+from .value_forms import binary_values
 
 _PREFIX = struct.Struct(">HH")
 _STATE = struct.Struct(">H")

@@ -1,83 +1,260 @@
-"""Operator state: lists of items that are redistributed over subtasks, not bound to keys."""
+"""Operator state: lists and maps that belong to a subtask, not to a key.
+
+Three modes say what happens on a restore (Flink's names): the items of a list are split evenly over the
+subtasks, or every subtask gets all of them (union), or all subtasks hold one equal map (broadcast).
+Items are encoded in the synchronous part of a snapshot, because the user may change them right after;
+their files are written in the asynchronous part.
+"""
 
 from __future__ import annotations
 
+import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
-from ..common.errors import StateError
-from ..protocol.handles import OperatorListHandle
+from ..common.errors import KeyTypeError, StateError, StateMigrationError
+from ..protocol.handles import FileHandle, ListPart, OperatorListHandle
+from ..protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
 from .codecs import ValueCodec, value_codec
-from .descriptors import ListStateDescriptor
-from .kinds import ListState
+from .descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, check_restored_schema
+from .kinds import BroadcastState, ListState
+from .list_files import EncodedItems, decode_items, encode_items, read_list_file, write_list_file
+from .storage import CheckpointStorage
 
-EVEN_SPLIT = "even-split"
-UNION = "union"
+S = TypeVar("S", bound="_OperatorState")
 
 
-class OperatorStateBackend:
-    """The operator list states of one subtask.
+@dataclass(frozen=True)
+class OperatorStateBackendParameters:
+    """What an operator state backend must know about its place in the job.
 
-    Args:
-        operator_name, subtask_index: for error messages.
+    Attributes:
+        storage: where list files go; None when checkpointing is off.
+        file_prefix: directory of this operator's files in `storage`.
     """
 
-    def __init__(self, operator_name: str, subtask_index: int) -> None:
-        self._where = f"operator {operator_name!r}, subtask {subtask_index}"
-        self._states: dict[str, _OperatorListState] = {}
+    operator_uid: str
+    operator_name: str
+    subtask_index: int
+    attempt: int = 0
+    storage: CheckpointStorage | None = None
+    file_prefix: str = ""
+
+
+class FrozenOperatorState:
+    """Operator state as of one snapshot: encoded, not yet written."""
+
+    def __init__(self, files: _ListFiles, states: list[_Encoded], carried: list[OperatorListHandle]) -> None:
+        self._files = files
+        self._states = states
+        self._carried = carried
+
+    def persist(self) -> tuple[OperatorListHandle, ...]:
+        """Write the files and return the handles. Runs off the task's thread.
+
+        Raises:
+            CheckpointStorageError: Storage refuses.
+        """
+        written = tuple(self._files.write(state) for state in self._states)
+        return (*written, *(self._files.owned(handle) for handle in self._carried))
+
+
+class OperatorStateStore(ABC):
+    """Where a function declares its operator state."""
+
+    @abstractmethod
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list whose items are split evenly over the subtasks when the parallelism changes."""
+
+    @abstractmethod
+    def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list of which every subtask gets all items on a restore.
+
+        A snapshot joins what the subtasks hold: a subtask that kept what it was given would multiply
+        the list, so each must replace it by its own part.
+        """
+
+    @abstractmethod
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """A map that the user keeps equal in all subtasks; the copy of subtask 0 is stored."""
+
+
+class OperatorStateBackend(OperatorStateStore):
+    """The operator states of one subtask."""
+
+    def __init__(self, params: OperatorStateBackendParameters) -> None:
+        self._where = f"operator {params.operator_name!r}, subtask {params.subtask_index}"
+        self._params = params
+        self._files = _ListFiles(params, self._where)
+        self._states: dict[str, _OperatorState] = {}
         self._restored: dict[str, OperatorListHandle] = {}
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list whose items are split evenly over the subtasks on a restore."""
-        return self._get(descriptor, EVEN_SPLIT)
+        return self._get(descriptor, _OperatorListState, EVEN_SPLIT)
 
     def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list of which every subtask gets all items on a restore."""
-        return self._get(descriptor, UNION)
+        return self._get(descriptor, _OperatorListState, UNION)
 
-    def snapshot(self) -> tuple[OperatorListHandle, ...]:
-        """All states, encoded item by item. Synchronous: operator state is small.
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        return self._get(state_descriptor, _OperatorBroadcastState, BROADCAST)
+
+    def snapshot(self) -> FrozenOperatorState:
+        """All states, encoded: the synchronous part.
 
         States that were restored but not declared since are carried along unchanged.
 
         Raises:
             StateError: when an item does not fit its declared type.
+            KeyTypeError: when a map key has no deterministic encoding.
         """
-        declared = tuple(state.to_handle() for state in self._states.values())
-        return (*declared, *self._restored.values())
+        encoded = [self._encoded(state) for state in self._states.values()]
+        # Everybody was given all of a union or broadcast state: one of them carries it, or it would grow.
+        carried = [
+            handle if handle.mode == EVEN_SPLIT or self._params.subtask_index == 0 else _emptied(handle)
+            for handle in self._restored.values()
+        ]
+        return FrozenOperatorState(self._files, encoded, carried)
 
-    def restore(self, handles: Iterable[OperatorListHandle]) -> None:
-        """Start from stored items; called before any state is declared."""
+    def restore(self, handles: Iterable[OperatorListHandle], owned: bool) -> None:
+        """Start from stored items; called before any state is declared.
+
+        Args:
+            owned: False when the files belong to another job.
+        """
         self._restored = {handle.state_name: handle for handle in handles}
+        self._files.are_foreign = not owned
 
-    def _get(self, descriptor: ListStateDescriptor, mode: str) -> ListState[Any]:
+    def _encoded(self, state: _OperatorState) -> _Encoded:
+        try:
+            is_copy = state.mode == BROADCAST and self._params.subtask_index != 0
+            items = None if is_copy or state.is_empty() else state.encode()
+            return _Encoded(state.name, state.mode, state.stored_schema, items)
+        except (StateError, KeyTypeError) as error:
+            raise type(error)(f"{self._where}: operator state {state.name!r}: {error}") from error
+
+    def _get(self, descriptor: StateDescriptor, kind: type[S], mode: str) -> S:
         name = descriptor.get_name()
+        schema = descriptor.schema()
         state = self._states.get(name)
         if state is None:
-            codec = value_codec(descriptor.type_info)
-            state = _OperatorListState(name, mode, codec, descriptor.schema(), self._where)
+            state = kind(name, mode, value_codec(descriptor.type_info), schema)
             restored = self._restored.get(name)
             if restored is not None:
-                state.load(restored)
+                self._load(state, restored)
                 del self._restored[name]
             self._states[name] = state
-        elif state.mode != mode or state.schema != descriptor.schema():
+        elif state.mode != mode or state.schema != schema:
             raise StateError(
-                f"{self._where}: operator state {name!r} is already declared as {state.mode} list "
-                f"of {state.schema['value_type']}; use one descriptor and one mode per name"
+                f"{self._where}: operator state {name!r} is already declared as {state.mode} "
+                f"{state.schema}, not as {mode} {schema}; use one descriptor and one mode per name"
             )
-        return state
+        return cast(S, state)
+
+    def _load(self, state: _OperatorState, stored: OperatorListHandle) -> None:
+        if stored.mode != state.mode:
+            raise StateMigrationError(
+                f"{self._where}: operator state {state.name!r} was stored as {stored.mode} state but is "
+                f"now declared {state.mode}; keep the mode, or give the state a new name"
+            )
+        before = {name: text for name, text in stored.schema.items() if name != "value_encoding"}
+        check_restored_schema(self._params.operator_name, state.name, before, state.schema)
+        for part in stored.parts:
+            data = self._files.read(part.file)
+            state.load(*decode_items(state.codec, read_list_file(data, part.file.path), part.start, part.end))
 
 
-class _OperatorListState(ListState[Any]):
-    def __init__(
-        self, name: str, mode: str, codec: ValueCodec, schema: dict[str, object], where: str
-    ) -> None:
-        self.mode = mode
-        self.schema = schema
-        self._name = name
-        self._codec = codec
+@dataclass(frozen=True)
+class _Encoded:
+    """One state in a frozen snapshot; without `items` where there are none or another subtask stores them."""
+
+    name: str
+    mode: str
+    schema: dict[str, object]
+    items: EncodedItems | None
+
+
+class _ListFiles:
+    """Names, writes and reads the list files of one operator in one subtask."""
+
+    def __init__(self, params: OperatorStateBackendParameters, where: str) -> None:
+        self._params = params
         self._where = where
+        self._numbers = itertools.count()
+        self._copies: dict[str, FileHandle] = {}
+        self.are_foreign = False
+
+    def write(self, state: _Encoded) -> OperatorListHandle:
+        """Write the items of a state; an empty one needs no file."""
+        items = state.items
+        if items is None:
+            return OperatorListHandle(state.name, state.mode, state.schema)
+        data = write_list_file(items, self._params.operator_uid, state.name, state.schema)
+        part = ListPart(self._stored(state.name, data), 0, len(items.values))
+        return OperatorListHandle(state.name, state.mode, state.schema, (part,))
+
+    def read(self, file: FileHandle) -> bytes:
+        """Content of a file."""
+        return self._storage().read_file(file)
+
+    def owned(self, handle: OperatorListHandle) -> OperatorListHandle:
+        """A restored handle on files of this job: those of another job are copied first."""
+        if not self.are_foreign:
+            return handle
+        parts = tuple(replace(part, file=self._copy(handle.state_name, part.file)) for part in handle.parts)
+        return replace(handle, parts=parts)
+
+    def _copy(self, state_name: str, file: FileHandle) -> FileHandle:
+        if file.path not in self._copies:
+            self._copies[file.path] = self._stored(state_name, self.read(file))
+        return self._copies[file.path]
+
+    def _stored(self, state_name: str, data: bytes | memoryview) -> FileHandle:
+        params = self._params
+        path = (
+            f"{params.file_prefix}/operator/{quote(state_name, safe='')}-{params.subtask_index}"
+            f"-{params.attempt}-{next(self._numbers)}.parquet"
+        ).lstrip("/")
+        return self._storage().write_file(path, data)
+
+    def _storage(self) -> CheckpointStorage:
+        storage = self._params.storage
+        if storage is None:
+            raise StateError(
+                f"{self._where}: operator state cannot be restored or stored without a checkpoint "
+                f"storage; set one in CheckpointConfig"
+            )
+        return storage
+
+
+class _OperatorState(ABC):
+    """What the kinds of operator state share."""
+
+    def __init__(self, name: str, mode: str, codec: ValueCodec, schema: dict[str, object]) -> None:
+        self.name = name
+        self.mode = mode
+        self.codec = codec
+        self.schema = schema
+        self.stored_schema = {**schema, "value_encoding": "pickle" if codec.is_pickled else "typed"}
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is no item."""
+
+    @abstractmethod
+    def encode(self) -> EncodedItems:
+        """The items as columns."""
+
+    @abstractmethod
+    def load(self, map_keys: list[Any], values: list[Any]) -> None:
+        """Add restored items."""
+
+
+class _OperatorListState(_OperatorState, ListState[Any]):
+    def __init__(self, name: str, mode: str, codec: ValueCodec, schema: dict[str, object]) -> None:
+        super().__init__(name, mode, codec, schema)
         self._items: list[Any] = []
 
     def get(self) -> list[Any]:
@@ -95,19 +272,57 @@ class _OperatorListState(ListState[Any]):
     def clear(self) -> None:
         self._items = []
 
-    def load(self, handle: OperatorListHandle) -> None:
-        """Take over stored items."""
-        if handle.mode != self.mode:
-            raise StateError(
-                f"{self._where}: operator state {self._name!r} was stored as {handle.mode} list but "
-                f"is now declared {self.mode}; keep the mode, or give the state a new name"
-            )
-        self._items = [self._codec.decode(item) for item in handle.items]
+    def is_empty(self) -> bool:
+        return not self._items
 
-    def to_handle(self) -> OperatorListHandle:
-        """The items, each encoded on its own."""
-        try:
-            items = tuple(self._codec.encode_many(self._items))
-        except StateError as error:
-            raise StateError(f"{self._where}: operator state {self._name!r}: {error}") from error
-        return OperatorListHandle(self._name, self.mode, items)
+    def encode(self) -> EncodedItems:
+        return encode_items(self.codec, self._items)
+
+    def load(self, map_keys: list[Any], values: list[Any]) -> None:
+        self._items += values
+
+
+class _OperatorBroadcastState(_OperatorState, BroadcastState[Any, Any]):
+    def __init__(self, name: str, mode: str, codec: ValueCodec, schema: dict[str, object]) -> None:
+        super().__init__(name, mode, codec, schema)
+        self._entries: dict[Any, Any] = {}
+
+    def get(self, key: Any) -> Any:
+        return self._entries.get(key)
+
+    def contains(self, key: Any) -> bool:
+        return key in self._entries
+
+    def put(self, key: Any, value: Any) -> None:
+        self._entries[key] = value
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        self._entries.update(dict_value)
+
+    def remove(self, key: Any) -> None:
+        self._entries.pop(key, None)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return list(self._entries.items())
+
+    def keys(self) -> Iterable[Any]:
+        return list(self._entries)
+
+    def values(self) -> Iterable[Any]:
+        return list(self._entries.values())
+
+    def is_empty(self) -> bool:
+        return not self._entries
+
+    def clear(self) -> None:
+        self._entries = {}
+
+    def encode(self) -> EncodedItems:
+        return encode_items(self.codec, list(self._entries.values()), list(self._entries))
+
+    def load(self, map_keys: list[Any], values: list[Any]) -> None:
+        self._entries.update(zip(map_keys, values, strict=True))
+
+
+def _emptied(handle: OperatorListHandle) -> OperatorListHandle:
+    return replace(handle, parts=())

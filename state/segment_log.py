@@ -23,6 +23,8 @@ from .storage import CheckpointStorage
 
 _SMALLEST_BASE_ENTRIES = 65_536
 _MOST_INCREMENTS = 16
+# What every acknowledgement and manifest may carry of one state in one subtask.
+_MOST_INLINE_BYTES = 65_536
 # Merging this many entries takes about a quarter of a second: the most that a checkpoint is delayed.
 _INLINE_ENTRIES = 262_144
 
@@ -178,10 +180,12 @@ def _plan(segments: tuple[SegmentHandle, ...]) -> tuple[tuple[SegmentHandle, ...
     base_entries = sum(segment.entry_count for segment in segments if segment.is_base)
     increments = tuple(segment for segment in segments if not segment.is_base)
     grown = sum(segment.entry_count for segment in increments)
-    if grown > max(base_entries, _SMALLEST_BASE_ENTRIES):
+    inline = [segment.file.size_bytes for segment in segments if segment.file.is_inline]
+    is_heavy = len(inline) > 1 and sum(inline) > _MOST_INLINE_BYTES
+    if grown > max(base_entries, _SMALLEST_BASE_ENTRIES) or (is_heavy and len(inline) == len(segments)):
         return segments, True
-    if len(increments) <= _MOST_INCREMENTS:
+    if len(increments) <= _MOST_INCREMENTS and not is_heavy:
         return None
     # After a rescale bases and increments of several subtasks stand mixed: then all become one.
     bases_first = all(segment.is_base for segment in segments[: len(segments) - len(increments)])
-    return (increments, False) if bases_first else (segments, True)
+    return (increments, False) if bases_first and len(increments) > 1 else (segments, True)

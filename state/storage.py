@@ -43,7 +43,7 @@ class CheckpointStorage(ABC):
 
     @abstractmethod
     def read_file(self, handle: FileHandle) -> bytes:
-        """Content of a stored file, verified.
+        """Content of a file, verified; that of an inline one is in its handle.
 
         `handle.path` may also be an absolute URI: a file of another job's checkpoint.
 
@@ -107,6 +107,8 @@ def read_verified(storage: CheckpointStorage, handle: FileHandle) -> bytes:
     A manifest is written after the files it names, so one that is not there is damage like any other:
     trying again would not bring it back.
     """
+    if handle.data is not None:
+        return verified(handle, handle.data, "its checkpoint's manifest")
     try:
         data = storage.read(handle.path)
     except MissingFileError as error:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .arrow_forms import IMMUTABLE_TYPES
 from .expiry import ExpiryForm
-from .value_codecs import ValueCodec, dumps
+from .pickling import dumps
+from .value_codecs import ValueCodec
 
 if TYPE_CHECKING:
     from .lmdb_store import LmdbTable

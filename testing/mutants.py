@@ -82,9 +82,7 @@ def _positions_forgotten(original: Any) -> Any:
     def snapshot(self: SourceOperator, barrier: Any) -> Any:
         frozen = original(self, barrier)
         self._splits.update([(name, 0) for name, _ in self._splits.get()])
-        return replace(
-            frozen, snapshot=replace(frozen.snapshot, lists=self.context.operator_state.snapshot())
-        )
+        return replace(frozen, frozen_lists=self.context.operator_state.snapshot())
 
     return snapshot
 

@@ -102,6 +102,7 @@ def _settings(world: World, stack: ExitStack, is_exact: bool) -> JobSettings:
         ),
         mode=CheckpointingMode.EXACTLY_ONCE if is_exact else CheckpointingMode.AT_LEAST_ONCE,
         checkpoint_dir="simulated",
+        inline_threshold_bytes=random.choice((0, 2_000, 20 << 10)),
         num_retained=random.choice((1, 2)),
         restart_strategy=FixedDelayRestart(1_000, random.choice((0, 5))),
         batch_size=random.choice((1, 2, 5)),

@@ -70,7 +70,8 @@ class SimulatedStorage(CheckpointStorage):
         for path in self._store.list_files(""):
             if path.endswith("MANIFEST"):
                 manifest = decode_manifest(self._store.read(path), path)
-                needed.update((handle.path, manifest.checkpoint_id) for handle in manifest.files())
+                stored = (handle for handle in manifest.files() if not handle.is_inline)
+                needed.update((handle.path, manifest.checkpoint_id) for handle in stored)
         return needed
 
     def sub(self, prefix: str) -> CheckpointStorage:

@@ -30,6 +30,7 @@ from tidegate.protocol.plan import (
     build_job_graph,
 )
 from tidegate.state.backend import HashMapStateBackend
+from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 
 ATTEMPT = Attempt(3)
@@ -102,7 +103,7 @@ class FakePorts:
 def task_settings(**changed: Any) -> TaskSettings:
     settings = TaskSettings(
         state_backend=HashMapStateBackend(),
-        storage=MemoryCheckpointStorage(),
+        storage=InlineStorage(MemoryCheckpointStorage(), 20 << 10),
         local_dir="/nonexistent/tidegate",
         is_checkpointing=True,
         batch_size=100,

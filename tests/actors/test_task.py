@@ -431,7 +431,7 @@ class FullDisk(Diary):
             def persist(self) -> Any:
                 raise OSError("no space left on device")
 
-        return FrozenOperator(Failing(), frozen.snapshot)  # type: ignore[arg-type]
+        return FrozenOperator(Failing(), frozen.frozen_lists)  # type: ignore[arg-type]
 
 
 def test_a_failing_asynchronous_part_declines() -> None:

@@ -16,6 +16,7 @@ from tidegate.protocol.manifest import CheckpointManifest
 
 CHECKPOINTING = {
     "execution.checkpointing.interval": "20 ms",
+    "execution.checkpointing.data-inline-threshold": "0",
     "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
 }
 
@@ -63,6 +64,13 @@ def checkpoints_in(directory: Path) -> list[str]:
     manifests = (directory / "checkpoints").rglob("chk-*/MANIFEST")
     paths = sorted((path.parent for path in manifests), key=lambda path: int(path.name.removeprefix("chk-")))
     return [str(path) for path in paths]
+
+
+def keyed_files(address: str) -> set[Path]:
+    """The files of keyed state that a whole checkpoint refers to."""
+    operators = assert_readable(address).operators.values()
+    snapshots = (snapshot for operator in operators for snapshot in operator.subtasks)
+    return {Path(segment.file.path) for snapshot in snapshots for segment in snapshot.keyed.segments}
 
 
 def assert_readable(address: str) -> CheckpointManifest:

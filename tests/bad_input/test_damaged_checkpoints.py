@@ -31,8 +31,8 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def segment_of(checkpoint: Path) -> Path:
-    (handle,) = {handle.path for handle in programs.assert_readable(str(checkpoint)).files()}
-    return Path(handle)
+    (path,) = programs.keyed_files(str(checkpoint))
+    return path
 
 
 def truncate(path: Path) -> None:
@@ -113,10 +113,7 @@ class DamagesTheNewest(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
         found = programs.checkpoints_in(self._directory)
         if self.is_first and len(found) >= 2:
-            newest, older = (
-                {Path(handle.path) for handle in programs.assert_readable(address).files()}
-                for address in (found[-1], found[-2])
-            )
+            newest, older = (programs.keyed_files(address) for address in (found[-1], found[-2]))
             for path in newest - older or newest:
                 flip_a_bit(path)
             raise ValueError("boom")

@@ -12,7 +12,7 @@ from tidegate.connectors.number_sequence import NumberSequenceSource
 from tidegate.operators.base import OperatorContext
 from tidegate.operators.sources import SourceReader
 from tidegate.protocol.ids import Attempt
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 
 
 class Results:
@@ -38,7 +38,8 @@ def no_keyed_state(key_type: object) -> Any:
 def context(results: Results, subtask_index: int = 0, attempt: int = 1) -> OperatorContext:
     return OperatorContext(
         "uid", "Collect", subtask_index, 2, 128, Attempt(attempt), 0, True, False, lambda: 0,
-        no_keyed_state, OperatorStateBackend("Collect", 0), "/nonexistent", results,
+        no_keyed_state, OperatorStateBackend(OperatorStateBackendParameters("uid", "Collect", 0)),
+        "/nonexistent", results,
     )  # fmt: skip
 
 

@@ -21,8 +21,10 @@ from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, CheckpointId, JobId
 from tidegate.protocol.redistribution import redistribute
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 
+STORAGE = MemoryCheckpointStorage()
 NUMBERS = pa.schema([("number", pa.int64())])
 
 
@@ -53,7 +55,9 @@ def context(
         is_restored=attempt > 1,
         now_ms=lambda: 0,
         create_keyed_backend=no_keyed_state,
-        operator_state=OperatorStateBackend("numbers sink", subtask),
+        operator_state=OperatorStateBackend(
+            OperatorStateBackendParameters(uid, "numbers sink", subtask, attempt, STORAGE)
+        ),
         local_dir="",
         results=NoResults(),
         job_id=JobId(job),
@@ -231,7 +235,7 @@ def test_files_that_wait_for_their_commit_move_with_a_rescale(tmp_path: Path, pa
     for subtask, snapshot in enumerate(redistribute(snapshots, parallelism, 128)):
         operator = SinkOperator(sink)
         where = context(2, subtask, parallelism)
-        where.operator_state.restore(snapshot.lists)
+        where.operator_state.restore(snapshot.lists, True)
         operator.setup(where, lambda batch: None)
         operator.open()
 

@@ -15,7 +15,7 @@ from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.datastream.connectors.file_system import FileConnectorError, FileSource
 from tidegate.operators.base import OperatorContext
 from tidegate.protocol.ids import Attempt
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 
 
 class Clock:
@@ -38,7 +38,7 @@ def context(clock: Clock) -> OperatorContext:
         is_restored=False,
         now_ms=clock,
         create_keyed_backend=lambda key_type: pytest.fail("a source has no keyed state"),
-        operator_state=OperatorStateBackend("flights", 0),
+        operator_state=OperatorStateBackend(OperatorStateBackendParameters("uid", "flights", 0)),
         local_dir="",
         results=None,  # type: ignore[arg-type]
     )

@@ -16,6 +16,7 @@ from tidegate.protocol.failover import FixedDelayRestart
 from tidegate.protocol.handles import (
     FileHandle,
     KeyedStateHandle,
+    ListPart,
     OperatorListHandle,
     OperatorSnapshot,
     SegmentHandle,
@@ -141,7 +142,7 @@ class FakeCluster:
     def stored(self, subtask: SubtaskId, checkpoint_id: CheckpointId) -> Acknowledgement:
         """A source's position, or a segment of keyed state that is really in storage."""
         if subtask == SOURCE:
-            position = OperatorListHandle("position", "even-split", (str(checkpoint_id).encode(),))
+            position = position_handle(checkpoint_id)
             return Acknowledgement({"numbers": OperatorSnapshot(lists=(position,))})
         path = f"shared/op-totals/{subtask.index}-{checkpoint_id}"
         file = self.storage.sub("job").write_file(path, b"segment")
@@ -157,6 +158,12 @@ class FakeCluster:
     def files(self) -> list[str]:
         """What is stored for the job."""
         return self.storage.sub("job").list_files("")
+
+
+def position_handle(checkpoint_id: int) -> OperatorListHandle:
+    """A source's position, inline."""
+    file = FileHandle(f"shared/op-numbers/{checkpoint_id}", 1, "00", str(checkpoint_id).encode())
+    return OperatorListHandle("position", "even-split", {"kind": "list"}, (ListPart(file, 0, 1),))
 
 
 def keyed_snapshot(file: FileHandle, key_groups: KeyGroupRange) -> OperatorSnapshot:

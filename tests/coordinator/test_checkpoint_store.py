@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
 from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError, read_checkpoint
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import FileHandle
+from tidegate.protocol.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
@@ -31,6 +33,15 @@ def store(storage: MemoryCheckpointStorage, num_retained: int = 1) -> Checkpoint
 def manifest(checkpoint_id: int, *files: FileHandle) -> CheckpointManifest:
     snapshots = tuple(keyed_snapshot(file, KeyGroupRange(0, 127)) for file in files)
     operators = {"totals": OperatorManifest("totals", "Totals", 128, snapshots)}
+    kind = SnapshotKind.CHECKPOINT
+    return CheckpointManifest("job", "flights", CheckpointId(checkpoint_id), kind, 1, 2, operators)
+
+
+def operator_lists(checkpoint_id: int, *files: FileHandle) -> CheckpointManifest:
+    """One list in one subtask, with a part in each file."""
+    parts = tuple(ListPart(file, 0, 1) for file in files)
+    snapshot = OperatorSnapshot(lists=(OperatorListHandle("items", "even-split", {}, parts),))
+    operators = {"buffer": OperatorManifest("buffer", "Buffer", 128, (snapshot,))}
     kind = SnapshotKind.CHECKPOINT
     return CheckpointManifest("job", "flights", CheckpointId(checkpoint_id), kind, 1, 2, operators)
 
@@ -217,6 +228,33 @@ def test_an_absolute_path_stays_what_it_is(storage: MemoryCheckpointStorage) -> 
     opened.complete(manifest(1, FileHandle("s3://bucket/x", 1, ""), FileHandle("/data/y", 1, "")))
     read = read_checkpoint(opened.directory_of(CheckpointId(1)))
     assert [file.path for file in read.files()] == ["s3://bucket/x", "/data/y"]
+
+
+def test_inline_files_are_in_the_manifest_alone(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage)
+    inline = FileHandle("shared/op/small", 1, hashlib.sha256(b"s").hexdigest(), b"s")
+    opened.complete(manifest(1, inline, segment(storage, "a")))
+    (read, _) = read_checkpoint(opened.directory_of(CheckpointId(1))).files()
+    assert read == inline
+    assert MemoryCheckpointStorage().read_file(read) == b"s"
+    opened.complete(manifest(2, segment(storage, "b")))
+    assert opened.drop_old() == [1]
+    assert storage.list_files("shared") == ["shared/op-totals/b"]
+
+
+def test_files_of_operator_state_live_and_die_with_their_checkpoints(
+    storage: MemoryCheckpointStorage,
+) -> None:
+    opened = store(storage)
+    kept, dropped = (storage.write_file(f"shared/op/{name}", b"items") for name in ("kept", "dropped"))
+    storage.write_file("shared/op/orphan", b"items")
+    opened.complete(operator_lists(1, dropped, kept))
+    opened.complete(operator_lists(2, kept))
+    assert opened.drop_old() == [1]
+    assert opened.remove_orphans() == ["shared/op/orphan"]
+    assert storage.list_files("shared") == ["shared/op/kept"]
+    (file,) = read_checkpoint(opened.directory_of(CheckpointId(2))).files()
+    assert file.path == f"{storage.uri}/shared/op/kept"
 
 
 def test_a_path_without_a_checkpoint_says_what_a_path_looks_like(storage: MemoryCheckpointStorage) -> None:

@@ -21,7 +21,7 @@ from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.trigger import TriggerPolicy
 
-from .fakes import SOURCE, SUBTASKS, TOTALS, FakeCluster, UnreliableStorage, job_spec
+from .fakes import SOURCE, SUBTASKS, TOTALS, FakeCluster, UnreliableStorage, job_spec, position_handle
 
 # ---------------------------------------------------------------- start
 
@@ -76,8 +76,7 @@ def test_a_checkpoint_is_triggered_collected_stored_and_announced() -> None:
     ]
     (entry,) = cluster.coordinator.statistics.checkpoints
     assert entry.outcome is CheckpointOutcome.COMPLETED
-    assert entry.new_bytes == 2 * len(b"segment")
-    assert entry.size_bytes == entry.new_bytes + len(b"1")
+    assert entry.size_bytes == entry.new_bytes == 2 * len(b"segment") + len(b"1")
 
 
 def test_only_the_newest_checkpoint_is_kept() -> None:
@@ -216,7 +215,7 @@ def test_a_failed_task_stops_the_others_and_restarts_all_with_the_newest_checkpo
         assert deployment.restored is not None
         assert deployment.restored_is_owned
     restored = {d.subtask_id: d.restored for d in cluster.deployments[1]}
-    assert restored[SOURCE]["numbers"].lists[0].items == (b"1",)  # type: ignore[index]
+    assert restored[SOURCE]["numbers"].lists[0] == position_handle(1)  # type: ignore[index]
     cluster.initialized()
     assert cluster.coordinator.status is JobStatus.RUNNING
     (recovery,) = cluster.coordinator.statistics.recoveries
@@ -334,7 +333,7 @@ def test_a_new_coordinator_resumes_from_the_newest_checkpoint_with_higher_number
     new = FakeCluster(storage=old.storage).run()
     assert new.attempt > old.attempt + 1_000
     restored = {d.subtask_id: d.restored for d in new.deployments[0]}
-    assert restored[SOURCE]["numbers"].lists[0].items == (b"2",)  # type: ignore[index]
+    assert restored[SOURCE]["numbers"].lists[0] == position_handle(2)  # type: ignore[index]
     assert new.complete_checkpoint() > 2
 
 
@@ -366,7 +365,7 @@ def test_state_of_another_job_is_not_owned_and_gives_way_to_own_checkpoints() ->
     second = FakeCluster(job_spec(restore_path=store.directory_of(CheckpointId(1)))).run()
     assert not any(deployment.restored_is_owned for deployment in second.deployments[0])
     restored = {d.subtask_id: d.restored for d in second.deployments[0]}
-    assert restored[SOURCE]["numbers"].lists[0].items == (b"1",)  # type: ignore[index]
+    assert restored[SOURCE]["numbers"].lists[0] == position_handle(1)  # type: ignore[index]
     second.complete_checkpoint()
     second.fail()
     second.stop_tasks()

@@ -6,12 +6,12 @@ import pytest
 from tidegate.common.errors import StateMigrationError
 from tidegate.coordinator.restore import check_restore, restored_state
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import FileHandle, OperatorListHandle, OperatorSnapshot
+from tidegate.protocol.handles import FileHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
 
-from .fakes import job_graph, keyed_snapshot
+from .fakes import job_graph, keyed_snapshot, position_handle
 
 
 def stored() -> CheckpointManifest:
@@ -20,7 +20,7 @@ def stored() -> CheckpointManifest:
         keyed_snapshot(FileHandle(f"file-{index}", 1, ""), key_group_range_of_subtask(index, 128, 2))
         for index in range(2)
     )
-    positions = OperatorListHandle("position", "even-split", (b"7",))
+    positions = position_handle(7)
     operators = {
         "numbers": OperatorManifest("numbers", "Numbers", 128, (OperatorSnapshot(lists=(positions,)),)),
         "totals": OperatorManifest("totals", "Totals", 128, totals),
@@ -73,4 +73,4 @@ def test_every_subtask_gets_its_key_groups(parallelism: int) -> None:
         assert covered[-1][1] == own.end
         for part in segments:
             assert part.key_groups.intersect(KeyGroupRange(0, 127)).size > 0
-    assert restored[SubtaskId("task-1", 0)]["numbers"].lists[0].items == (b"7",)
+    assert restored[SubtaskId("task-1", 0)]["numbers"].lists[0] == position_handle(7)

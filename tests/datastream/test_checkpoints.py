@@ -199,9 +199,13 @@ def test_checkpoints_go_on_after_a_source_has_ended(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- restore in another job
 
 
-def retained(tmp_path: Path, parallelism: int = 2, **settings: Any) -> str:
+def retained(tmp_path: Path, parallelism: int = 2, threshold: str = "20kb", **settings: Any) -> str:
     """Runs a job up to the middle of its input, cancels it, and returns its newest checkpoint."""
-    env = environment(tmp_path, parallelism, {"execution.checkpointing.interval": "1 h"})
+    options = {
+        "execution.checkpointing.interval": "1 h",
+        "execution.checkpointing.data-inline-threshold": threshold,
+    }
+    env = environment(tmp_path, parallelism, options)
     retention = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     env.get_checkpoint_config().set_externalized_checkpoint_retention(retention)
     sums(held(env, snapshots=None, **settings)).map(CountDown(COUNT // 2)).sink_to(Vault()).uid("vault")
@@ -296,9 +300,15 @@ def test_a_damaged_manifest_is_refused_before_the_job_starts(tmp_path: Path) -> 
         env.execute()
 
 
+def test_a_tiny_checkpoint_is_one_file(tmp_path: Path) -> None:
+    directory = Path(retained(tmp_path).removeprefix("file://"))
+    assert [file.name for file in directory.iterdir()] == ["MANIFEST"]
+    assert not list(directory.parent.glob("shared/**/*.parquet"))
+
+
 def test_a_damaged_state_file_fails_the_job_without_restarts(tmp_path: Path) -> None:
-    path = retained(tmp_path)
-    segment = next(Path(path.removeprefix("file://")).parent.glob("shared/**/*.parquet"))
+    path = retained(tmp_path, threshold="0")
+    segment = next(Path(path.removeprefix("file://")).parent.glob("shared/op-sums/*.parquet"))
     data = bytearray(segment.read_bytes())
     data[len(data) // 2] ^= 1
     segment.write_bytes(data)

@@ -17,8 +17,9 @@ from tidegate.state.backend import (
     KeyedStateBackend,
     KeyedStateBackendParameters,
 )
+from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from tidegate.state.storage import CheckpointStorage
 
 O = TypeVar("O", bound=StreamOperator)  # noqa: E741
@@ -57,7 +58,8 @@ class OperatorUnderTest(Generic[O]):
         self.operator: O = cloudpickle.loads(cloudpickle.dumps(operator))
         self.emitted: list[Batch] = []
         self.results = Results()
-        self.storage = storage or MemoryCheckpointStorage()
+        # Snapshots carry their files, so that another instance can restore them.
+        self.storage = storage or InlineStorage(MemoryCheckpointStorage(), 1 << 20)
         self._index, self._parallelism, self._attempt = subtask_index, parallelism, attempt
         context = OperatorContext(
             operator_uid="uid",
@@ -71,16 +73,18 @@ class OperatorUnderTest(Generic[O]):
             is_restored=restored is not None,
             now_ms=lambda: 0,
             create_keyed_backend=self._keyed_backend,
-            operator_state=OperatorStateBackend("Totals", subtask_index),
+            operator_state=OperatorStateBackend(
+                OperatorStateBackendParameters(
+                    "uid", "Totals", subtask_index, attempt, self.storage, "shared/op-uid"
+                )
+            ),
             local_dir="/nonexistent",
             results=self.results,
             job_parameters={"airport": "JFK"},
         )
         self.operator.setup(context, self.emitted.append)
         if restored is not None:
-            context.operator_state.restore(restored.lists)
-            if self.operator.keyed is not None:
-                self.operator.keyed.restore(restored.keyed, True)
+            self.operator.restore(restored, True)
 
     def _keyed_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
         parameters = KeyedStateBackendParameters(

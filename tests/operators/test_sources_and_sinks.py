@@ -270,7 +270,7 @@ def test_a_committed_epoch_leaves_the_state() -> None:
     test.process(["a"])
     test.checkpoint(1)
     test.complete(1)
-    assert test.checkpoint(2).lists[0].items == ()
+    assert test.checkpoint(2).lists[0].parts == ()
 
 
 class Forgetful(Ledger):
@@ -308,7 +308,7 @@ def test_commits_that_a_restored_sink_made_are_not_in_its_next_snapshot() -> Non
     test = ledger().open()
     test.process(["a"])
     again = ledger(restored=test.checkpoint(1), attempt=2).open()
-    assert again.checkpoint(2).lists[0].items == ()
+    assert again.checkpoint(2).lists[0].parts == ()
 
 
 def test_without_checkpoints_the_end_of_input_commits() -> None:

@@ -10,6 +10,7 @@ from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import (
     FileHandle,
     KeyedStateHandle,
+    ListPart,
     OperatorListHandle,
     OperatorSnapshot,
     SegmentHandle,
@@ -44,7 +45,12 @@ def manifest() -> CheckpointManifest:
             OperatorSnapshot(KeyedStateHandle((segments[0],), descriptors)),
         ),
     )
-    splits = OperatorListHandle("_source_splits", "even-split", (b"", b"\x00\xff", b"abc"))
+    inline = FileHandle("shared/numbers/operator/1.parquet", 3, "ef" * 32, b"\x00\xff ")
+    stored = FileHandle("shared/numbers/operator/2.parquet", 70, "01" * 32)
+    schema: dict[str, object] = {"kind": "list", "value_type": "LONG"}
+    splits = OperatorListHandle(
+        "_source_splits", "even-split", schema, (ListPart(inline, 0, 2), ListPart(stored, 3, 9))
+    )
     source = OperatorManifest("numbers", "Source", 1, (OperatorSnapshot(lists=(splits,)),))
     operators = {operator.uid: operator for operator in (source, totals)}
     return CheckpointManifest(
@@ -64,13 +70,13 @@ def test_a_manifest_without_operators_survives_too() -> None:
 
 
 def test_a_shared_file_counts_once() -> None:
-    assert manifest().size_bytes == 1_000 + 50 + 5
-    assert len(manifest().files()) == 3
+    assert manifest().size_bytes == 1_000 + 50 + 3 + 70
+    assert len(manifest().files()) == 5
 
 
 def test_only_operators_with_contents_have_state() -> None:
     assert all(operator.has_state for operator in manifest().operators.values())
-    empty_list = OperatorListHandle("pending", "even-split", ())
+    empty_list = OperatorListHandle("pending", "even-split")
     assert not OperatorManifest("a", "a", 1, (OperatorSnapshot(lists=(empty_list,)),)).has_state
 
 

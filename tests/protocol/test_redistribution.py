@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.protocol.handles import (
     FileHandle,
     KeyedStateHandle,
+    ListPart,
     OperatorListHandle,
     OperatorSnapshot,
     SegmentHandle,
@@ -19,7 +21,7 @@ from tidegate.protocol.redistribution import (
     EVEN_SPLIT,
     UNION,
     redistribute,
-    redistribute_items,
+    redistribute_parts,
 )
 
 MAX_PARALLELISM = 24
@@ -82,44 +84,95 @@ def test_there_and_back_is_the_identity(old: int, new: int) -> None:
         assert references([snapshot]) == references([before[index]])
 
 
-ITEMS = st.lists(st.lists(st.binary(max_size=3), max_size=5).map(tuple), min_size=1, max_size=6)
+def list_file(name: str) -> FileHandle:
+    return FileHandle(name, 10, "00")
 
 
-@given(per_subtask=ITEMS, new=st.integers(min_value=1, max_value=6))
-def test_even_split_keeps_every_item_once_in_order_and_deals_evenly(
-    per_subtask: list[tuple[bytes, ...]], new: int
+def one_file_each(counts: list[int]) -> list[tuple[ListPart, ...]]:
+    """A list in which each subtask wrote a file of so many items, if it had any."""
+    return [
+        (ListPart(list_file(str(subtask)), 0, count),) if count else ()
+        for subtask, count in enumerate(counts)
+    ]
+
+
+def items(parts: Iterable[ListPart]) -> list[tuple[str, int]]:
+    return [(part.file.path, row) for part in parts for row in range(part.start, part.end)]
+
+
+def all_items(per_subtask: list[tuple[ListPart, ...]]) -> list[tuple[str, int]]:
+    return [item for parts in per_subtask for item in items(parts)]
+
+
+COUNTS = st.lists(st.integers(min_value=0, max_value=7), min_size=1, max_size=8)
+FEW = st.integers(min_value=1, max_value=8)
+
+
+@given(counts=COUNTS, new=FEW)
+def test_even_split_keeps_every_item_once_in_order_and_deals_evenly(counts: list[int], new: int) -> None:
+    before = one_file_each(counts)
+    after = redistribute_parts(before, EVEN_SPLIT, new)
+    assert len(after) == new
+    assert all_items(after) == all_items(before)
+    assert all(part.item_count > 0 for parts in after for part in parts)
+    shares = [len(items(parts)) for parts in after]
+    if new != len(counts):
+        assert max(shares) - min(shares) <= 1
+
+
+@given(counts=COUNTS, through=st.lists(FEW, max_size=4))
+def test_even_split_there_and_back_again_keeps_the_items_their_order_and_the_parts(
+    counts: list[int], through: list[int]
 ) -> None:
-    result = redistribute_items(per_subtask, EVEN_SPLIT, new)
-    assert len(result) == new
-    assert [item for items in result for item in items] == [item for items in per_subtask for item in items]
-    if new != len(per_subtask):
-        assert max(map(len, result)) - min(map(len, result)) <= 1
+    before = now = one_file_each(counts)
+    for parallelism in [*through, len(counts)]:
+        now = redistribute_parts(now, EVEN_SPLIT, parallelism)
+    assert all_items(now) == all_items(before)
+    # A file is cut at most once per border between subtasks, however often the job was rescaled.
+    assert sum(map(len, now)) <= 2 * len(counts)
 
 
 def test_even_split_leaves_items_where_they_are_while_the_parallelism_stays() -> None:
-    uneven = [(b"a", b"b", b"c"), (), (b"d",)]
-    assert redistribute_items(uneven, EVEN_SPLIT, 3) == uneven
+    uneven = one_file_each([3, 0, 1])
+    assert redistribute_parts(uneven, EVEN_SPLIT, 3) == uneven
 
 
-@given(per_subtask=ITEMS, new=st.integers(min_value=1, max_value=6))
-def test_union_gives_everything_to_everybody(per_subtask: list[tuple[bytes, ...]], new: int) -> None:
-    everything = tuple(item for items in per_subtask for item in items)
-    assert redistribute_items(per_subtask, UNION, new) == [everything] * new
+@given(counts=COUNTS, new=FEW)
+def test_union_gives_everything_to_everybody(counts: list[int], new: int) -> None:
+    before = one_file_each(counts)
+    after = redistribute_parts(before, UNION, new)
+    assert [items(parts) for parts in after] == [all_items(before)] * new
 
 
-def test_broadcast_copies_one_subtasks_items() -> None:
-    same = [(b"rule", b"rule 2")] * 2
-    assert redistribute_items(same, BROADCAST, 3) == [(b"rule", b"rule 2")] * 3
-    assert redistribute_items(same, BROADCAST, 1) == [(b"rule", b"rule 2")]
+@given(counts=COUNTS, new=FEW)
+def test_union_does_not_grow_when_each_subtask_writes_its_own_share(counts: list[int], new: int) -> None:
+    everything = all_items(one_file_each(counts))
+    given_to_all = redistribute_parts(one_file_each(counts), UNION, new)
+    # What the backend does with a union state that nobody declares: subtask 0 carries it, alone.
+    carried = [given_to_all[0], *[()] * (new - 1)]
+    assert [items(parts) for parts in redistribute_parts(carried, UNION, len(counts))] == [everything] * len(
+        counts
+    )
+
+
+@given(count=st.integers(min_value=0, max_value=5), old=FEW, new=FEW, writers=st.data())
+def test_broadcast_gives_one_copy_to_everybody(
+    count: int, old: int, new: int, writers: st.DataObject
+) -> None:
+    copy = (ListPart(list_file("rules"), 0, count),) if count else ()
+    wrote = writers.draw(st.lists(st.booleans(), min_size=old, max_size=old).filter(any))
+    before = [copy if has else () for has in wrote]
+    assert redistribute_parts(before, BROADCAST, new) == [copy] * new
 
 
 def test_list_states_are_told_apart_by_name_and_a_subtask_may_have_none() -> None:
-    old = [
-        OperatorSnapshot(lists=(OperatorListHandle("splits", EVEN_SPLIT, (b"1", b"2")),)),
-        OperatorSnapshot(lists=(OperatorListHandle("rules", UNION, (b"x",)),)),
-    ]
-    for snapshot in redistribute(old, 3, MAX_PARALLELISM):
+    splits = OperatorListHandle("splits", EVEN_SPLIT, {"kind": "list"}, (ListPart(list_file("s"), 0, 2),))
+    rules = OperatorListHandle("rules", UNION, {"kind": "list"}, (ListPart(list_file("r"), 0, 1),))
+    old = [OperatorSnapshot(lists=(splits,)), OperatorSnapshot(lists=(rules,))]
+    after = redistribute(old, 3, MAX_PARALLELISM)
+    for snapshot in after:
         by_name = {handle.state_name: handle for handle in snapshot.lists}
-        assert by_name["rules"].items == (b"x",)
-        assert by_name["rules"].mode == UNION
-        assert len(by_name["splits"].items) <= 1
+        assert by_name["rules"] == rules
+        assert by_name["splits"].schema == {"kind": "list"}
+        assert by_name["splits"].item_count <= 1
+    assert sum(snapshot.lists[1].item_count for snapshot in after) == 2

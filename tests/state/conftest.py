@@ -12,8 +12,10 @@ from tidegate.state.backend import (
     KeyedStateBackendParameters,
     StateBackend,
 )
+from tidegate.state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.rocksdb_backend import EmbeddedRocksDBStateBackend
 from tidegate.state.storage import CheckpointStorage
 
 MAX_PARALLELISM = 128
@@ -21,11 +23,14 @@ MAX_PARALLELISM = 128
 OpenBackend = Callable[..., KeyedStateBackend]
 
 
-@pytest.fixture(params=["memory", "lmdb", "lmdb-tiny"])
+@pytest.fixture(params=["memory", "filesystem", "hashmap", "lmdb", "lmdb-tiny", "rocksdb"])
 def config(request: pytest.FixtureRequest) -> StateBackend:
     return {
-        "memory": HashMapStateBackend(),
+        "memory": MemoryStateBackend(),
+        "filesystem": FileSystemStateBackend(),
+        "hashmap": HashMapStateBackend(),
         "lmdb": LmdbStateBackend(initial_map_size_bytes=1 << 20),
+        "rocksdb": EmbeddedRocksDBStateBackend(),
         "lmdb-tiny": LmdbStateBackend(
             cache_entries=2, write_buffer_entries=3, initial_map_size_bytes=1 << 16
         ),

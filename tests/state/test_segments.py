@@ -13,6 +13,7 @@ from tidegate.common.typeinfo import Types
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import HashMapStateBackend, KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor
+from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.key_hashing import key_group_of
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.segments import read_segment
@@ -161,3 +162,25 @@ def test_a_segment_of_a_newer_format_is_refused() -> None:
     pq.write_table(table.replace_schema_metadata(metadata), newer)
     with pytest.raises(CorruptCheckpointError, match=r"format version 2.*upgrade"):
         read_segment(newer.getvalue(), segment.file.path, segment.key_groups)
+
+
+def test_what_travels_inline_of_one_state_stays_bounded() -> None:
+    storage = MemoryCheckpointStorage()
+    backend = memory_backend(InlineStorage(storage, 20 << 10))
+    number = backend.get_value_state(NUMBER)
+    for round_number in range(60):
+        for key in range(1_000):
+            backend.current_key = key
+            number.update(round_number * 1_000_003 + key * 7_919)
+        handle = backend.freeze().persist()
+        inline = [part.file.size_bytes for part in handle.segments if part.file.is_inline]
+        assert sum(inline) <= 65_536
+    assert storage.list_files("") == [], "a small state never needs a file"
+    restored = memory_backend(storage, attempt=1)
+    restored.restore(handle, owned=True)
+    again = restored.get_value_state(NUMBER)
+    for key in range(1_000):
+        restored.current_key = key
+        assert again.value() == 59 * 1_000_003 + key * 7_919
+    backend.close()
+    restored.close()
