@@ -9,7 +9,7 @@ from typing import Any
 
 from ..common.errors import ConfigurationError, StateMigrationError
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation, type_text
-from .ttl_config import StateTtlConfig
+from .ttl_config import StateTtlConfig, ttl_change_text
 
 __all__ = [
     "AggregatingStateDescriptor",
@@ -68,7 +68,7 @@ class StateDescriptor(ABC):
         """What snapshots store about this state, as plain JSON values."""
         if self.ttl_config is None:
             return dict(self._schema)
-        return {**self._schema, "ttl": _TTL_CLOCKS[self.ttl_config.get_ttl_time_characteristic()]}
+        return {**self._schema, "ttl": self.ttl_config.clock_name()}
 
     def _value_text(self) -> str:
         return type_text(self.type_info)
@@ -207,12 +207,6 @@ class FoldingStateDescriptor(StateDescriptor):
         return self._fold_function
 
 
-_TTL_CLOCKS = {
-    StateTtlConfig.TtlTimeCharacteristic.ProcessingTime: "processing-time",
-    StateTtlConfig.TtlTimeCharacteristic.EventTime: "event-time",
-}
-
-
 def check_restored_schema(
     operator_name: str, state_name: str, restored: Mapping[str, object], now: Mapping[str, object]
 ) -> None:
@@ -221,23 +215,17 @@ def check_restored_schema(
     Raises:
         StateMigrationError: naming the operator, the state and both schemas, when they differ.
     """
-    if restored.get("ttl") != now.get("ttl"):
+    ttl_change = ttl_change_text(restored.get("ttl"), now.get("ttl"))
+    if ttl_change is not None:
         raise StateMigrationError(
-            f"operator {operator_name!r}: state {state_name!r} was stored {_ttl_text(restored)} but the job "
-            f"now declares it {_ttl_text(now)}; a time to live can be neither enabled nor disabled, nor "
-            f"change its clock, on a restore: declare it as it was, or give the state a new name. It was "
-            f"stored as {_text(restored)}, and is now {_text(now)}"
+            f"operator {operator_name!r}: state {state_name!r} was stored as {_text(restored)} but the job "
+            f"now declares {_text(now)}: {ttl_change}"
         )
     if dict(restored) != dict(now):
         raise StateMigrationError(
             f"operator {operator_name!r}: state {state_name!r} was stored as {_text(restored)} but "
             f"the job now declares {_text(now)}; declare the old types, or give the state a new name"
         )
-
-
-def _ttl_text(schema: Mapping[str, object]) -> str:
-    clock = schema.get("ttl")
-    return "without a time to live" if clock is None else f"with a time to live in {clock}"
 
 
 def _text(schema: Mapping[str, object]) -> str:

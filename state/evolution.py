@@ -31,6 +31,7 @@ from ..common.typeinfo import (
     TypeInformation,
     type_text,
 )
+from .ttl_config import ttl_change_text
 
 ALLOWED = (
     "allowed are wider integers (BYTE, SHORT, INT, LONG, BIG_INT), FLOAT to DOUBLE, fields added to named "
@@ -77,6 +78,9 @@ def compare_schemas(restored: Mapping[str, object], now: Mapping[str, object]) -
         if before is not None and after is not None and before != after:
             what = "the key type" if name == "key_type" else "the type of the map keys"
             return _incompatible(f"{what} was {before} and is now {after}; keys never change their type")
+    ttl_change = ttl_change_text(restored.get("ttl"), now.get("ttl"))
+    if ttl_change is not None:
+        return _incompatible(ttl_change)
     others = (restored.keys() | now.keys()) - {"key_type", "map_key_type", "value_type", "value_encoding"}
     for name in sorted(others):
         if restored.get(name) != now.get(name):
