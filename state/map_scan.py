@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Greater than every encoded key.
 LAST = b"\xff"
-_FIRST_CHUNK, _LARGEST_CHUNK = 64, 4096
+_FIRST_CHUNK, _LARGEST_CHUNK = 8, 4096
 
 # Place in the order, map key, and what LMDB has; None for what is in a buffer.
 _Found = tuple[bytes, Any, bytes | None]
@@ -65,8 +65,9 @@ class MapScan:
         table, key = self._table, self._key
         # The buffers first and LMDB after: what leaves a buffer is in LMDB before.
         buffered = sorted(self._buffered(start, end), key=_PLACE)
+        stored = self._stored(start, end)
         last = None
-        for place, map_key, data, frozen in heapq.merge(buffered, self._stored(start, end), key=_PLACE):
+        for place, map_key, data, frozen in heapq.merge(buffered, stored, key=_PLACE) if buffered else stored:
             if place == last:
                 continue
             last = place
