@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..common.errors import SerializationError, TidegateError
+from ..common.errors import SerializationError, StateError, TidegateError
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
@@ -81,9 +81,23 @@ class OperatorChain:
         for operator in self._in_order():
             operator.process_watermark(timestamp_ms)
 
+    def peek(self, operator_uid: str, state_name: str, key: Any, namespace: Any) -> Any:
+        """What a keyed state of one of the operators holds for a key; see `KeyedStateBackend.peek`.
+
+        Raises:
+            StateError: There is no such state; the message lists those there are.
+        """
+        (node,) = (node for node in self._nodes if node.uid == operator_uid)
+        keyed = self._operators[node.node_id].keyed
+        if keyed is None:
+            raise StateError(f"operator {node.name!r} (uid {node.uid}) keeps no keyed state")
+        return keyed.peek(state_name, key, namespace)
+
     def is_ready(self) -> bool:
-        """Whether no operator has to wait for the outside world."""
-        return all(operator.is_ready() for operator in self._sinks)
+        """Whether no operator has to wait for the outside world, or for its state to be stored."""
+        return all(operator.is_ready() for operator in self._sinks) and all(
+            operator.keyed is None or operator.keyed.is_ready for operator in self._with_state
+        )
 
     def spills(self) -> list[FrozenKeyedState]:
         """Write buffers over their limit, frozen; to be persisted off the loop."""

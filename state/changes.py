@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .expiry import ExpiryForm
-from .key_codec import encode_key
+from .key_codec import encode_map_key
 from .key_hashing import hash_int64, hash_keys, key_groups_of_hashes
 from .segments import ENCODED_KEY, sorted_table
 from .tables import DELETED, FrozenTable
@@ -46,7 +47,8 @@ def change_table(frozen: FrozenTable, max_parallelism: int) -> pa.Table:
     hints = table.key_hints
     key_lists, namespace_lists = _keys_and_namespaces(chunks, table.is_namespaced)
     keys = _key_column(key_lists, hints, "key")
-    values, pickled, expiries = _value_columns(chunks, table.codec, table.expiry)
+    turn = nullcontext if table.store is None else table.store.turn
+    values, pickled, expiries = _value_columns(chunks, table.codec, table.expiry, turn)
     deleted = np.repeat([chunk.values is None for chunk in chunks], [len(chunk.keys) for chunk in chunks])
     unused = pa.chunked_array([pa.nulls(len(keys))])
     return sorted_table(
@@ -158,7 +160,7 @@ def _text_column(chunks: list[list[Any]]) -> pa.ChunkedArray | None:
 
 
 def _encoded_column(chunks: list[list[Any]]) -> pa.ChunkedArray | None:
-    columns = [pa.array(list(map(encode_key, chunk)), type=ENCODED_KEY) for chunk in chunks]
+    columns = [pa.array(list(map(encode_map_key, chunk)), type=ENCODED_KEY) for chunk in chunks]
     return pa.chunked_array(columns)
 
 
@@ -166,24 +168,28 @@ _FORMS = (_int_column, _text_column, _encoded_column)
 
 
 def _value_columns(
-    chunks: list[_Chunk], codec: ValueCodec, form: ExpiryForm | None
+    chunks: list[_Chunk],
+    codec: ValueCodec,
+    form: ExpiryForm | None,
+    turn: Callable[[], AbstractContextManager[None]],
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray | None]:
     values, pickled, expiries = [], [], []
     for chunk in chunks:
-        rows = len(chunk.keys)
-        if chunk.values is None:
-            values.append(pa.nulls(rows, codec.arrow_type))
-            pickled.append(pa.nulls(rows, pa.large_binary()))
+        with turn():
+            rows = len(chunk.keys)
+            if chunk.values is None:
+                values.append(pa.nulls(rows, codec.arrow_type))
+                pickled.append(pa.nulls(rows, pa.large_binary()))
+                if form is not None:
+                    expiries.append(pa.nulls(rows, form.arrow_type))
+                continue
+            plain = chunk.values
             if form is not None:
-                expiries.append(pa.nulls(rows, form.arrow_type))
-            continue
-        plain = chunk.values
-        if form is not None:
-            plain, column = form.split(plain)
-            expiries.append(column)
-        column, opaque = codec.to_arrow(plain)
-        values.append(column)
-        pickled.append(_opaque_column(rows, opaque))
+                plain, column = form.split(plain)
+                expiries.append(column)
+            column, opaque = codec.to_arrow(plain)
+            values.append(column)
+            pickled.append(_opaque_column(rows, opaque))
     return (
         pa.chunked_array(values),
         pa.chunked_array(pickled),

@@ -19,7 +19,9 @@ from ..common.errors import KeyTypeError, StateError, StateMigrationError
 from ..protocol.handles import FileHandle, ListPart, OperatorListHandle
 from ..protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
 from .codecs import value_codec
-from .descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, check_restored_schema
+from .conversion import StateConversion
+from .descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
+from .evolution import check_restored_schema
 from .kinds import BroadcastState, ListState
 from .list_files import EncodedItems, decode_items, read_list_file, write_list_file
 from .operator_states import OperatorBroadcastState, OperatorListState, OperatorState
@@ -147,10 +149,10 @@ class OperatorStateBackend(OperatorStateStore):
         state = self._states.get(name)
         if state is None:
             state = kind(name, mode, value_codec(descriptor.type_info), schema)
-            restored = self._restored.get(name)
-            if restored is not None:
-                self._load(state, restored)
-                del self._restored[name]
+            names = (name, *descriptor.previous_names)
+            found = next((known for known in names if known in self._restored), None)
+            if found is not None:
+                self._load(state, descriptor, self._restored.pop(found))
             self._states[name] = state
         elif state.mode != mode or state.schema != schema:
             raise StateError(
@@ -159,7 +161,7 @@ class OperatorStateBackend(OperatorStateStore):
             )
         return cast(S, state)
 
-    def _load(self, state: OperatorState, stored: OperatorListHandle) -> None:
+    def _load(self, state: OperatorState, descriptor: StateDescriptor, stored: OperatorListHandle) -> None:
         if stored.mode != state.mode:
             raise StateMigrationError(
                 f"{self._where}: operator state {state.name!r} was stored as {stored.mode} state but is "
@@ -167,9 +169,12 @@ class OperatorStateBackend(OperatorStateStore):
             )
         before = {name: text for name, text in stored.schema.items() if name != "value_encoding"}
         check_restored_schema(self._params.operator_name, state.name, before, state.schema)
+        where = f"{self._where}: operator state {state.name!r}"
+        conversion = StateConversion(where, state.schema, descriptor.type_info)
         for part in stored.parts:
-            data = self._files.read(part.file)
-            state.load(*decode_items(state.codec, read_list_file(data, part.file.path), part.start, part.end))
+            table, schema = read_list_file(self._files.read(part.file), part.file.path)
+            rows = conversion.converted(table.slice(part.start, part.end - part.start), schema)
+            state.load(*decode_items(state.codec, rows))
 
 
 @dataclass(frozen=True)
