@@ -47,6 +47,7 @@ class KeyedWithStateOperator(KeyedOperator):
         values = rows(batch)
         results = self._results(values, self.keys_of(batch, values))
         self.keyed.current_key = None
+        self.keyed.records_processed(len(values))
         timestamps = batch.timestamps
         if self._method == "filter_with_state":
             if timestamps is not None:

@@ -89,7 +89,7 @@ class StateDescriptor(ABC):
         """What snapshots store about this state, as plain JSON values."""
         if self.ttl_config is None:
             return dict(self._schema)
-        return {**self._schema, "ttl": _TTL_CLOCKS[self.ttl_config.get_ttl_time_characteristic()]}
+        return {**self._schema, "ttl": self.ttl_config.clock_name()}
 
     def _value_text(self) -> str:
         return type_text(self.type_info)
@@ -226,9 +226,3 @@ class FoldingStateDescriptor(StateDescriptor):
     def get_fold_function(self) -> Any:
         """The fold function as it was given."""
         return self._fold_function
-
-
-_TTL_CLOCKS = {
-    StateTtlConfig.TtlTimeCharacteristic.ProcessingTime: "processing-time",
-    StateTtlConfig.TtlTimeCharacteristic.EventTime: "event-time",
-}

@@ -27,7 +27,7 @@ from .descriptors import (
     ValueStateDescriptor,
 )
 from .evolution import check_restored_schema
-from .keyed_states import MergeableState, NamespacedKeys
+from .key_context import MergeableState, NamespacedKeys
 from .kinds import (
     AggregatingState,
     FoldingState,

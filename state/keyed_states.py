@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from ..common.errors import StateError
 from .descriptors import (
@@ -14,84 +14,11 @@ from .descriptors import (
     ValueStateDescriptor,
 )
 from .key_codec import check_map_key
+from .key_context import KeyContext, MergeableState, no_key
 from .kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState, ValueState
 from .map_table import MapTable
 from .tables import DELETED, MISSING, FlatTable, private_copy
 from .ttl import ExpiringFlat, ExpiringMap, Ttl
-
-
-class KeyContext(Protocol):
-    """What handles need of their backend."""
-
-    @property
-    def current_key(self) -> Any:
-        """The key in the tables; None while no key is set."""
-
-    @property
-    def where(self) -> str:
-        """Operator and subtask, for error messages."""
-
-
-class NamespaceContext(KeyContext, Protocol):
-    """What handles of namespaced states need of it."""
-
-    @property
-    def current_namespace(self) -> Any:
-        """The namespace; None while none is set."""
-
-
-class MergeableState(ABC):
-    """A state whose contents in one namespace can be merged into those in another."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def is_namespaced(self) -> bool:
-        """Whether the state was declared with namespaces."""
-
-    @abstractmethod
-    def take(self) -> Any:
-        """Remove what is stored for the current key and namespace, and return it; None when nothing is."""
-
-    @abstractmethod
-    def merge(self, taken: Any) -> None:
-        """Add what was taken elsewhere, behind what is there."""
-
-
-class NamespacedKeys:
-    """The context of namespaced states: their keys are pairs of the current key and namespace."""
-
-    __slots__ = ("_backend", "where")
-
-    def __init__(self, backend: NamespaceContext) -> None:
-        self._backend = backend
-        self.where = backend.where
-
-    @property
-    def current_key(self) -> Any:
-        """The pair; None while no key is set."""
-        backend = self._backend
-        key, namespace = backend.current_key, backend.current_namespace
-        if namespace is None and key is not None:
-            raise StateError(
-                f"{self.where}: a namespaced state was used while no namespace is set; set "
-                f"current_namespace of the keyed backend first"
-            )
-        return None if key is None else (key, namespace)
-
-
-class _Named(Protocol):
-    @property
-    def name(self) -> str:
-        """Of the state."""
-
-
-def _no_key(context: KeyContext, table: _Named) -> StateError:
-    return StateError(
-        f"{context.where}: keyed state {table.name!r} was used while no key is set; use it only while "
-        f"a record or a timer is processed, not in open() or close()"
-    )
 
 
 class _FlatState:
@@ -106,7 +33,7 @@ class _FlatState:
     def _key(self) -> Any:
         key = self._context.current_key
         if key is None:
-            raise _no_key(self._context, self._table)
+            raise no_key(self._context, self._table)
         return key
 
     def clear(self) -> None:
@@ -180,7 +107,7 @@ class DirectValueState(TableValueState):
     def update(self, value: Any) -> None:
         key = self._context.current_key
         if key is None:
-            raise _no_key(self._context, self._table)
+            raise no_key(self._context, self._table)
         table = self._flat
         if value is None:
             table.remove(key)
@@ -407,5 +334,5 @@ class TableMapState(MapState[Any, Any]):
     def _key(self) -> Any:
         key = self._context.current_key
         if key is None:
-            raise _no_key(self._context, self._table)
+            raise no_key(self._context, self._table)
         return key

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Greater than every encoded key.
 LAST = b"\xff"
-_FIRST_CHUNK, _LARGEST_CHUNK = 64, 4096
+_FIRST_CHUNK, _LARGEST_CHUNK = 8, 4096
 
 # Place in the order, map key, and what LMDB has; None for what is in a buffer.
 _Found = tuple[bytes, Any, bytes | None]
@@ -67,14 +67,16 @@ class MapScan:
         table, key = self._table, self._key
         # The buffers first and LMDB after: what leaves a buffer is in LMDB before.
         buffered = sorted(self._buffered(start, end), key=_PLACE)
+        stored = self._stored(start, end)
         last = None
-        for place, map_key, data, version in heapq.merge(buffered, self._stored(start, end), key=_PLACE):
+        for place, map_key, data, frozen in heapq.merge(buffered, stored, key=_PLACE) if buffered else stored:
             if place == last:
                 continue
             last = place
             change = table.change(key, map_key)
             if change is MISSING:
-                if data is None or version != table.version:
+                if data is None or frozen is not table.frozen:
+                    # A buffer has been stored meanwhile, and what it changed is in LMDB now.
                     data = self._store.stored(key, place)
                 if data is not None:
                     yield place, map_key, data
@@ -91,10 +93,10 @@ class MapScan:
     def _stored(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, Any, bytes, Any]]:
         store, limit = self._store, _FIRST_CHUNK
         while True:
-            version = self._table.version
+            frozen = self._table.frozen
             found = store.entries(self._key, start, limit)
             for place, data in takewhile(lambda entry: entry[0] < end, found):
-                yield place, store.map_key(place, data), data, version
+                yield place, store.map_key(place, data), data, frozen
             if len(found) < limit or found[-1][0] >= end:
                 return
             start = found[-1][0] + b"\0"

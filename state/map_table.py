@@ -125,11 +125,6 @@ class MapTable(StateTable):
             self.values.pop(key, None)
             self._removals += 1
 
-    @property
-    def version(self) -> object:
-        """Changes whenever a buffer is frozen or has been stored."""
-        return self.freezes, self.frozen
-
     def change(self, key: Any, map_key: Any) -> Any:
         """The newest value in a buffer; `DELETED`, or `MISSING` when no buffer has the entry."""
         for changes in (self.dirty.get(key), *(frozen.changes.get(key) for frozen in reversed(self.frozen))):

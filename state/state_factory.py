@@ -18,11 +18,11 @@ from .descriptors import (
     ValueStateDescriptor,
 )
 from .expiry import ExpiryForm, ListExpiry, SingleExpiry
+from .key_context import KeyContext
 from .keyed_states import (
     DirectValueState,
     ExpiringListState,
     ImmutableValueState,
-    KeyContext,
     TableAggregatingState,
     TableFoldingState,
     TableListState,

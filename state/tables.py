@@ -115,7 +115,6 @@ class StateTable(ABC):
         # Without snapshots nobody asks what changed; with one dict for both, nothing is kept twice.
         self.dirty: dict[Any, Any] = {} if settings.journals else self.values
         self.frozen: tuple[FrozenTable, ...] = ()
-        self.freezes = 0
         # Both threads replace `frozen`; neither ever does anything slow under this lock.
         self._frozen_lock = threading.Lock()
         self.has_deletes = False
@@ -145,7 +144,6 @@ class StateTable(ABC):
         if not self.dirty:
             return None
         frozen = FrozenTable(self, self.dirty, self.has_deletes)
-        self.freezes += 1
         self.dirty = {}
         self.has_deletes = False
         if self.store is not None:

@@ -170,6 +170,11 @@ class StateTtlConfig:
         """Whether anything expires at all."""
         return self._update_type is not self.UpdateType.Disabled
 
+    def clock_name(self) -> str:
+        """The clock, as snapshots name it: `processing-time` or `event-time`."""
+        is_event_time = self._ttl_time_characteristic is self.TtlTimeCharacteristic.EventTime
+        return "event-time" if is_event_time else "processing-time"
+
     def get_cleanup_strategies(self) -> CleanupStrategies:
         """When expired state is removed."""
         return self._cleanup_strategies
@@ -294,6 +299,25 @@ class StateTtlConfig:
                 self._ttl,
                 StateTtlConfig.CleanupStrategies(self._strategies, self._is_cleanup_in_background),
             )
+
+
+def ttl_change_text(restored: object, now: object) -> str | None:
+    """Why a restore must fail, given the clocks in a snapshot and in the job; None when it need not.
+
+    Args:
+        restored, now: `StateTtlConfig.clock_name`, or None without a time to live.
+    """
+    if restored == now:
+        return None
+    return (
+        f"it was stored {_with_clock(restored)} and is now declared {_with_clock(now)}; a time to live "
+        f"can be neither enabled nor disabled, nor change its clock, on a restore. Declare it as it was, or "
+        f"give the state a new name"
+    )
+
+
+def _with_clock(clock: object) -> str:
+    return "without a time to live" if clock is None else f"with a time to live in {clock}"
 
 
 def _as_time(ttl: TtlLength) -> Time:

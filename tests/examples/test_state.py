@@ -1,4 +1,4 @@
-"""The examples of operator state, as a reader would start them. They check their own output."""
+"""The examples of state, as a reader would start them. They check their own output."""
 
 from __future__ import annotations
 
@@ -36,3 +36,8 @@ def test_the_buffering_sink_writes_every_number_once(tmp_path: Path, crash: list
 def test_counts_go_on_exactly_after_a_crash(tmp_path: Path, parallelism: str) -> None:
     output = output_of("counting.py", "--directory", str(tmp_path), "--parallelism", parallelism, "--crash")
     assert output == "8000 records of 4 splits, numbered exactly once\n"
+
+
+def test_an_alarm_is_reported_again_when_its_state_has_expired() -> None:
+    lines = output_of("time_to_live.py").splitlines()
+    assert sorted(lines) == ["cellar: water", "kitchen: smoke", "kitchen: smoke"]

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from tidegate.common.errors import UserCodeError
+from tidegate.common.time import Time
 from tidegate.common.typeinfo import Types
 from tidegate.operators.functions import KeyedProcessFunction, ReduceFunction
 from tidegate.operators.keyed import KeyedOperator, KeyedProcessOperator, KeyedReduceOperator
+from tidegate.operators.keyed_with_state import KeyedWithStateOperator
 from tidegate.operators.runtime_context import RuntimeContext
+from tidegate.protocol.elements import MAX_WATERMARK_MS
 from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.ttl_config import StateTtlConfig
 
 from .harness import OperatorUnderTest
 
@@ -187,3 +191,57 @@ def test_a_failing_key_selector_names_the_operator(select: Callable[[Any], Any])
     test = OperatorUnderTest(KeyedProcessOperator(RunningSum(), select)).open()
     with pytest.raises(UserCodeError, match=r"Totals \(1/2\): the key selector raised"):
         test.process(RECORDS)
+
+
+class LastSeen(KeyedProcessFunction):
+    """Emits the value of a key before, which lives for 10 ms of event time."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("last", Types.LONG())
+        config = StateTtlConfig.new_builder(Time.milliseconds(10)).use_event_time()
+        descriptor.enable_time_to_live(config.cleanup_incrementally(5, True).build())
+        self.last = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
+        yield self.last.value()
+        self.last.update(value[1])
+
+
+def test_event_time_of_a_time_to_live_is_the_watermark_that_came() -> None:
+    test = OperatorUnderTest(KeyedProcessOperator(LastSeen(), key_of)).open()
+    test.operator.process_watermark(100)
+    assert test.process([("a", 1), ("b", 1)]) == [None, None]
+    test.operator.process_watermark(109)
+    assert test.process([("a", 2)]) == [1]
+    test.operator.process_watermark(110)
+    assert test.process([("a", 3), ("b", 3)]) == [2, None]
+    # The end of the input lets nothing expire.
+    test.operator.process_watermark(MAX_WATERMARK_MS)
+    assert test.process([("a", 4), ("b", 4)]) == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        KeyedProcessOperator(RunningSum(), key_of),
+        KeyedWithStateOperator(lambda value, state: (value, value), "map_with_state", key_of),
+        KeyedReduceOperator(max, key_of),
+    ],
+    ids=["process", "with state", "reduce"],
+)
+def test_every_keyed_operator_cleans_up_with_its_records(operator: KeyedOperator) -> None:
+    descriptor = ValueStateDescriptor("other", Types.LONG())
+    config = StateTtlConfig.new_builder(Time.milliseconds(10)).use_event_time()
+    config.return_expired_if_not_cleaned_up().cleanup_incrementally(5, True)
+    descriptor.enable_time_to_live(config.build())
+    test = OperatorUnderTest(operator).open()
+    other = test.operator.keyed.get_value_state(descriptor)
+    test.operator.process_watermark(0)
+    for key in range(20):
+        test.operator.keyed.current_key = key
+        other.update(1)
+    test.operator.process_watermark(1_000)
+    for _ in range(2):
+        test.process([("a", 1)] * 10)
+    test.operator.keyed.current_key = 7
+    assert other.value() is None

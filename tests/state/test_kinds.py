@@ -173,6 +173,23 @@ def test_a_value_replaced_before_its_turn_is_the_new_one(open_backend: Any) -> N
     assert count == 299
 
 
+def test_a_buffer_may_be_stored_while_a_map_is_gone_over(open_backend: Any) -> None:
+    backend = open_backend()
+    numbers = filled(backend, 300)
+    backend.freeze().persist()
+    for number in range(200):
+        if number % 2:
+            numbers.remove(number)
+        else:
+            numbers.put(number, -number)
+    frozen = backend.freeze()
+    iterator = numbers.items()
+    first = next(iterator)
+    frozen.persist()
+    expected = {number: -number for number in range(0, 200, 2)} | {n: n for n in range(200, 300)}
+    assert sorted([first, *iterator]) == sorted(expected.items())
+
+
 def test_an_iterator_means_the_key_of_its_making(open_backend: Any) -> None:
     backend = open_backend()
     numbers = filled(backend, 20)

@@ -1,7 +1,8 @@
 """The LMDB backend against plain dicts, driven by the same random steps.
 
-Limits are tiny, so that nearly every step crosses a generation of the cache or a spill. A restore must
-give what a deep copy held at the freeze, whatever was changed in place since.
+Limits are tiny, so that nearly every step crosses a generation of the cache or a spill. A restore, to the
+same parallelism or another, must give what a deep copy held at the freeze, whatever was changed in place
+since. Clocks jump, storage fails, and namespaces merge.
 """
 
 from __future__ import annotations
@@ -15,24 +16,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from tidegate.common.errors import CheckpointStorageError
-from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import FileHandle, KeyedStateHandle
-from tidegate.protocol.key_groups import KeyGroupRange
+from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import FrozenKeyedState, HashMapStateBackend, KeyedStateBackendParameters
-from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from tidegate.state.key_hashing import key_group_of
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 
-# Few keys, so that steps meet; that every kind of key comes back is shown elsewhere.
-KEYS = st.sampled_from([0, "a\0", "k" * 600])
-MAP_KEYS = st.sampled_from([1, "m" * 600])
-NUMBERS = st.integers(-(1 << 66), 1 << 66)
-TOTAL = ValueStateDescriptor("total", Types.LONG())
-BOX = ValueStateDescriptor("box")
-ITEMS = ListStateDescriptor("items", Types.LONG())
-ENTRIES = MapStateDescriptor("entries")
+from .keyed_model import EXPIRING, PLAIN, TTL_MS, Contents, Slot, assert_shows, write
 
-Model = dict[str, dict[Any, Any]]
+MAX_PARALLELISM = 16
+# Few keys, so that steps meet; that every kind of key comes back is shown elsewhere. With two subtasks, the
+# first belongs to another than the others.
+KEYS = st.sampled_from([2, "a\0", "k" * 600])
+NAMESPACES = st.sampled_from([(0, 10), "n" * 600])
+MAP_KEYS = st.sampled_from([1, "m" * 600])
+WHICH = st.integers(0, 29)
+NUMBERS = st.integers(-3, 3) | st.sampled_from([1 << 66, -(1 << 66)])
 
 
 class Unreliable(MemoryCheckpointStorage):
@@ -49,88 +49,112 @@ class Unreliable(MemoryCheckpointStorage):
 
 class KeyedStateMachine(RuleBasedStateMachine):
     config: Any = LmdbStateBackend(memory_size_bytes=1, initial_map_size_bytes=1 << 16)
+    slots: list[Slot]
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = tempfile.mkdtemp()
         self.storage = Unreliable()
         self.attempt = 0
-        self.model: Model = {"total": {}, "box": {}, "items": {}, "entries": {}}
-        self.waiting: list[tuple[FrozenKeyedState, Model]] = []
-        self.checkpoint: tuple[KeyedStateHandle, Model] | None = None
-        self.open()
+        self.model = Contents()
+        self.waiting: list[tuple[list[FrozenKeyedState], Contents]] = []
+        self.checkpoint: tuple[KeyedStateHandle, Contents] | None = None
+        self.open(1)
 
-    def open(self) -> None:
-        self.backend = self.config.create_keyed_backend(
-            KeyedStateBackendParameters(
-                "uid",
-                "op",
-                0,
-                self.attempt,
-                16,
-                KeyGroupRange(0, 15),
-                None,
-                self.directory,
-                self.storage,
-                "p",
+    def open(self, parallelism: int) -> None:
+        self.ranges = [
+            key_group_range_of_subtask(subtask, MAX_PARALLELISM, parallelism)
+            for subtask in range(parallelism)
+        ]
+        self.backends = [
+            self.config.create_keyed_backend(
+                KeyedStateBackendParameters(
+                    operator_uid="uid",
+                    operator_name="op",
+                    subtask_index=subtask,
+                    attempt=self.attempt,
+                    max_parallelism=MAX_PARALLELISM,
+                    key_groups=key_groups,
+                    key_type=None,
+                    local_dir=self.directory,
+                    storage=self.storage,
+                    file_prefix="p",
+                    now_ms=lambda: self.model.now_ms,
+                )
             )
-        )
+            for subtask, key_groups in enumerate(self.ranges)
+        ]
 
-    def declare(self) -> None:
-        self.total = self.backend.get_value_state(TOTAL)
-        self.box = self.backend.get_value_state(BOX)
-        self.items = self.backend.get_list_state(ITEMS)
-        self.entries = self.backend.get_map_state(ENTRIES)
+    def close(self) -> None:
+        for backend in self.backends:
+            backend.close()
 
     @initialize()
-    def start(self) -> None:
-        self.declare()
+    def declare(self) -> None:
+        self.states = [{slot.name: slot.declare(backend) for slot in self.slots} for backend in self.backends]
+        for backend in self.backends:
+            backend.current_watermark = self.model.watermark
 
-    @rule(key=KEYS, number=NUMBERS)
-    def set_total(self, key: Any, number: int) -> None:
-        self.backend.current_key = key
-        self.total.update(number)
-        self.model["total"][key] = number
+    def at(self, slot: Slot, key: Any, namespace: Any) -> tuple[Any, Any]:
+        """Set the key; the state of the subtask that owns it, and its address in the model."""
+        group = key_group_of(key, MAX_PARALLELISM)
+        subtask = next(i for i, key_groups in enumerate(self.ranges) if key_groups.contains(group))
+        backend = self.backends[subtask]
+        backend.current_key, backend.current_namespace = key, namespace
+        return self.states[subtask][slot.name], (key, namespace if slot.is_namespaced else None)
 
-    @rule(key=KEYS, number=NUMBERS)
-    def change_box_in_place(self, key: Any, number: int) -> None:
-        self.backend.current_key = key
-        box = self.box.value()
-        if box is None:
-            box = {"log": []}
-        box["log"].append(number)
-        self.box.update(box)
-        self.model["box"].setdefault(key, {"log": []})["log"].append(number)
+    def shows_the_model(self, slot: Slot, key: Any, namespace: Any) -> None:
+        state, address = self.at(slot, key, namespace)
+        assert_shows(slot, state, self.model.seen(slot, address))
 
-    @rule(key=KEYS, number=NUMBERS)
-    def add_item(self, key: Any, number: int) -> None:
-        self.backend.current_key = key
-        self.items.add(number)
-        self.model["items"].setdefault(key, []).append(number)
+    def everything_shows_the_model(self) -> None:
+        for slot in self.slots:
+            for key, namespace in self.model.addresses(slot):
+                self.shows_the_model(slot, key, namespace)
 
-    @rule(key=KEYS, map_key=MAP_KEYS, number=NUMBERS)
-    def change_entry_in_place(self, key: Any, map_key: Any, number: int) -> None:
-        self.backend.current_key = key
-        entry = self.entries.get(map_key) or []
-        entry.append(number)
-        self.entries.put(map_key, entry)
-        self.model["entries"].setdefault(key, {}).setdefault(map_key, []).append(number)
+    @rule(
+        which=WHICH,
+        key=KEYS,
+        namespace=NAMESPACES,
+        map_key=MAP_KEYS,
+        numbers=st.lists(NUMBERS, min_size=1, max_size=2),
+    )
+    def change(self, which: int, key: Any, namespace: Any, map_key: Any, numbers: list[int]) -> None:
+        slot = self.slots[which % len(self.slots)]
+        state, address = self.at(slot, key, namespace)
+        for number in numbers:
+            write(slot, state, map_key, number)
+            self.model.write(slot, address, map_key, number)
 
-    @rule(key=KEYS, map_key=MAP_KEYS)
-    def remove_entry(self, key: Any, map_key: Any) -> None:
-        self.backend.current_key = key
-        self.entries.remove(map_key)
-        self.model["entries"].get(key, {}).pop(map_key, None)
+    @rule(which=WHICH, key=KEYS, namespace=NAMESPACES, map_key=st.none() | MAP_KEYS)
+    def remove(self, which: int, key: Any, namespace: Any, map_key: Any) -> None:
+        slot = self.slots[which % len(self.slots)]
+        state, address = self.at(slot, key, namespace)
+        if slot.kind == "map" and map_key is not None:
+            state.remove(map_key)
+            rest = [pair for pair in self.model.entries(slot, address) if pair[1][0] != map_key]
+            self.model.store(slot, address, rest)
+        else:
+            state.clear()
+            self.model.store(slot, address, [])
 
-    @rule(key=KEYS, name=st.sampled_from(["total", "box", "items", "entries"]))
-    def clear(self, key: Any, name: str) -> None:
-        self.backend.current_key = key
-        getattr(self, name).clear()
-        self.model[name].pop(key, None)
+    @rule(which=WHICH, key=KEYS, into=NAMESPACES, sources=st.lists(NAMESPACES, max_size=2))
+    def merge(self, which: int, key: Any, into: Any, sources: list[Any]) -> None:
+        mergeable = [slot for slot in self.slots if slot.is_merged]
+        slot = mergeable[which % len(mergeable)]
+        state, _ = self.at(slot, key, into)
+        for backend, states in zip(self.backends, self.states, strict=True):
+            if states[slot.name] is state:
+                backend.merge_namespaces(state, into, sources)
+        self.model.merge(slot, key, into, sources)
+
+    @rule(which=WHICH, key=KEYS, namespace=NAMESPACES)
+    def read(self, which: int, key: Any, namespace: Any) -> None:
+        self.shows_the_model(self.slots[which % len(self.slots)], key, namespace)
 
     @rule()
     def freeze(self) -> None:
-        self.waiting.append((self.backend.freeze(), copy.deepcopy(self.model)))
+        self.waiting.append(([backend.freeze() for backend in self.backends], copy.deepcopy(self.model)))
 
     @precondition(lambda self: self.waiting)
     @rule(failures=st.sampled_from([0, 0, 0, 1, 2]))
@@ -138,7 +162,8 @@ class KeyedStateMachine(RuleBasedStateMachine):
         frozen, model = self.waiting.pop(0)
         self.storage.failures = failures
         try:
-            self.checkpoint = frozen.persist(), model
+            handles = [part.persist() for part in frozen]
+            self.checkpoint = KeyedStateHandle.concatenated(handles), model
         except CheckpointStorageError:
             assert failures
         self.storage.failures = 0
@@ -146,48 +171,70 @@ class KeyedStateMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.waiting)
     @rule()
     def spill(self) -> None:
-        if self.backend.needs_spill:
-            self.backend.spill().persist()
+        for backend in self.backends:
+            if backend.needs_spill:
+                backend.spill().persist()
 
     @precondition(lambda self: self.checkpoint is not None)
-    @rule(owned=st.booleans())
-    def crash_and_restore(self, owned: bool) -> None:
+    @rule(owned=st.booleans(), parallelism=st.sampled_from([1, 2]))
+    def crash_and_restore(self, owned: bool, parallelism: int) -> None:
         assert self.checkpoint is not None
         handle, model = self.checkpoint
-        self.backend.close()
+        self.close()
         self.waiting.clear()
         self.attempt += 1
-        self.open()
-        self.backend.restore(handle, owned)
+        self.open(parallelism)
+        for backend, key_groups in zip(self.backends, self.ranges, strict=True):
+            backend.restore(handle.restricted_to(key_groups), owned)
+        # Time goes on whatever happens to the job.
+        self.model = Contents(self.model.now_ms, self.model.watermark, copy.deepcopy(model.held))
         self.declare()
-        self.model = copy.deepcopy(model)
-        self.everything_equals_the_model()
-
-    @rule(key=KEYS)
-    def one_key_equals_the_model(self, key: Any) -> None:
-        self.backend.current_key = key
-        total = self.model["total"].get(key)
-        assert self.total.value() == total
-        assert self.box.value() == self.model["box"].get(key)
-        assert self.items.get() == self.model["items"].get(key, [])
-        assert dict(self.entries.items()) == self.model["entries"].get(key, {})
-        assert self.entries.is_empty() == (not self.model["entries"].get(key))
-
-    def everything_equals_the_model(self) -> None:
-        for key in {key for table in self.model.values() for key in table}:
-            self.one_key_equals_the_model(key)
+        self.everything_shows_the_model()
 
     def teardown(self) -> None:
-        self.everything_equals_the_model()
-        self.backend.close()
+        self.everything_shows_the_model()
+        self.close()
         shutil.rmtree(self.directory)
 
 
-class MemoryStateMachine(KeyedStateMachine):
+class PlainMachine(KeyedStateMachine):
+    slots = PLAIN
+
+
+class ExpiringMachine(KeyedStateMachine):
+    slots = EXPIRING
+
+    @rule(
+        jump_ms=st.sampled_from([1, TTL_MS // 2, TTL_MS - 1, TTL_MS, 5 * TTL_MS]), is_event_time=st.booleans()
+    )
+    def jump(self, jump_ms: int, is_event_time: bool) -> None:
+        if not is_event_time:
+            self.model.now_ms += jump_ms
+            return
+        self.model.watermark = (self.model.watermark or 0) + jump_ms
+        for backend in self.backends:
+            backend.current_watermark = self.model.watermark
+
+    @rule(count=st.integers(1, 3))
+    def clean_up(self, count: int) -> None:
+        for backend in self.backends:
+            backend.records_processed(count)
+
+
+class PlainMachineInMemory(PlainMachine):
     config = HashMapStateBackend()
 
 
-TestLmdb = KeyedStateMachine.TestCase
-TestLmdb.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
-TestMemory = MemoryStateMachine.TestCase
-TestMemory.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+class ExpiringMachineInMemory(ExpiringMachine):
+    config = HashMapStateBackend()
+
+
+def run_with(machine: Any, max_examples: int) -> Any:
+    machine.TestCase.settings = settings(max_examples=max_examples, stateful_step_count=18, deadline=None)
+    return machine.TestCase
+
+
+TestPlainLmdb = run_with(PlainMachine, 1000)
+TestExpiringLmdb = run_with(ExpiringMachine, 1000)
+TestPlainMemory = run_with(PlainMachineInMemory, 100)
+TestExpiringMemory = run_with(ExpiringMachineInMemory, 100)

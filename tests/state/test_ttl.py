@@ -367,7 +367,7 @@ def test_full_snapshots_go_by_the_watermark_of_their_freeze(
     backend = open_backend()
     descriptor = value_of(StateTtlConfig.new_builder(Time.seconds(1)).use_event_time())
     value = backend.get_value_state(descriptor)
-    for backend.current_key, backend.current_watermark in ((1, 1000), (2, 2000), (3, 3000)):
+    for backend.current_key, backend.current_watermark in ((0, None), (1, 1000), (2, 2000), (3, 3000)):
         value.update(1)
     handle = persist(backend)
     restored = open_backend(attempt=1, file_prefix="new-job")
@@ -376,7 +376,7 @@ def test_full_snapshots_go_by_the_watermark_of_their_freeze(
     restored.current_watermark = 2000
     frozen = restored.freeze()
     restored.current_watermark = 4000
-    assert live_rows(storage, frozen.persist()) == {2, 3}
+    assert live_rows(storage, frozen.persist()) == {0, 2, 3}
 
 
 @pytest.mark.parametrize("kind", ["value", "list", "map"])
@@ -404,19 +404,37 @@ def test_incremental_clean_up_removes_what_nobody_reads(
     assert removed == dict.fromkeys(range(100), True)
 
 
-def test_incremental_clean_up_spares_what_was_written_again(open_backend: Any, clock: Any) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_incremental_clean_up_spares_what_was_written_again(open_backend: Any, clock: Any, kind: str) -> None:
     backend = open_backend()
     config = builder().cleanup_incrementally(3, True).return_expired_if_not_cleaned_up()
-    seen = backend.get_list_state(with_ttl(ListStateDescriptor("seen", Types.LONG()), config))
+    state = OneOfEach(backend, kind, config)
     for backend.current_key in range(20):
-        seen.add(0)
+        state.set("old")
     persist(backend)
     clock.now_ms += TTL_MS
     for backend.current_key in range(10):
+        state.state.clear()
+        state.set("new")
+    for _ in range(2):
+        backend.records_processed(20)
+    for backend.current_key in reversed(range(20)):
+        assert state.get() == ("new" if backend.current_key < 10 else None)
+
+
+def test_incremental_clean_up_takes_expired_elements_out_of_lists(open_backend: Any, clock: Any) -> None:
+    backend = open_backend()
+    config = builder().cleanup_incrementally(3, True).return_expired_if_not_cleaned_up()
+    seen = backend.get_list_state(with_ttl(ListStateDescriptor("seen", Types.LONG()), config))
+    for backend.current_key in range(8):
+        seen.add(0)
+    clock.now_ms += TTL_MS
+    for backend.current_key in range(8):
         seen.add(1)
-    backend.records_processed(100)
-    for backend.current_key in range(20):
-        assert seen.get() == ([1] if backend.current_key < 10 else [])
+    for _ in range(2):
+        backend.records_processed(20)
+    for backend.current_key in range(8):
+        assert seen.get() == [1]
 
 
 @pytest.mark.parametrize("ttl", [Time.seconds(2), Duration.of_seconds(2), timedelta(seconds=2)])
@@ -465,7 +483,7 @@ def test_a_restore_can_neither_enable_nor_disable_it_nor_change_the_clock(
     backend.get_value_state(descriptor(before))
     restored = open_backend(attempt=1)
     restored.restore(persist(backend), owned=True)
-    with pytest.raises(StateMigrationError, match=r"running total.*'value'.*" + message):
+    with pytest.raises(StateMigrationError, match=r"running total.*'value'.*stored.*" + message):
         restored.get_value_state(descriptor(now))
 
 
