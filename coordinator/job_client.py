@@ -20,7 +20,7 @@ from ..common.job_id import JobID
 from ..common.job_status import JobStatus
 from ..protocol.ids import CheckpointId
 from ..state import read_snapshot
-from ..state.key_codec import check_key
+from ..state.key_codec import encode_key
 from .state_queries import StateAnswer, StateQuery
 from .statistics import JobStatistics
 
@@ -181,7 +181,7 @@ class JobClient:
             JobExecutionError: the job is over, or gave no answer in time (`live`).
             CorruptCheckpointError: the checkpoint is damaged.
         """
-        check_key(key)
+        encode_key(key)
         if consistency == "checkpoint":
             return self._stored_value(uid, state, key, namespace)
         if consistency == "live":

@@ -21,11 +21,31 @@ from ..protocol.ids import Attempt
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.plan import JobGraph, StreamNode
-from ..state.backend import HashMapStateBackend, KeyedStateBackend, KeyedStateBackendParameters
+from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
+from ..state.descriptors import (
+    AggregatingStateDescriptor,
+    FoldingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
 from ..state.evolution import SchemaChangeKind, compare_schemas
+from ..state.keyed_backend import TableKeyedStateBackend
+from ..state.kinds import (
+    AggregatingState,
+    BroadcastState,
+    FoldingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
 from ..state.memory_storage import MemoryCheckpointStorage
 from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from ..state.raw_state import RAW_KEYED, RAW_OPERATOR, RawKeyedState, RawKeyedStateParameters
+from .restore import stored_operator
 
 Schema = Mapping[str, object]
 
@@ -35,6 +55,8 @@ class Outcome(enum.Enum):
 
     MAPS = "maps"
     """It is restored as it is."""
+    RENAMED = "renamed"
+    """It is restored under another name, perhaps converted too."""
     EVOLVED = "evolved"
     """It is restored, and its values are converted."""
     INCOMPATIBLE = "incompatible"
@@ -122,11 +144,11 @@ def check_restore_of(
     the check goes on.
     """
     checks = []
-    nodes = {node.uid: node for node in graph.operators}
-    for node in nodes.values():
-        checks.append(_checked(node, manifest.operators.get(node.uid), job_parameters))
+    claimed = {uid for node in graph.operators for uid in (node.uid, *node.previous_uids)}
+    for node in graph.operators:
+        checks.append(_checked(node, stored_operator(node, manifest), job_parameters))
     for uid, stored in manifest.operators.items():
-        if uid not in nodes and stored.has_state:
+        if uid not in claimed and stored.has_state:
             checks.append(_dropped(stored, allow_non_restored_state))
     return RestoreCheck(tuple(checks))
 
@@ -145,9 +167,11 @@ def _checked(
     declared = _declared(node, job_parameters)
     if declared.problem:
         check.notes.append(f"its states are not known: {declared.problem}")
+    if stored is not None and stored.uid != node.uid:
+        check.notes.append(f"its state is that of its previous uid {stored.uid}")
     before = _Stored(stored)
-    check.states += _states(before.keyed, declared.keyed, declared.is_complete)
-    check.states += _states(before.lists, declared.lists, declared.is_complete)
+    check.states += _states(before.keyed, declared.keyed, declared)
+    check.states += _states(before.lists, declared.lists, declared)
     if stored is not None and before.keyed and stored.max_parallelism != node.max_parallelism:
         check.problems.append(
             f"its keyed state was written with max parallelism {stored.max_parallelism}, and the program has "
@@ -174,33 +198,44 @@ def _dropped(stored: OperatorManifest, is_allowed: bool) -> OperatorCheck:
     return check
 
 
-def _states(
-    stored: Mapping[str, Schema], declared: Mapping[str, Schema], is_complete: bool
-) -> list[StateCheck]:
+def _states(stored: Mapping[str, Schema], now: Mapping[str, Schema], declared: _Declared) -> list[StateCheck]:
     checks = []
-    for name, schema in declared.items():
-        before = stored.get(name)
+    found = set()
+    for name, schema in now.items():
+        names = (name, *declared.previous_names.get(name, ()))
+        before = next((each for each in names if each in stored), None)
         if before is None:
             checks.append(StateCheck(name, _kind(schema), Outcome.NEW, declared=schema))
-            continue
-        change = compare_schemas(before, schema)
-        outcome = {
-            SchemaChangeKind.SAME: Outcome.MAPS,
-            SchemaChangeKind.EVOLVED: Outcome.EVOLVED,
-            SchemaChangeKind.INCOMPATIBLE: Outcome.INCOMPATIBLE,
-        }[change.kind]
-        checks.append(StateCheck(name, _kind(schema), outcome, change.text, before, schema))
+        else:
+            found.add(before)
+            checks.append(_compared(name, before, stored[before], schema))
     for name, schema in stored.items():
-        if name in declared:
+        if name in found:
             continue
         if name in (RAW_KEYED, RAW_OPERATOR.name):
             checks.append(StateCheck(name, _kind(schema), Outcome.MAPS, "its content is not checked", schema))
-        elif is_complete:
+        elif declared.problem:
+            checks.append(StateCheck(name, _kind(schema), Outcome.UNKNOWN, "", schema))
+        else:
             text = "not declared by the program; carried along unread"
             checks.append(StateCheck(name, _kind(schema), Outcome.UNUSED, text, schema))
-        else:
-            checks.append(StateCheck(name, _kind(schema), Outcome.UNKNOWN, "", schema))
     return checks
+
+
+def _compared(name: str, stored_name: str, stored: Schema, declared: Schema) -> StateCheck:
+    change = compare_schemas(stored, declared)
+    outcome, text = _OUTCOMES[change.kind], change.text
+    if stored_name != name and outcome is not Outcome.INCOMPATIBLE:
+        outcome = Outcome.RENAMED
+        text = "; ".join(part for part in (f"was {stored_name!r}", text) if part)
+    return StateCheck(name, _kind(declared), outcome, text, stored, declared)
+
+
+_OUTCOMES = {
+    SchemaChangeKind.SAME: Outcome.MAPS,
+    SchemaChangeKind.EVOLVED: Outcome.EVOLVED,
+    SchemaChangeKind.INCOMPATIBLE: Outcome.INCOMPATIBLE,
+}
 
 
 class _Stored:
@@ -224,15 +259,17 @@ def _kind(schema: Schema) -> str:
 
 @dataclass(frozen=True)
 class _Declared:
-    """What an operator of the program declares."""
+    """What an operator of the program declares.
+
+    Attributes:
+        previous_names: names that its states had before, by their name.
+        problem: why this may not be all; empty when it is.
+    """
 
     keyed: Mapping[str, Schema]
     lists: Mapping[str, Schema]
+    previous_names: Mapping[str, tuple[str, ...]]
     problem: str = ""
-
-    @property
-    def is_complete(self) -> bool:
-        return not self.problem
 
 
 def _declared(node: StreamNode, job_parameters: Mapping[str, str]) -> _Declared:
@@ -241,10 +278,11 @@ def _declared(node: StreamNode, job_parameters: Mapping[str, str]) -> _Declared:
         operator = load_operator(node)
         operator.validate()
     except TidegateError as error:
-        return _Declared({}, {}, str(error))
+        return _Declared({}, {}, {}, str(error))
     problem = ""
     with tempfile.TemporaryDirectory(prefix="tidegate-check-") as local_dir:
-        context = _context(node, local_dir, job_parameters)
+        names: dict[str, tuple[str, ...]] = {}
+        context = _context(node, local_dir, job_parameters, names)
         operator.setup(context, lambda batch: None)
         try:
             operator.declare_states()
@@ -256,15 +294,18 @@ def _declared(node: StreamNode, job_parameters: Mapping[str, str]) -> _Declared:
             operator.close()
         except Exception as error:
             problem = problem or f"{type(error).__name__}: {error}"
-    return _Declared(keyed, lists, problem)
+    return _Declared(keyed, lists, names, problem)
 
 
-def _context(node: StreamNode, local_dir: str, job_parameters: Mapping[str, str]) -> OperatorContext:
+def _context(
+    node: StreamNode, local_dir: str, job_parameters: Mapping[str, str], names: dict[str, tuple[str, ...]]
+) -> OperatorContext:
     storage = MemoryCheckpointStorage()
     key_groups = key_group_range_of_subtask(0, node.max_parallelism, node.parallelism)
 
     def keyed_backend(key_type: TypeInformation | None) -> KeyedStateBackend:
-        return HashMapStateBackend().create_keyed_backend(
+        return _KeyedDeclarations(
+            names,
             KeyedStateBackendParameters(
                 operator_uid=node.uid,
                 operator_name=node.name,
@@ -276,7 +317,7 @@ def _context(node: StreamNode, local_dir: str, job_parameters: Mapping[str, str]
                 local_dir=local_dir,
                 storage=storage,
                 file_prefix="shared",
-            )
+            ),
         )
 
     return OperatorContext(
@@ -291,8 +332,8 @@ def _context(node: StreamNode, local_dir: str, job_parameters: Mapping[str, str]
         is_restored=False,
         now_ms=lambda: time.time_ns() // 1_000_000,
         create_keyed_backend=keyed_backend,
-        operator_state=OperatorStateBackend(
-            OperatorStateBackendParameters(node.uid, node.name, 0, 0, storage, "shared")
+        operator_state=_OperatorDeclarations(
+            names, OperatorStateBackendParameters(node.uid, node.name, 0, 0, storage, "shared")
         ),
         local_dir=local_dir,
         results=_NoResults(),
@@ -301,6 +342,71 @@ def _context(node: StreamNode, local_dir: str, job_parameters: Mapping[str, str]
             RawKeyedStateParameters(node.uid, node.name, 0, 0, key_groups, storage, "shared")
         ),
     )
+
+
+class _KeyedDeclarations(TableKeyedStateBackend):
+    """A keyed backend that notes the previous names of what is declared.
+
+    Args:
+        names: where it notes them.
+    """
+
+    def __init__(self, names: dict[str, tuple[str, ...]], params: KeyedStateBackendParameters) -> None:
+        super().__init__(params)
+        self._names = names
+
+    def get_value_state(self, descriptor: ValueStateDescriptor, namespaced: bool = False) -> ValueState[Any]:
+        self._note(descriptor)
+        return super().get_value_state(descriptor, namespaced)
+
+    def get_list_state(self, descriptor: ListStateDescriptor, namespaced: bool = False) -> ListState[Any]:
+        self._note(descriptor)
+        return super().get_list_state(descriptor, namespaced)
+
+    def get_map_state(self, descriptor: MapStateDescriptor, namespaced: bool = False) -> MapState[Any, Any]:
+        self._note(descriptor)
+        return super().get_map_state(descriptor, namespaced)
+
+    def get_reducing_state(
+        self, descriptor: ReducingStateDescriptor, namespaced: bool = False
+    ) -> ReducingState[Any]:
+        self._note(descriptor)
+        return super().get_reducing_state(descriptor, namespaced)
+
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor, namespaced: bool = False
+    ) -> AggregatingState[Any, Any]:
+        self._note(descriptor)
+        return super().get_aggregating_state(descriptor, namespaced)
+
+    def get_folding_state(
+        self, descriptor: FoldingStateDescriptor, namespaced: bool = False
+    ) -> FoldingState[Any, Any]:
+        self._note(descriptor)
+        return super().get_folding_state(descriptor, namespaced)
+
+    def _note(self, descriptor: StateDescriptor) -> None:
+        self._names[descriptor.get_name()] = descriptor.previous_names
+
+
+class _OperatorDeclarations(OperatorStateBackend):
+    """The same for operator state."""
+
+    def __init__(self, names: dict[str, tuple[str, ...]], params: OperatorStateBackendParameters) -> None:
+        super().__init__(params)
+        self._names = names
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        self._names[descriptor.get_name()] = descriptor.previous_names
+        return super().get_list_state(descriptor)
+
+    def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        self._names[descriptor.get_name()] = descriptor.previous_names
+        return super().get_union_list_state(descriptor)
+
+    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        self._names[descriptor.get_name()] = descriptor.previous_names
+        return super().get_broadcast_state(descriptor)
 
 
 class _NoResults:

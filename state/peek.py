@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..common.errors import StateError
-from .key_codec import check_key
+from .key_codec import encode_key
 from .kinds import ListState
 from .map_table import MapTable
 from .state_factory import StateParts
@@ -22,7 +22,7 @@ def peek(where: str, parts: StateParts, key: Any, namespace: Any) -> Any:
             if table.is_namespaced
             else f"{where}: state {table.name!r} has no namespaces, but {namespace!r} was asked for"
         )
-    check_key(key)
+    encode_key(key)
     table_key = (key, namespace) if table.is_namespaced else key
     live = _live_part(parts)
     if isinstance(table, MapTable):

@@ -280,10 +280,12 @@ class OperatorSnapshotState(DecodedState):
                 self._files.verify(part.file)
 
     def _tables(self) -> Iterator[pa.Table]:
+        conversion = StoredValues(self.where, self.schema, is_keyed=False).conversion
         for subtask, part in self._parts:
             with self.where.named():
                 data = self._files.storage.read_file(part.file)
-                table = read_list_file(data, part.file.path).slice(part.start, part.item_count)
+                rows, stored_schema = read_list_file(data, part.file.path)
+                table = conversion.converted(rows.slice(part.start, part.item_count), stored_schema)
                 if table.num_rows != part.item_count:
                     raise CorruptCheckpointError(
                         f"checkpoint file {part.file.path!r} lacks the rows {part.start} to {part.end} that "
