@@ -22,6 +22,7 @@ from tidegate.state.key_hashing import key_group_of
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.storage import CheckpointStorage, open_storage
+from tidegate.state.stored_checkpoint import read_checkpoint
 
 UID = "totals-uid"
 NAME = "Totals"
@@ -66,6 +67,12 @@ class Job:
                 now_ms=self.now_ms,
             )
         )
+
+    def restore(self, path: str) -> None:
+        """Start from a checkpoint of another job of the same parallelism; before any state is declared."""
+        snapshots = read_checkpoint(path).operators[UID].subtasks
+        for backend, snapshot in zip(self.backends, snapshots, strict=True):
+            backend.restore(snapshot.keyed, True)
 
     def subtask_of(self, key: Any) -> int:
         """The subtask that owns a key."""

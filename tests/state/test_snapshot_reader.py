@@ -209,6 +209,21 @@ def test_a_declared_state_without_entries_has_its_columns_nevertheless(tmp_path:
     assert table.schema.field("value").type == pa.struct([("f0", pa.int64()), ("f1", pa.float64())])
 
 
+def test_files_of_an_older_schema_and_name_are_read_as_the_newest(tmp_path: Path) -> None:
+    before, after = Job(tmp_path / "before"), Job(tmp_path / "after")
+    old = Types.ROW_NAMED(["a"], [Types.INT()])
+    new = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
+    value_state(before, ValueStateDescriptor("old", old), {key: Row(a=key) for key in range(10)})
+    after.restore(before.checkpoint())
+    changed = {key: Row(a=key + (1 << 40), b="x") for key in (3, 4)}
+    state = value_state(after, ValueStateDescriptor("new", new).renamed_from("old"), changed)
+    assert state.arrow_schema.field("value").type == pa.struct([("a", pa.int64()), ("b", pa.large_string())])
+    expected = {key: {"a": key, "b": None} for key in range(10)}
+    expected |= {key: {"a": key + (1 << 40), "b": "x"} for key in (3, 4)}
+    assert as_dict(state) == expected
+    assert (state.get(0), state.get(3)) == (Row(a=0, b=None), changed[3])
+
+
 # ---------------------------------------------------------------- pickles
 
 
