@@ -20,7 +20,7 @@ from ..protocol.handles import FileHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
 from .conversion import StateConversion
 from .key_selection import KeySelection
-from .segments import SegmentFile, merge_tables
+from .segments import SegmentFile, footer_sha256, merge_tables
 from .storage import CheckpointStorage
 
 _HASHED_BYTES = 8 << 20
@@ -191,6 +191,11 @@ class StateSegments:
         if self._selection is None:
             self._files.verify(handle)
         source = stack.enter_context(closing(self._files.storage.open_file(handle)))
+        if self._selection is not None and footer_sha256(source, handle.size_bytes) != segment.footer_sha256:
+            raise CorruptCheckpointError(
+                f"checkpoint file {handle.path!r} is damaged: the SHA-256 of its footer does not match; "
+                f"restore another checkpoint or savepoint"
+            )
         file = SegmentFile(source, handle.path)
         if file.num_rows != segment.entry_count:
             raise CorruptCheckpointError(

@@ -186,8 +186,8 @@ class KeyedSnapshotState(DecodedState):
     def filter(self, keys: Iterable[Any], namespace: Any = None) -> KeyedSnapshotState:
         """Some keys of the state. Reads only the row groups that may hold them.
 
-        What is read is checked by the checksums of its pages, not by the SHA-256 of whole files: that
-        would read everything (`verify` does).
+        What is read is checked by the checksums of footer and pages, not by the SHA-256 of whole files:
+        that would read everything (`verify` does).
 
         Args:
             keys: the keys, as Python objects.

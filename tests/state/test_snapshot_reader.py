@@ -401,6 +401,18 @@ def test_a_flipped_byte_in_the_pages_of_a_key_is_noticed_by_its_reader(tmp_path:
         read_snapshot(path).keyed_state(UID, "total").get(7)
 
 
+@pytest.mark.parametrize("from_end", [1, 5, 9, 100, 700])
+def test_a_flipped_byte_in_the_footer_is_noticed_by_the_reader_of_a_key(
+    tmp_path: Path, from_end: int
+) -> None:
+    path, file = damaged(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[-from_end] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CorruptCheckpointError, match=r"state 'total'.*footer does not match"):
+        read_snapshot(path).keyed_state(UID, "total").get(7)
+
+
 def test_truncated_and_missing_files_are_noticed(tmp_path: Path) -> None:
     path, file = damaged(tmp_path)
     data = file.read_bytes()
