@@ -191,6 +191,10 @@ class StateBackendOptions:
     STATE_BACKEND: ConfigOption[str] = (
         ConfigOptions.key("state.backend.type").string_type().default_value("hashmap")
     )
+    LMDB_MEMORY: ConfigOption[int] = (
+        ConfigOptions.key("tidegate.state.lmdb.memory").memory_type().default_value(512 << 20)
+    )
+    """Memory for caches and write buffers in front of LMDB, per operator and subtask."""
 
 
 class DeploymentOptions:

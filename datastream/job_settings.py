@@ -128,6 +128,8 @@ def _state_backend(configuration: Configuration) -> StateBackend:
         raise ConfigurationError(
             f"state.backend.type is {name!r}; choose one of {', '.join(sorted(_BACKENDS))}"
         )
+    if backend is LmdbStateBackend:
+        return LmdbStateBackend(memory_size_bytes=configuration.get(StateBackendOptions.LMDB_MEMORY))
     return backend()
 
 

@@ -94,8 +94,10 @@ class OperatorChain:
         return keyed.peek(state_name, key, namespace)
 
     def is_ready(self) -> bool:
-        """Whether no operator has to wait for the outside world."""
-        return all(operator.is_ready() for operator in self._sinks)
+        """Whether no operator has to wait for the outside world, or for its state to be stored."""
+        return all(operator.is_ready() for operator in self._sinks) and all(
+            operator.keyed is None or operator.keyed.is_ready for operator in self._with_state
+        )
 
     def spills(self) -> list[FrozenKeyedState]:
         """Write buffers over their limit, frozen; to be persisted off the loop."""

@@ -172,7 +172,16 @@ class KeyedStateBackend(ABC):
     @property
     @abstractmethod
     def needs_spill(self) -> bool:
-        """Whether the write buffer is over its limit; to be asked once per batch."""
+        """Whether the write buffer is over its limit; to be asked after each batch.
+
+        Raises:
+            CheckpointStorageError: when buffers over their limit cannot be stored.
+        """
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next batch may be processed; to be asked before each. If not, try again soon."""
+        return True
 
     @abstractmethod
     def freeze(self) -> FrozenKeyedState:

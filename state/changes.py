@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -46,7 +47,8 @@ def change_table(frozen: FrozenTable, max_parallelism: int) -> pa.Table:
     hints = table.key_hints
     key_lists, namespace_lists = _keys_and_namespaces(chunks, table.is_namespaced)
     keys = _key_column(key_lists, hints, "key")
-    values, pickled, expiries = _value_columns(chunks, table.codec, table.expiry)
+    turn = nullcontext if table.store is None else table.store.turn
+    values, pickled, expiries = _value_columns(chunks, table.codec, table.expiry, turn)
     deleted = np.repeat([chunk.values is None for chunk in chunks], [len(chunk.keys) for chunk in chunks])
     unused = pa.chunked_array([pa.nulls(len(keys))])
     return sorted_table(
@@ -166,24 +168,28 @@ _FORMS = (_int_column, _text_column, _encoded_column)
 
 
 def _value_columns(
-    chunks: list[_Chunk], codec: ValueCodec, form: ExpiryForm | None
+    chunks: list[_Chunk],
+    codec: ValueCodec,
+    form: ExpiryForm | None,
+    turn: Callable[[], AbstractContextManager[None]],
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray | None]:
     values, pickled, expiries = [], [], []
     for chunk in chunks:
-        rows = len(chunk.keys)
-        if chunk.values is None:
-            values.append(pa.nulls(rows, codec.arrow_type))
-            pickled.append(pa.nulls(rows, pa.large_binary()))
+        with turn():
+            rows = len(chunk.keys)
+            if chunk.values is None:
+                values.append(pa.nulls(rows, codec.arrow_type))
+                pickled.append(pa.nulls(rows, pa.large_binary()))
+                if form is not None:
+                    expiries.append(pa.nulls(rows, form.arrow_type))
+                continue
+            plain = chunk.values
             if form is not None:
-                expiries.append(pa.nulls(rows, form.arrow_type))
-            continue
-        plain = chunk.values
-        if form is not None:
-            plain, column = form.split(plain)
-            expiries.append(column)
-        column, opaque = codec.to_arrow(plain)
-        values.append(column)
-        pickled.append(_opaque_column(rows, opaque))
+                plain, column = form.split(plain)
+                expiries.append(column)
+            column, opaque = codec.to_arrow(plain)
+            values.append(column)
+            pickled.append(_opaque_column(rows, opaque))
     return (
         pa.chunked_array(values),
         pa.chunked_array(pickled),

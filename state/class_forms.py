@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from ..common.class_types import ClassKind, ClassTypeInfo
+from ..common.errors import StateMigrationError
 from ..common.types import Row
 from .composite_forms import RowForm, StructForm
 from .value_forms import ValueForm
@@ -74,10 +75,24 @@ class ClassForm(StructForm):
 
 
 def default_of(type_info: ClassTypeInfo, name: str) -> Any:
-    """The value that a field gets which older values lack: its default, or None."""
-    python_class: Any = type_info.python_class
-    if python_class is None:
+    """The value that a field gets which older values lack: its default, or None.
+
+    Raises:
+        StateMigrationError: when the default factory fails.
+    """
+    if type_info.python_class is None:
         return None
+    try:
+        return _declared_default(type_info, name)
+    except Exception as error:
+        raise StateMigrationError(
+            f"the default of the field {name!r} of {type_info.class_name}, which stored values do not have, "
+            f"cannot be made: {error}; give the field a plain default"
+        ) from error
+
+
+def _declared_default(type_info: ClassTypeInfo, name: str) -> Any:
+    python_class: Any = type_info.python_class
     if type_info.kind is ClassKind.PYDANTIC:
         field = python_class.model_fields[name]
         return None if field.is_required() else field.get_default(call_default_factory=True)

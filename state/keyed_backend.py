@@ -8,7 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ..common.errors import KeyTypeError, StateError
+import numpy as np
+import pyarrow as pa
+
+from ..common.errors import CheckpointStorageError, KeyTypeError, StateError
 from ..common.typeinfo import PickledBytesTypeInfo, type_text
 from ..protocol.handles import KeyedStateHandle
 from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
@@ -35,6 +38,7 @@ from .kinds import (
     State,
     ValueState,
 )
+from .memory_budget import MemoryBudget
 from .peek import peek
 from .segment_log import SegmentLog
 from .segments import column_slice, decoded_values, key_values
@@ -49,25 +53,13 @@ _LOAD_ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class BufferLimits:
-    """Bounds of the memory in front of LMDB, per state.
-
-    Attributes:
-        cache_entries: entries of one of the two generations of the read cache.
-        write_buffer_entries: changed entries after which the buffer is to be spilled.
-    """
-
-    cache_entries: int
-    write_buffer_entries: int
-
-
-@dataclass(frozen=True)
 class _Epoch:
     """All buffers of one freeze that are not yet stored."""
 
     number: int
     frozen: deque[FrozenTable]
     schemas: dict[str, dict[str, object]]
+    size_bytes: int
     # By state: what is expired by then need not be stored again.
     cut_offs: dict[str, int | None]
 
@@ -77,26 +69,29 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     Args:
         store: the LMDB environment behind the tables; None keeps everything in memory.
-        limits: bounds of the memory in front of `store`.
+        budget: bounds the memory in front of `store`.
     """
 
     def __init__(
         self,
         params: KeyedStateBackendParameters,
         store: LmdbStore | None = None,
-        limits: BufferLimits | None = None,
+        budget: MemoryBudget | None = None,
     ) -> None:
         self.current_key: Any = None
         self.current_namespace: Any = None
         self.where = f"operator {params.operator_name!r}, subtask {params.subtask_index}"
         self._params = params
         self._store = store
-        self._limits = limits
+        self._budget = budget
+        journals = store is not None or params.storage is not None
+        if journals:
+            _warm_up()
         self._factory = StateFactory(
             store,
             params.max_parallelism,
-            cache_entries=None if limits is None else limits.cache_entries,
-            journals=store is not None or params.storage is not None,
+            cache_entries=None if budget is None else budget.first_cache_entries,
+            journals=journals,
             processing_time=params.now_ms,
             event_time=lambda: self.current_watermark,
         )
@@ -107,6 +102,9 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._log = SegmentLog(params)
         self._pending: deque[_Epoch] = deque()
         self._epochs = 0
+        # The spill that is being stored, if any, and why the last attempt to store anything failed.
+        self._spilling_epoch = 0
+        self._failure: Exception | None = None
         self._persist_lock = threading.Lock()
         key_type = params.key_type
         self._key_type = (
@@ -171,47 +169,77 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     @property
     def needs_spill(self) -> bool:
-        if self._limits is None:
+        budget = self._budget
+        if budget is None:
             return False
-        limit = self._limits.write_buffer_entries
-        is_over = False
+        budget.look(self._tables.values())
         for table in self._tables.values():
-            table.trim()
-            is_over = is_over or table.dirty_entries > limit
-        return is_over
+            table.release_discarded()
+        if self._failure is not None and budget.buffer_bytes > budget.size_bytes:
+            raise CheckpointStorageError(
+                f"{self.where}: changed state takes {budget.buffer_bytes:,} bytes of memory, more than the "
+                f"{budget.size_bytes:,} it may have, and cannot be stored: {self._failure}"
+            ) from self._failure
+        return budget.is_spill_due and not self._spilling_epoch
+
+    @property
+    def is_ready(self) -> bool:
+        if self._store is None or self._budget is None:
+            return True
+        is_full = bool(self._spilling_epoch) and self._budget.are_buffers_full
+        return self._store.turns.may_process() and not is_full
 
     def freeze(self) -> FrozenKeyedState:
-        frozen = [table.freeze() for table in self._tables.values()]
+        tables = self._tables.values()
+        size_bytes = 0 if self._budget is None else self._budget.froze(tables)
+        frozen = [table.freeze() for table in tables]
         self._epochs += 1
         changed = deque(table for table in frozen if table is not None)
         cut_offs = {name: _cut_off(parts) for name, parts in self._states.items() if parts.ttl is not None}
-        self._pending.append(_Epoch(self._epochs, changed, self._schemas, cut_offs))
+        self._pending.append(_Epoch(self._epochs, changed, self._schemas, size_bytes, cut_offs))
         return _FrozenTables(self, self._epochs)
 
     def spill(self) -> FrozenKeyedState:
-        return self.freeze()
+        frozen = self.freeze()
+        self._spilling_epoch = self._epochs
+        return frozen
 
     def persist_until(self, epoch_number: int) -> KeyedStateHandle:
         """Store every buffer frozen up to an epoch; see `FrozenKeyedState.persist`."""
         with self._persist_lock:
-            schemas: dict[str, dict[str, object]] = {}
-            while self._pending and self._pending[0].number <= epoch_number:
-                epoch = self._pending[0]
-                schemas = epoch.schemas
-                # One buffer after the other, each dropped when it is stored: what fails stays.
-                while epoch.frozen:
-                    self._persist(epoch.frozen[0], schemas)
-                    self._drop(epoch.frozen.popleft())
-                if self._params.storage is not None:
-                    self._log.tidy(epoch.cut_offs)
-                self._pending.popleft()
-            for table in list(self._tables.values()):
-                table.release_discarded()
+            try:
+                schemas = self._persist_epochs(epoch_number)
+                if self._store is not None:
+                    self._sweep_expired(self._store)
+                    self._store.compact_if_grown()
+                self._failure = None
+            except Exception as error:
+                self._failure = error
+                raise
+            finally:
+                if epoch_number >= self._spilling_epoch:
+                    self._spilling_epoch = 0
             segments = self._log.handles()
             # A state that was renamed after the freeze has its new name already.
             renamed = {s.state_name for s in segments if s.state_name not in schemas}
             schemas = {**schemas, **{name: self._schemas[name] for name in renamed}}
             return KeyedStateHandle(segments, schemas)
+
+    def _persist_epochs(self, epoch_number: int) -> dict[str, dict[str, object]]:
+        schemas: dict[str, dict[str, object]] = {}
+        while self._pending and self._pending[0].number <= epoch_number:
+            epoch = self._pending[0]
+            schemas = epoch.schemas
+            # One buffer after the other, each dropped when it is stored: what fails stays.
+            while epoch.frozen:
+                self._persist(epoch.frozen[0], schemas)
+                self._drop(epoch.frozen.popleft())
+            if self._params.storage is not None:
+                self._log.tidy(epoch.cut_offs)
+            self._pending.popleft()
+            if self._budget is not None:
+                self._budget.stored(epoch.size_bytes)
+        return schemas
 
     def close(self) -> None:
         with self._persist_lock:
@@ -232,6 +260,16 @@ class TableKeyedStateBackend(KeyedStateBackend):
             table.store.write(changes)
         if self._params.storage is not None:
             self._log.append(table.name, _stored_schema(schemas[table.name], table), changes)
+
+    def _sweep_expired(self, store: LmdbStore) -> None:
+        times_ms: dict[int, int] = {}
+        for parts in list(self._states.values()):
+            ttl, table = parts.ttl, parts.table.store
+            now_ms = None if ttl is None or not ttl.in_compactions else ttl.clock()
+            if table is not None and now_ms is not None:
+                times_ms[table.state_id] = now_ms
+        if times_ms:
+            store.sweep_expired(times_ms)
 
     def _drop(self, frozen: FrozenTable) -> None:
         frozen.table.forget_frozen(frozen)
@@ -329,6 +367,11 @@ class _FrozenTables(FrozenKeyedState):
 
     def persist(self) -> KeyedStateHandle:
         return self._backend.persist_until(self._epoch_number)
+
+
+def _warm_up() -> None:
+    """Have pyarrow import what it imports on first use: pandas, half a second of the first snapshot."""
+    pa.array(np.zeros(1))
 
 
 def _cut_off(parts: StateParts) -> int | None:

@@ -16,25 +16,24 @@ class LmdbStateBackend(StateBackend):
 
     Args:
         enable_incremental_checkpointing: accepted for Flink's sake; checkpoints are always incremental.
-        cache_entries: entries of one of the two generations of the read cache, per state.
-        write_buffer_entries: changed entries per state that may wait in memory for a checkpoint;
-            beyond it they are spilled to LMDB.
+        memory_size_bytes: memory for caches and write buffers, per operator and subtask, by estimate.
+            Changed entries beyond their share are spilled to LMDB between checkpoints.
         initial_map_size_bytes: LMDB's map at the start; it grows by itself.
     """
 
     enable_incremental_checkpointing: bool = True
-    cache_entries: int = 1_000_000
-    write_buffer_entries: int = 1_000_000
+    memory_size_bytes: int = 512 << 20
     initial_map_size_bytes: int = 256 << 20
 
     def __post_init__(self) -> None:
-        for name in ("cache_entries", "write_buffer_entries", "initial_map_size_bytes"):
+        for name in ("memory_size_bytes", "initial_map_size_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"LmdbStateBackend: {name} must be at least 1")
 
     def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
-        from .keyed_backend import BufferLimits, TableKeyedStateBackend
+        from .keyed_backend import TableKeyedStateBackend
         from .lmdb_store import LmdbStore
+        from .memory_budget import MemoryBudget
 
         name = f"{quote(params.operator_uid, safe='')}-{params.subtask_index}-{params.attempt}"
         store = LmdbStore(
@@ -42,5 +41,4 @@ class LmdbStateBackend(StateBackend):
             self.initial_map_size_bytes,
             params.operator_name,
         )
-        limits = BufferLimits(self.cache_entries, self.write_buffer_entries)
-        return TableKeyedStateBackend(params, store, limits)
+        return TableKeyedStateBackend(params, store, MemoryBudget(self.memory_size_bytes))

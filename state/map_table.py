@@ -37,11 +37,11 @@ class MapTable(StateTable):
         self._dirty_entries = 0
         return super().freeze()
 
-    def trim(self) -> None:
-        before = self.values
-        super().trim()
-        if self.values is not before:
+    def trim(self) -> bool:
+        is_new = super().trim()
+        if is_new:
             self._cached_entries = 0
+        return is_new
 
     def read(self, key: Any, map_key: Any) -> Any:
         """The value of an entry, private to the caller; `MISSING` when there is none."""

@@ -16,6 +16,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import repeat, starmap
 from typing import TYPE_CHECKING, Any, Final
@@ -39,7 +40,8 @@ class _Deleted:
 DELETED: Final = _Deleted()
 MISSING: Final = object()
 
-_FREE_CHUNK = 4096
+_FREE_CHUNK = 16_384
+_FREE_SOME = 8_192
 
 
 def private_copy(value: Any) -> Any:
@@ -63,9 +65,11 @@ class FrozenTable:
     def release(self) -> None:
         """Drop the buffer piece by piece, so that the task's thread gets the GIL in between."""
         changes = self.changes
+        store = self.table.store
         while changes:
             count = min(_FREE_CHUNK, len(changes))
-            deque(starmap(changes.popitem, repeat((), count)), maxlen=0)
+            with nullcontext() if store is None else store.turn():
+                deque(starmap(changes.popitem, repeat((), count)), maxlen=0)
 
 
 @dataclass(frozen=True)
@@ -118,9 +122,9 @@ class StateTable(ABC):
         # The column forms that fitted last time: saves failed attempts at the next snapshot.
         self.key_hints: dict[str, int] = {}
         self._old: dict[Any, Any] = {}
-        self._cache_entries = settings.cache_entries
+        self.cache_entries = settings.cache_entries
         self._journals = settings.journals
-        self._discarded: dict[Any, Any] | None = None
+        self._discarded: dict[Any, Any] = {}
 
     @property
     @abstractmethod
@@ -157,21 +161,21 @@ class StateTable(ABC):
         with self._frozen_lock:
             self.frozen = tuple(other for other in self.frozen if other is not frozen)
 
-    def trim(self) -> None:
-        """Start a new cache generation when the young one is full. Independent of its size."""
-        if self._cache_entries is None or self.cached_entries <= self._cache_entries:
-            return
-        # Freed in pieces by the snapshot thread; here only when that thread has not come by since.
+    def trim(self) -> bool:
+        """Start a new cache generation if the young one is full; whether it was. Independent of its size."""
+        if self.cache_entries is None or self.cached_entries <= self.cache_entries:
+            return False
         self._discarded = self._old
         self._old = self.values
         self.values = {}
         self.behind = self.store
+        return True
 
     def release_discarded(self) -> None:
-        """Free the oldest cache generation. Called on the snapshot thread."""
-        discarded, self._discarded = self._discarded, None
-        if discarded:
-            FrozenTable(self, discarded, False).release()
+        """Free some of the oldest cache generation: more than a batch of that size can have read anew."""
+        discarded = self._discarded
+        for _ in range(min(_FREE_SOME, len(discarded))):
+            discarded.popitem()
 
 
 class FlatTable(StateTable):

@@ -89,7 +89,7 @@ def _settings(world: World, stack: ExitStack, is_exact: bool) -> JobSettings:
     local_dir = "unused"
     if random.random() < LMDB_SHARE:
         local_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-sim-"))
-        backend = replace(LmdbStateBackend(), cache_entries=4, write_buffer_entries=4)
+        backend = replace(LmdbStateBackend(), memory_size_bytes=4_096)
     return JobSettings(
         state_backend=backend,
         local_dir=local_dir,

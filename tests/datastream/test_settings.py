@@ -163,6 +163,11 @@ def test_a_relative_directory_for_sparks_logs_is_meant_from_here() -> None:
     assert spark_settings(configuration).log_dir == str(Path("logs").absolute())
 
 
+def test_the_memory_in_front_of_lmdb_is_configured() -> None:
+    settings = settings_of({"state.backend.type": "lmdb", "tidegate.state.lmdb.memory": "64mb"})
+    assert settings.state_backend == LmdbStateBackend(memory_size_bytes=64 << 20)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

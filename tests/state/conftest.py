@@ -30,10 +30,8 @@ def config(request: pytest.FixtureRequest) -> StateBackend:
         "filesystem": FileSystemStateBackend(),
         "hashmap": HashMapStateBackend(),
         "lmdb": LmdbStateBackend(initial_map_size_bytes=1 << 20),
+        "lmdb-tiny": LmdbStateBackend(memory_size_bytes=1, initial_map_size_bytes=1 << 16),
         "rocksdb": EmbeddedRocksDBStateBackend(),
-        "lmdb-tiny": LmdbStateBackend(
-            cache_entries=2, write_buffer_entries=3, initial_map_size_bytes=1 << 16
-        ),
     }[request.param]
 
 

@@ -48,7 +48,7 @@ class Unreliable(MemoryCheckpointStorage):
 
 
 class KeyedStateMachine(RuleBasedStateMachine):
-    config: Any = LmdbStateBackend(cache_entries=1, write_buffer_entries=2, initial_map_size_bytes=1 << 16)
+    config: Any = LmdbStateBackend(memory_size_bytes=1, initial_map_size_bytes=1 << 16)
 
     def __init__(self) -> None:
         super().__init__()

@@ -337,6 +337,17 @@ def test_operator_lists_evolve_and_are_renamed() -> None:
         third.get_list_state(ListStateDescriptor("items", Types.STRING()))
 
 
+class Dependent(pydantic.BaseModel):
+    id: int
+    double: int = pydantic.Field(default_factory=lambda: 1 // 0)
+
+
+def test_a_default_that_cannot_be_made_is_named(open_backend: Any) -> None:
+    handle = put(open_backend(), without_class(older(Dependent, ("id", Types.LONG()))), x=Row(id=1))
+    with pytest.raises(StateMigrationError, match=r"'double' of .*Dependent.*plain default"):
+        contents(restored(open_backend, handle, 1), Types.PYDANTIC(Dependent), "x")
+
+
 def test_an_instance_that_was_pickled_gets_new_fields_and_loses_old_ones(open_backend: Any) -> None:
     stored = Sub("/", 1)
     stored.__dict__["gone"] = 5

@@ -1,6 +1,6 @@
 """Keyed state under load: a read-modify-write loop, a freeze each second, persisting on another thread.
 
-    python benchmarks/state/bench_state.py [--seconds 6] [--json] [--switch-interval-ms 1]
+    python benchmarks/state/loop.py [--seconds 6] [--json] [--switch-interval-ms 1]
 
 Prints updates per second against a bare dict loop, the synchronous part (freeze) in milliseconds, the
 asynchronous part (persist) in seconds per million entries alone and beside the loop, and restore time.
@@ -129,6 +129,8 @@ def loop(config: StateBackend, key_count: int, seconds: float) -> dict[str, floa
     gaps, freezes, done = [], [], 0
     start = last = frozen_at = time.perf_counter()
     while last - start < seconds:
+        while not backend.is_ready:
+            time.sleep(0.002)
         update(backend, state, batches[done % len(batches)])
         done += 1
         if last - frozen_at >= 1.0 and (persisting.last is None or persisting.last.done()):

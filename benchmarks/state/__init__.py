@@ -1,0 +1,1 @@
+"""Benchmarks of keyed state alone, without a job around it."""

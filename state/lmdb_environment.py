@@ -1,0 +1,201 @@
+"""One LMDB environment on local disk: reads, writes in pieces, growth, and compaction.
+
+Nothing here is durable: the files die with the attempt, and checkpoints hold what matters.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from dataclasses import dataclass
+from itertools import islice
+
+import lmdb
+
+from ..common.errors import CheckpointStorageError
+from .lmdb_compaction import Drop, FileSize, Sweep, file_size, is_copy_due
+from .write_turns import WriteTurns
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBatch:
+    """Entries to put, in the order of their keys, and keys to delete."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    deletes: list[bytes]
+
+
+class LmdbEnvironment:
+    """Reads come from the task's thread, everything else from the snapshot thread.
+
+    Args:
+        path: directory of the environment; whatever is there is removed first.
+        map_size_bytes: initial size of the map, doubled whenever it is full.
+        operator_name: for error messages.
+    """
+
+    def __init__(self, path: str, map_size_bytes: int, operator_name: str) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+        self.turns = WriteTurns()
+        self._path = path
+        self._operator_name = operator_name
+        self._map_size_bytes = map_size_bytes
+        self._process_id = os.getpid()
+        self._is_open = True
+        self._generation = 0
+        self._sweep = Sweep()
+        # Growing or replacing the map is allowed only while no transaction is open in this process.
+        self._no_readers = threading.Lock()
+        try:
+            self._env = self._open(0)
+        except (lmdb.Error, OSError) as error:
+            raise self._error("opening", error) from error
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key, read in a transaction of its own so that no old page stays pinned."""
+        with self._no_readers, self._env.begin() as transaction:
+            value: bytes | None = transaction.get(key)
+            return value
+
+    def scan(self, prefix: bytes, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first entries whose key starts with `prefix`, which is cut off, in order.
+
+        Args:
+            start: where to start behind the prefix, inclusive.
+            limit: how many to return at most: a transaction must not stay open for long.
+        """
+        found: list[tuple[bytes, bytes]] = []
+        with self._no_readers, self._env.begin() as transaction:
+            cursor = transaction.cursor()
+            if cursor.set_range(prefix + start):
+                for key, value in islice(cursor, limit):
+                    if not key.startswith(prefix):
+                        break
+                    found.append((key[len(prefix) :], value))
+        return found
+
+    def write(self, batch: WriteBatch) -> None:
+        """Apply a batch in one transaction, growing the map as often as needed.
+
+        One transaction per batch rather than per checkpoint: LMDB can reuse the pages that a transaction
+        replaced only two transactions later, so one that rewrites everything would triple the file.
+
+        Raises:
+            CheckpointStorageError: when the local disk refuses; the batch is not written then.
+        """
+        while True:
+            try:
+                with self._env.begin(write=True) as transaction, self.turns.writing():
+                    transaction.cursor().putmulti(zip(batch.keys, batch.values, strict=True))
+                    for key in batch.deletes:
+                        transaction.delete(key)
+                return
+            except lmdb.MapFullError:
+                self._grow()
+            except (lmdb.Error, OSError) as error:
+                raise self._error("writing", error) from error
+
+    def sweep(self, entry_count: int, drop: Drop) -> int:
+        """Look at the next entries, round and round, and remove those that `drop` names.
+
+        Args:
+            entry_count: how many to look at in this call, at most once round.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            CheckpointStorageError: when the local disk refuses.
+        """
+        while True:
+            try:
+                return self._sweep.step(self._env, self.turns, entry_count, drop)
+            except lmdb.MapFullError:
+                self._grow()
+            except (lmdb.Error, OSError) as error:
+                raise self._error("sweeping", error) from error
+
+    def compact_if_grown(self) -> bool:
+        """Replace the file by a compacted copy if much of it is free pages; whether that was done.
+
+        Readers wait only while the two are exchanged.
+
+        Raises:
+            CheckpointStorageError: when the local disk refuses; the old file stays in use then.
+        """
+        if not is_copy_due(self.size(), self._path):
+            return False
+        copy = self._generation + 1
+        try:
+            os.makedirs(self._directory(copy))
+            self._env.copy(self._directory(copy), compact=True)
+            env = self._open(copy)
+        except (lmdb.Error, OSError) as error:
+            shutil.rmtree(self._directory(copy), ignore_errors=True)
+            raise self._error("compacting", error) from error
+        with self._no_readers:
+            old, self._env = self._env, env
+        old.close()
+        shutil.rmtree(self._directory(self._generation), ignore_errors=True)
+        self._generation = copy
+        return True
+
+    def size(self) -> FileSize:
+        """How large the file is, and how much of it is in use."""
+        return file_size(self._env)
+
+    def close(self) -> None:
+        """Close the environment and remove its files. May be called twice."""
+        # A forked child has a copy of this object, and must not touch the parent's files.
+        if self._is_open and os.getpid() == self._process_id:
+            self._is_open = False
+            with self._no_readers:
+                self._env.close()
+            shutil.rmtree(self._path, ignore_errors=True)
+
+    def _directory(self, generation: int) -> str:
+        return os.path.join(self._path, str(generation))
+
+    def _open(self, generation: int) -> lmdb.Environment:
+        os.makedirs(self._directory(generation), exist_ok=True)
+        # Lock on: with lock=False a commit may reuse pages that a reader on the other thread still looks
+        # at. It costs 0.1 µs per read.
+        return lmdb.open(
+            self._directory(generation),
+            map_size=self._map_size_bytes,
+            sync=False,
+            metasync=False,
+            writemap=False,
+        )
+
+    def _grow(self) -> None:
+        with self._no_readers:
+            try:
+                self._env.set_mapsize(2 * self._map_size_bytes)
+            except (lmdb.Error, OSError) as error:
+                raise self._error("growing", error) from error
+            self._map_size_bytes *= 2
+
+    def _error(self, doing: str, error: Exception) -> CheckpointStorageError:
+        return CheckpointStorageError(
+            f"operator {self._operator_name!r}: {doing} its local state in {self._path} failed: {error} "
+            f"({self._sizes()}); free space there, choose another directory for local state, or a smaller "
+            f"initial map size"
+        )
+
+    def _sizes(self) -> str:
+        sizes = [f"map of {_mebibytes(self._map_size_bytes)}"]
+        data = os.path.join(self._directory(self._generation), "data.mdb")
+        if os.path.exists(data):
+            sizes.append(f"file of {_mebibytes(os.stat(data).st_size)}")
+        place = self._path
+        while not os.path.exists(place):
+            place = os.path.dirname(place)
+        sizes.append(f"{_mebibytes(shutil.disk_usage(place).free)} free on disk")
+        return ", ".join(sizes)
+
+
+def _mebibytes(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 20):,.1f} MiB"

@@ -1,0 +1,196 @@
+"""The LMDB environment: growth, compaction, sweeping, errors, and turns with the task's loop."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from tidegate.common.errors import CheckpointStorageError
+from tidegate.common.time import Time
+from tidegate.common.typeinfo import Types
+from tidegate.protocol.key_groups import KeyGroupRange
+from tidegate.state.backend import KeyedStateBackendParameters
+from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.lmdb_backend import LmdbStateBackend
+from tidegate.state.lmdb_environment import LmdbEnvironment, WriteBatch
+from tidegate.state.ttl_config import StateTtlConfig
+
+MIB = 1 << 20
+
+
+def environment(path: Path, map_size_bytes: int = MIB) -> LmdbEnvironment:
+    return LmdbEnvironment(str(path / "state"), map_size_bytes, "running total")
+
+
+def put(env: LmdbEnvironment, keys: range, size_bytes: int = 1_000) -> None:
+    env.write(WriteBatch([b"%06d" % key for key in keys], [bytes(size_bytes)] * len(keys), []))
+
+
+def delete(env: LmdbEnvironment, keys: range) -> None:
+    env.write(WriteBatch([], [], [b"%06d" % key for key in keys]))
+
+
+def test_the_file_is_compacted_when_much_of_it_is_free_and_readers_see_no_change(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    put(env, range(30_000))
+    assert not env.compact_if_grown()
+    delete(env, range(1_000, 30_000))
+    grown = env.size()
+    assert grown.file_bytes > 20 * MIB > 2 * grown.live_bytes
+    assert env.compact_if_grown()
+    compacted = env.size()
+    assert compacted.file_bytes <= 1.1 * compacted.live_bytes < 2 * MIB
+    assert [len(env.get(b"%06d" % key) or b"") for key in (0, 999)] == [1_000, 1_000]
+    assert env.get(b"001000") is None
+    put(env, range(1_000, 60_000))
+    assert env.get(b"059999") == bytes(1_000)
+    files = list(tmp_path.rglob("data.mdb"))
+    env.close()
+    assert len(files) == 1
+    assert not list(tmp_path.rglob("data.mdb"))
+
+
+def test_readers_on_another_thread_live_through_growth_and_compaction(tmp_path: Path) -> None:
+    env = environment(tmp_path, map_size_bytes=1 << 16)
+    put(env, range(100))
+    stop, wrong = threading.Event(), []
+
+    def read() -> None:
+        while not stop.is_set():
+            if env.get(b"000050") != bytes(1_000) or len(env.scan(b"00000", b"", 20)) != 10:
+                wrong.append(1)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    compactions = 0
+    for _ in range(3):
+        put(env, range(100, 20_000))
+        delete(env, range(100, 20_000))
+        compactions += env.compact_if_grown()
+    stop.set()
+    reader.join()
+    env.close()
+    assert not wrong
+    assert compactions == 3
+
+
+def test_overwriting_everything_in_pieces_reuses_pages(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    for _ in range(5):
+        for start in range(0, 100_000, 10_000):
+            put(env, range(start, start + 10_000), 100)
+    size = env.size()
+    env.close()
+    assert size.file_bytes < 1.5 * size.live_bytes
+
+
+def test_a_sweep_goes_round_and_removes_what_is_to_be_dropped(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    put(env, range(100))
+    seen: list[bytes] = []
+
+    def is_odd(key: bytes, value: bytes) -> bool:
+        seen.append(key)
+        assert value == bytes(1_000)
+        return key[-1] % 2 == 1
+
+    assert [env.sweep(40, is_odd) for _ in range(3)] == [20, 20, 10]
+    assert len(seen) == 100
+    assert [env.sweep(60, is_odd) for _ in range(2)] == [0, 0]
+    # Fifty are left: each call looked at all of them, and at none twice.
+    assert len(seen) == 200
+    assert len(env.scan(b"0000", b"", 200)) == 50
+    env.close()
+
+
+def test_a_sweep_of_an_empty_environment_does_nothing(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    assert env.sweep(10, lambda key, value: True) == 0
+    env.close()
+
+
+def test_a_map_larger_than_the_address_space_names_operator_path_and_sizes(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointStorageError) as raised:
+        environment(tmp_path, map_size_bytes=1 << 60)
+    message = str(raised.value)
+    assert "'running total'" in message
+    assert str(tmp_path) in message
+    assert "map of 1,099,511,627,776.0 MiB" in message
+    assert "free on disk" in message
+
+
+def test_the_loop_stands_aside_while_a_piece_is_written(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    turns = env.turns
+    assert turns.may_process()
+    written = threading.Event()
+
+    def write() -> None:
+        put(env, range(1_000))
+        written.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    refusals = 0
+    while not written.is_set():
+        refusals += not turns.may_process()
+    writer.join()
+    env.close()
+    assert refusals > 0
+    assert turns.may_process()
+
+
+def test_a_writer_does_not_wait_for_a_loop_on_its_own_thread(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    assert env.turns.may_process()
+    with env.turns.writing():
+        assert not env.turns.may_process()
+    assert env.turns.may_process()
+    env.close()
+
+
+def test_the_loop_has_a_batch_between_two_pieces(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    turns = env.turns
+    with turns.writing():
+        pass
+    with turns.writing():
+        # The writer did not wait, since nobody had asked: the batch of before is still due.
+        assert turns.may_process()
+        assert not turns.may_process()
+    env.close()
+
+
+def test_expired_entries_leave_the_file_with_the_checkpoints(tmp_path: Path) -> None:
+    now_ms = [1_000]
+    config = (
+        StateTtlConfig.new_builder(Time.milliseconds(100))
+        .set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
+        .cleanup_in_rocksdb_compact_filter(1_000)
+        .build()
+    )
+    short = ValueStateDescriptor("short", Types.LONG())
+    short.enable_time_to_live(config)
+    place = KeyedStateBackendParameters(
+        "uid", "op", 0, 0, 8, KeyGroupRange(0, 7), None, str(tmp_path), None, "p", lambda: now_ms[0]
+    )
+    backend = LmdbStateBackend(memory_size_bytes=1).create_keyed_backend(place)
+    state = backend.get_value_state(short)
+    lasting = backend.get_value_state(ValueStateDescriptor("lasting", Types.LONG()))
+    for key in range(10):
+        backend.current_key = key
+        state.update(key)
+        lasting.update(key)
+        _ = backend.needs_spill
+    backend.freeze().persist()
+    now_ms[0] += 100
+    # Nobody looks at them, and yet they go.
+    backend.freeze().persist()
+    _ = backend.needs_spill
+    # The last keys may still be cached.
+    for key in range(6):
+        backend.current_key = key
+        assert state.value() is None
+        assert lasting.value() == key
+    backend.close()
