@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -322,6 +324,17 @@ def test_a_state_becomes_a_pandas_and_a_polars_frame(tmp_path: Path) -> None:
     assert polars["key"].to_list() == ["a", "b"]
     assert polars.unnest("value")["count"].to_list() == [1, 2]
     assert state.get("a") == values["a"]
+
+
+def test_without_polars_the_error_says_what_to_install(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    totals(job, range(3))
+    program = (
+        "import sys\nsys.modules['polars'] = None\nfrom tidegate.state import read_snapshot\n"
+        f"read_snapshot({job.checkpoint()!r}).state({UID!r}, 'total').to_polars()"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "pip install 'tidegate[polars]'" in run.stderr
 
 
 # ---------------------------------------------------------------- little at a time
