@@ -6,28 +6,15 @@ Flink finds out when the job has started, and then throws.
 from __future__ import annotations
 
 import enum
-import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from ..common.errors import TidegateError
-from ..common.typeinfo import TypeInformation
-from ..operators.base import OperatorContext
-from ..operators.chain import load_operator
-from ..protocol.handles import OperatorListHandle
-from ..protocol.ids import Attempt
-from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.plan import JobGraph, StreamNode
-from ..state.backend import HashMapStateBackend, KeyedStateBackend, KeyedStateBackendParameters
 from ..state.evolution import SchemaChangeKind, compare_schemas
-from ..state.memory_storage import MemoryCheckpointStorage
-from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
-from ..state.raw_state import RAW_KEYED, RAW_OPERATOR, RawKeyedState, RawKeyedStateParameters
-
-Schema = Mapping[str, object]
+from ..state.raw_state import RAW_KEYED, RAW_OPERATOR
+from .declared_states import DeclaredStates, Schema, declared_states, list_schemas
+from .restore import stored_operator
 
 
 class Outcome(enum.Enum):
@@ -35,6 +22,8 @@ class Outcome(enum.Enum):
 
     MAPS = "maps"
     """It is restored as it is."""
+    RENAMED = "renamed"
+    """It is restored under another name, perhaps converted too."""
     EVOLVED = "evolved"
     """It is restored, and its values are converted."""
     INCOMPATIBLE = "incompatible"
@@ -122,11 +111,11 @@ def check_restore_of(
     the check goes on.
     """
     checks = []
-    nodes = {node.uid: node for node in graph.operators}
-    for node in nodes.values():
-        checks.append(_checked(node, manifest.operators.get(node.uid), job_parameters))
+    claimed = {uid for node in graph.operators for uid in (node.uid, *node.previous_uids)}
+    for node in graph.operators:
+        checks.append(_checked(node, stored_operator(node, manifest), job_parameters))
     for uid, stored in manifest.operators.items():
-        if uid not in nodes and stored.has_state:
+        if uid not in claimed and stored.has_state:
             checks.append(_dropped(stored, allow_non_restored_state))
     return RestoreCheck(tuple(checks))
 
@@ -142,12 +131,14 @@ def _checked(
         None if stored is None else stored.max_parallelism,
         node.max_parallelism,
     )
-    declared = _declared(node, job_parameters)
+    declared = declared_states(node, job_parameters)
     if declared.problem:
         check.notes.append(f"its states are not known: {declared.problem}")
+    if stored is not None and stored.uid != node.uid:
+        check.notes.append(f"its state is that of its previous uid {stored.uid}")
     before = _Stored(stored)
-    check.states += _states(before.keyed, declared.keyed, declared.is_complete)
-    check.states += _states(before.lists, declared.lists, declared.is_complete)
+    check.states += _states(before.keyed, declared.keyed, declared)
+    check.states += _states(before.lists, declared.lists, declared)
     if stored is not None and before.keyed and stored.max_parallelism != node.max_parallelism:
         check.problems.append(
             f"its keyed state was written with max parallelism {stored.max_parallelism}, and the program has "
@@ -175,32 +166,45 @@ def _dropped(stored: OperatorManifest, is_allowed: bool) -> OperatorCheck:
 
 
 def _states(
-    stored: Mapping[str, Schema], declared: Mapping[str, Schema], is_complete: bool
+    stored: Mapping[str, Schema], now: Mapping[str, Schema], declared: DeclaredStates
 ) -> list[StateCheck]:
     checks = []
-    for name, schema in declared.items():
-        before = stored.get(name)
+    found = set()
+    for name, schema in now.items():
+        names = (name, *declared.previous_names.get(name, ()))
+        before = next((each for each in names if each in stored), None)
         if before is None:
             checks.append(StateCheck(name, _kind(schema), Outcome.NEW, declared=schema))
-            continue
-        change = compare_schemas(before, schema)
-        outcome = {
-            SchemaChangeKind.SAME: Outcome.MAPS,
-            SchemaChangeKind.EVOLVED: Outcome.EVOLVED,
-            SchemaChangeKind.INCOMPATIBLE: Outcome.INCOMPATIBLE,
-        }[change.kind]
-        checks.append(StateCheck(name, _kind(schema), outcome, change.text, before, schema))
+        else:
+            found.add(before)
+            checks.append(_compared(name, before, stored[before], schema))
     for name, schema in stored.items():
-        if name in declared:
+        if name in found:
             continue
         if name in (RAW_KEYED, RAW_OPERATOR.name):
             checks.append(StateCheck(name, _kind(schema), Outcome.MAPS, "its content is not checked", schema))
-        elif is_complete:
+        elif declared.problem:
+            checks.append(StateCheck(name, _kind(schema), Outcome.UNKNOWN, "", schema))
+        else:
             text = "not declared by the program; carried along unread"
             checks.append(StateCheck(name, _kind(schema), Outcome.UNUSED, text, schema))
-        else:
-            checks.append(StateCheck(name, _kind(schema), Outcome.UNKNOWN, "", schema))
     return checks
+
+
+def _compared(name: str, stored_name: str, stored: Schema, declared: Schema) -> StateCheck:
+    change = compare_schemas(stored, declared)
+    outcome, text = _OUTCOMES[change.kind], change.text
+    if stored_name != name and outcome is not Outcome.INCOMPATIBLE:
+        outcome = Outcome.RENAMED
+        text = "; ".join(part for part in (f"was {stored_name!r}", text) if part)
+    return StateCheck(name, _kind(declared), outcome, text, stored, declared)
+
+
+_OUTCOMES = {
+    SchemaChangeKind.SAME: Outcome.MAPS,
+    SchemaChangeKind.EVOLVED: Outcome.EVOLVED,
+    SchemaChangeKind.INCOMPATIBLE: Outcome.INCOMPATIBLE,
+}
 
 
 class _Stored:
@@ -211,106 +215,8 @@ class _Stored:
         self.lists: dict[str, Schema] = {}
         for snapshot in () if stored is None else stored.subtasks:
             self.keyed.update(snapshot.keyed.descriptors)
-            self.lists.update(_list_schemas(snapshot.lists))
-
-
-def _list_schemas(handles: tuple[OperatorListHandle, ...]) -> dict[str, Schema]:
-    return {handle.state_name: {**handle.schema, "mode": handle.mode} for handle in handles}
+            self.lists.update(list_schemas(snapshot.lists))
 
 
 def _kind(schema: Schema) -> str:
     return str(schema.get("mode") or schema.get("kind"))
-
-
-@dataclass(frozen=True)
-class _Declared:
-    """What an operator of the program declares."""
-
-    keyed: Mapping[str, Schema]
-    lists: Mapping[str, Schema]
-    problem: str = ""
-
-    @property
-    def is_complete(self) -> bool:
-        return not self.problem
-
-
-def _declared(node: StreamNode, job_parameters: Mapping[str, str]) -> _Declared:
-    """Open an operator against empty backends and look at what it declared."""
-    try:
-        operator = load_operator(node)
-        operator.validate()
-    except TidegateError as error:
-        return _Declared({}, {}, str(error))
-    problem = ""
-    with tempfile.TemporaryDirectory(prefix="tidegate-check-") as local_dir:
-        context = _context(node, local_dir, job_parameters)
-        operator.setup(context, lambda batch: None)
-        try:
-            operator.declare_states()
-        except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
-        keyed = {} if operator.keyed is None else operator.keyed.freeze().persist().descriptors
-        lists = _list_schemas(context.operator_state.snapshot().persist())
-        try:
-            operator.close()
-        except Exception as error:
-            problem = problem or f"{type(error).__name__}: {error}"
-    return _Declared(keyed, lists, problem)
-
-
-def _context(node: StreamNode, local_dir: str, job_parameters: Mapping[str, str]) -> OperatorContext:
-    storage = MemoryCheckpointStorage()
-    key_groups = key_group_range_of_subtask(0, node.max_parallelism, node.parallelism)
-
-    def keyed_backend(key_type: TypeInformation | None) -> KeyedStateBackend:
-        return HashMapStateBackend().create_keyed_backend(
-            KeyedStateBackendParameters(
-                operator_uid=node.uid,
-                operator_name=node.name,
-                subtask_index=0,
-                attempt=0,
-                max_parallelism=node.max_parallelism,
-                key_groups=key_groups,
-                key_type=key_type,
-                local_dir=local_dir,
-                storage=storage,
-                file_prefix="shared",
-            )
-        )
-
-    return OperatorContext(
-        operator_uid=node.uid,
-        operator_name=node.name,
-        subtask_index=0,
-        parallelism=node.parallelism,
-        max_parallelism=node.max_parallelism,
-        attempt=Attempt(0),
-        attempt_number=0,
-        is_checkpointing=True,
-        is_restored=False,
-        now_ms=lambda: time.time_ns() // 1_000_000,
-        create_keyed_backend=keyed_backend,
-        operator_state=OperatorStateBackend(
-            OperatorStateBackendParameters(node.uid, node.name, 0, 0, storage, "shared")
-        ),
-        local_dir=local_dir,
-        results=_NoResults(),
-        job_parameters=job_parameters,
-        raw_keyed=RawKeyedState(
-            RawKeyedStateParameters(node.uid, node.name, 0, 0, key_groups, storage, "shared")
-        ),
-    )
-
-
-class _NoResults:
-    """A `ResultPort` that nobody listens to."""
-
-    def offer(self, key: str, values: list[Any]) -> None:
-        """Nothing is processed in a check, so nothing is collected."""
-
-    def unconfirmed(self) -> int:
-        return 0
-
-    def has_credit(self) -> bool:
-        return True

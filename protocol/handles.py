@@ -45,6 +45,8 @@ class SegmentHandle:
     key_groups: KeyGroupRange
     entry_count: int
     is_base: bool = False
+    footer_sha256: str = ""
+    """Of the end of the file, which says where everything in it is: for readers of a part of it."""
 
     def restricted_to(self, key_groups: KeyGroupRange) -> SegmentHandle:
         """The same file, counting only for the key groups also in `key_groups`."""

@@ -134,6 +134,7 @@ def _snapshot_to_json(snapshot: OperatorSnapshot) -> dict[str, Any]:
                 "key_groups": [segment.key_groups.start, segment.key_groups.end],
                 "entries": segment.entry_count,
                 "base": segment.is_base,
+                "footer_sha256": segment.footer_sha256,
             }
             for segment in snapshot.keyed.segments
         ],
@@ -185,6 +186,7 @@ def _snapshot_from_json(body: dict[str, Any]) -> OperatorSnapshot:
             KeyGroupRange(*segment["key_groups"]),
             segment["entries"],
             segment["base"],
+            segment["footer_sha256"],
         )
         for segment in body["segments"]
     )

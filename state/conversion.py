@@ -48,12 +48,20 @@ class StateConversion:
         schema: the declared schema (`StateDescriptor.schema`).
         type_info: declared type of the values; of one element for a list.
         is_list: whether one stored value is a whole list.
+        opens_pickles: whether values that were pickled by themselves are converted too; else they stay as
+            they are, and no code of theirs runs.
     """
 
     def __init__(
-        self, where: str, schema: Mapping[str, object], type_info: TypeInformation, is_list: bool = False
+        self,
+        where: str,
+        schema: Mapping[str, object],
+        type_info: TypeInformation,
+        is_list: bool = False,
+        opens_pickles: bool = True,
     ) -> None:
         self._where = where
+        self._opens_pickles = opens_pickles
         self.schema = schema
         self._is_list = is_list and not isinstance(type_info, PickledBytesTypeInfo)
         self._type = self._stored(type_info)
@@ -101,7 +109,7 @@ class StateConversion:
         result = plains if convert is same else list(map(convert, plains))
         to_plain = nullable(form.plain)
         for row, data in enumerate(pickled):
-            if data is not None:
+            if data is not None and self._opens_pickles:
                 value = nullable(live)(pickle.loads(data))
                 opaque = self._codec.to_arrow([value])[1]
                 pickled[row] = opaque.get(0)

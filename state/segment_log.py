@@ -20,7 +20,7 @@ from ..protocol.handles import KeyedStateHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
 from .backend import KeyedStateBackendParameters
 from .conversion import StateConversion
-from .segments import SegmentInfo, merge_tables, read_segment, write_segment
+from .segments import SegmentInfo, footer_sha256, merge_tables, read_segment, write_segment
 from .storage import CheckpointStorage
 
 _SMALLEST_BASE_ENTRIES = 65_536
@@ -207,9 +207,11 @@ class SegmentLog:
             f"{params.file_prefix}/{name}-{params.subtask_index}-{params.attempt}"
             f"-{next(self._sequence)}.parquet"
         ).lstrip("/")
-        file = self._storage().write_file(path, write_segment(table, info))
+        data = write_segment(table, info)
+        file = self._storage().write_file(path, data)
         key_groups = KeyGroupRange(params.key_groups.start, params.key_groups.end)
-        return SegmentHandle(info.state_name, file, key_groups, table.num_rows, is_base)
+        footer = footer_sha256(pa.BufferReader(data), len(data))
+        return SegmentHandle(info.state_name, file, key_groups, table.num_rows, is_base, footer)
 
     def _storage(self) -> CheckpointStorage:
         storage = self._params.storage

@@ -14,6 +14,7 @@ write, off the GIL, and any tool can read it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ FORMAT_VERSION = 1
 _ROW_GROUP_ROWS = 131_072
 COLUMNS = ["key_group", "key", "namespace", "map_key", "value", "value_pickled", "expiry", "deleted"]
 KEY_COLUMNS = ["key", "namespace", "map_key"]
+# The length of the footer in 4 bytes, little endian, and the magic bytes of Parquet.
+_FOOTER_END = 8
 ENCODED_KEY = pa.large_binary()
 
 
@@ -179,6 +182,18 @@ class SegmentFile:
                 f"checkpoint file {self._path!r} is not a segment of keyed state: {error}; restore another "
                 f"checkpoint or savepoint"
             ) from error
+
+
+def footer_sha256(file: Any, size_bytes: int) -> str:
+    """SHA-256 of a Parquet file's footer, with its length and the magic bytes behind it.
+
+    Args:
+        file: open for random access.
+    """
+    file.seek(max(0, size_bytes - _FOOTER_END))
+    length = int.from_bytes(file.read(_FOOTER_END)[:4], "little")
+    file.seek(max(0, size_bytes - _FOOTER_END - length))
+    return hashlib.sha256(file.read()).hexdigest()
 
 
 def read_segment(data: bytes, path: str, key_groups: KeyGroupRange) -> tuple[pa.Table, SegmentInfo]:

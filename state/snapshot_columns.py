@@ -14,6 +14,7 @@ from ..common.type_parser import type_from_text
 from ..common.typeinfo import ListTypeInfo, PickledBytesTypeInfo, TypeInformation
 from .arrow_forms import arrow_form
 from .codecs import value_codec
+from .conversion import StateConversion
 from .segments import column_slice, key_values, opaque_values
 from .value_forms import ScalarForm, ValueForm, nullable
 
@@ -94,7 +95,7 @@ class ColumnLayout:
             if found or (not everywhere and expected):
                 self._forms[name] = form = _key_form(schema.get(declared), found)
                 fields.append(pa.field(name, form.arrow_type))
-        fields.append(pa.field("value", types[-1]["value"] if types else stored.arrow_type))
+        fields.append(pa.field("value", stored.arrow_type))
         self.is_pickled = stored.is_pickled
         if not self.is_pickled:
             fields.append(pa.field("value_pickled", pa.large_binary()))
@@ -154,6 +155,9 @@ class StoredValues:
         where: the state, for error messages.
         schema: its stored descriptor.
         is_keyed: whether it is keyed: a row of a keyed list state is a list, of an operator list an item.
+
+    Attributes:
+        conversion: brings files of older schemas to this one; pickles stay closed.
     """
 
     def __init__(self, where: object, schema: Mapping[str, object], is_keyed: bool) -> None:
@@ -163,6 +167,7 @@ class StoredValues:
             type_info = ListTypeInfo(type_info)
         self._where = where
         self._codec = value_codec(type_info)
+        self.conversion = StateConversion(str(where), schema, type_info, opens_pickles=False)
         self._opaque_form = arrow_form(type_info, _OPAQUE)
         self.is_pickled = self._codec.is_pickled
         self.arrow_type = self._codec.arrow_type

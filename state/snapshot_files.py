@@ -18,8 +18,9 @@ import pyarrow as pa
 from ..common.errors import CorruptCheckpointError
 from ..protocol.handles import FileHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
+from .conversion import StateConversion
 from .key_selection import KeySelection
-from .segments import SegmentFile, merge_tables
+from .segments import SegmentFile, footer_sha256, merge_tables
 from .storage import CheckpointStorage
 
 _HASHED_BYTES = 8 << 20
@@ -78,6 +79,8 @@ class StateSegments:
     Args:
         subtasks: the segments of each subtask in the order they were written. The key groups of two
             subtasks never meet.
+        conversion: to the schema of the checkpoint, from those of older segments.
+        selection: the keys to read, if not all.
     """
 
     def __init__(
@@ -85,11 +88,13 @@ class StateSegments:
         files: CheckedFiles,
         where: StateLocation,
         subtasks: Sequence[tuple[SegmentHandle, ...]],
+        conversion: StateConversion,
         selection: KeySelection | None = None,
     ) -> None:
         self._files = files
         self._where = where
         self._subtasks = subtasks
+        self._conversion = conversion
         self._selection = selection
 
     def selected(self, selection: KeySelection) -> StateSegments:
@@ -98,7 +103,7 @@ class StateSegments:
             tuple(segment for segment in segments if selection.meets(segment.key_groups))
             for segments in self._subtasks
         ]
-        return StateSegments(self._files, self._where, held, selection)
+        return StateSegments(self._files, self._where, held, self._conversion, selection)
 
     def types(self) -> list[dict[str, pa.DataType]]:
         """The column types of every segment."""
@@ -140,7 +145,7 @@ class StateSegments:
                 table = self._merged(opened, key_groups)
                 if table is not None:
                     found.append(table)
-        return merge_tables(_with_one_value_type(found), keep_tombstones=False) if found else None
+        return merge_tables(found, keep_tombstones=False) if found else None
 
     def verify(self) -> None:
         """Compare every file with its SHA-256."""
@@ -161,10 +166,10 @@ class StateSegments:
             if self._selection is not None:
                 part = self._selection.apply(part)
             if part.num_rows:
-                parts.append(part)
+                parts.append(self._conversion.converted(part, file.info.schema))
         if not parts:
             return None
-        merged = merge_tables(_with_one_value_type(parts), keep_tombstones=False)
+        merged = merge_tables(parts, keep_tombstones=False)
         return merged if merged.num_rows else None
 
     def _ranges(self, files: Sequence[SegmentFile], range_rows: int) -> Iterator[KeyGroupRange]:
@@ -186,12 +191,16 @@ class StateSegments:
         if self._selection is None:
             self._files.verify(handle)
         source = stack.enter_context(closing(self._files.storage.open_file(handle)))
-        file = SegmentFile(source, handle.path)
-        if file.num_rows != segment.entry_count or file.info.state_name != segment.state_name:
+        if self._selection is not None and footer_sha256(source, handle.size_bytes) != segment.footer_sha256:
             raise CorruptCheckpointError(
-                f"checkpoint file {handle.path!r} holds {file.num_rows} rows of state "
-                f"{file.info.state_name!r}, but its manifest says {segment.entry_count} of "
-                f"{segment.state_name!r}; restore another checkpoint or savepoint"
+                f"checkpoint file {handle.path!r} is damaged: the SHA-256 of its footer does not match; "
+                f"restore another checkpoint or savepoint"
+            )
+        file = SegmentFile(source, handle.path)
+        if file.num_rows != segment.entry_count:
+            raise CorruptCheckpointError(
+                f"checkpoint file {handle.path!r} holds {file.num_rows} rows, but its manifest says "
+                f"{segment.entry_count}; restore another checkpoint or savepoint"
             )
         return file
 
@@ -211,15 +220,3 @@ def key_group_ranges(
     starts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(rows)]
     for low, high in pairwise(starts):
         yield KeyGroupRange(first + low, first + high - 1)
-
-
-def _with_one_value_type(tables: list[pa.Table]) -> list[pa.Table]:
-    """Tables with the newest one's type of values: a state's type may have been widened."""
-    newest = tables[-1].schema.field("value")
-    at = tables[-1].schema.get_field_index("value")
-    return [
-        table
-        if table.schema.field("value").type == newest.type
-        else table.set_column(at, newest, table["value"].cast(newest.type))
-        for table in tables
-    ]

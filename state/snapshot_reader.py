@@ -9,6 +9,7 @@ from ..common.errors import StateError
 from ..protocol.handles import OperatorListHandle, SegmentHandle
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from .raw_state import RAW_KEYED, split_raw
+from .snapshot_columns import StoredValues
 from .snapshot_files import CheckedFiles, StateLocation, StateSegments
 from .snapshot_raw import RawKeyedSnapshotState
 from .snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
@@ -202,7 +203,7 @@ def _keyed_state(
     return KeyedSnapshotState(
         where,
         schema,
-        StateSegments(files, where, subtasks),
+        StateSegments(files, where, subtasks, StoredValues(where, schema, is_keyed=True).conversion),
         operator.max_parallelism,
         sum(segment.entry_count for segment in distinct.values()),
         sum(segment.file.size_bytes for segment in distinct.values()),

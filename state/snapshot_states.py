@@ -186,8 +186,8 @@ class KeyedSnapshotState(DecodedState):
     def filter(self, keys: Iterable[Any], namespace: Any = None) -> KeyedSnapshotState:
         """Some keys of the state. Reads only the row groups that may hold them.
 
-        What is read is checked by the checksums of its pages, not by the SHA-256 of whole files: that
-        would read everything (`verify` does).
+        What is read is checked by the checksums of footer and pages, not by the SHA-256 of whole files:
+        that would read everything (`verify` does).
 
         Args:
             keys: the keys, as Python objects.
@@ -280,11 +280,12 @@ class OperatorSnapshotState(DecodedState):
                 self._files.verify(part.file)
 
     def _tables(self) -> Iterator[pa.Table]:
+        conversion = StoredValues(self.where, self.schema, is_keyed=False).conversion
         for subtask, part in self._parts:
             with self.where.named():
                 data = self._files.storage.read_file(part.file)
-                table, _ = read_list_file(data, part.file.path)
-                table = table.slice(part.start, part.item_count)
+                rows, stored_schema = read_list_file(data, part.file.path)
+                table = conversion.converted(rows.slice(part.start, part.item_count), stored_schema)
                 if table.num_rows != part.item_count:
                     raise CorruptCheckpointError(
                         f"checkpoint file {part.file.path!r} lacks the rows {part.start} to {part.end} that "

@@ -31,7 +31,7 @@ env = StreamExecutionEnvironment.get_execution_environment(configuration)
 env.set_parallelism({parallelism}).set_max_parallelism({max_parallelism})
 numbers = env.from_collection(range({count})).uid("numbers")
 keyed = numbers.key_by(lambda value: value % 5, key_type=Types.LONG())
-totals = keyed.process(Total()).name("Totals").uid("{uid}")
+totals = keyed.process(Total()).name("Totals").uid('{uid}')
 totals.add_sink(lambda value: None).uid("sink")
 {execute}
 """

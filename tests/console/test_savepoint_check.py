@@ -87,6 +87,18 @@ def test_a_changed_type_is_incompatible_with_both_schemas(check: Any) -> None:
     assert any("'Totals' (uid totals), state 'seen'" in problem for problem in checked.result["problems"])
 
 
+def test_renamed_states_and_previous_uids_are_found(check: Any) -> None:
+    renamed = OPEN.replace(
+        "MapStateDescriptor('seen', Types.LONG(), Types.BOOLEAN())",
+        "MapStateDescriptor('known', Types.LONG(), Types.BOOLEAN()).renamed_from('seen')",
+    )
+    checked = check(open=renamed, uid="sums', previously='totals")
+    assert checked.code == 0
+    assert checked.outcomes("sums") == {"total": "maps", "known": "renamed"}
+    assert checked.operators["sums"]["notes"] == ["its state is that of its previous uid totals"]
+    assert "totals" not in checked.operators
+
+
 def test_new_and_unused_states_are_named(check: Any) -> None:
     checked = check(open=OPEN.replace("'seen'", "'noticed'"))
     assert checked.code == 0

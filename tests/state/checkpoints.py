@@ -12,11 +12,17 @@ from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
-from tidegate.state.backend import HashMapStateBackend, KeyedStateBackend, KeyedStateBackendParameters
+from tidegate.state.backend import (
+    HashMapStateBackend,
+    KeyedStateBackend,
+    KeyedStateBackendParameters,
+    wall_clock_ms,
+)
 from tidegate.state.key_hashing import key_group_of
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.storage import CheckpointStorage, open_storage
+from tidegate.state.stored_checkpoint import read_checkpoint
 
 UID = "totals-uid"
 NAME = "Totals"
@@ -27,9 +33,14 @@ class Job:
     """A keyed operator with some subtasks, which takes checkpoints when it is told to."""
 
     def __init__(
-        self, root: Path | str, parallelism: int = 2, key_type: TypeInformation | None = None
+        self,
+        root: Path | str | CheckpointStorage,
+        parallelism: int = 2,
+        key_type: TypeInformation | None = None,
+        now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        self.storage: CheckpointStorage = open_storage(str(root))
+        self.now_ms = now_ms
+        self.storage = root if isinstance(root, CheckpointStorage) else open_storage(str(root))
         self.parallelism = parallelism
         self.backends = [self._backend(index, key_type) for index in range(parallelism)]
         self.operator_states = [self._operator_state(index) for index in range(parallelism)]
@@ -53,8 +64,15 @@ class Job:
                 local_dir="",
                 storage=self.storage,
                 file_prefix=f"shared/{UID}",
+                now_ms=self.now_ms,
             )
         )
+
+    def restore(self, path: str) -> None:
+        """Start from a checkpoint of another job of the same parallelism; before any state is declared."""
+        snapshots = read_checkpoint(path).operators[UID].subtasks
+        for backend, snapshot in zip(self.backends, snapshots, strict=True):
+            backend.restore(snapshot.keyed, True)
 
     def subtask_of(self, key: Any) -> int:
         """The subtask that owns a key."""

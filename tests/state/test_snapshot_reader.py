@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -209,6 +211,21 @@ def test_a_declared_state_without_entries_has_its_columns_nevertheless(tmp_path:
     assert table.schema.field("value").type == pa.struct([("f0", pa.int64()), ("f1", pa.float64())])
 
 
+def test_files_of_an_older_schema_and_name_are_read_as_the_newest(tmp_path: Path) -> None:
+    before, after = Job(tmp_path / "before"), Job(tmp_path / "after")
+    old = Types.ROW_NAMED(["a"], [Types.INT()])
+    new = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
+    value_state(before, ValueStateDescriptor("old", old), {key: Row(a=key) for key in range(10)})
+    after.restore(before.checkpoint())
+    changed = {key: Row(a=key + (1 << 40), b="x") for key in (3, 4)}
+    state = value_state(after, ValueStateDescriptor("new", new).renamed_from("old"), changed)
+    assert state.arrow_schema.field("value").type == pa.struct([("a", pa.int64()), ("b", pa.large_string())])
+    expected = {key: {"a": key, "b": None} for key in range(10)}
+    expected |= {key: {"a": key + (1 << 40), "b": "x"} for key in (3, 4)}
+    assert as_dict(state) == expected
+    assert (state.get(0), state.get(3)) == (Row(a=0, b=None), changed[3])
+
+
 # ---------------------------------------------------------------- pickles
 
 
@@ -309,6 +326,17 @@ def test_a_state_becomes_a_pandas_and_a_polars_frame(tmp_path: Path) -> None:
     assert state.get("a") == values["a"]
 
 
+def test_without_polars_the_error_says_what_to_install(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    totals(job, range(3))
+    program = (
+        "import sys\nsys.modules['polars'] = None\nfrom tidegate.state import read_snapshot\n"
+        f"read_snapshot({job.checkpoint()!r}).state({UID!r}, 'total').to_polars()"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "pip install 'tidegate[polars]'" in run.stderr
+
+
 # ---------------------------------------------------------------- little at a time
 
 
@@ -383,6 +411,18 @@ def test_a_flipped_byte_in_the_pages_of_a_key_is_noticed_by_its_reader(tmp_path:
         data[position] ^= 1
     file.write_bytes(data)
     with pytest.raises(CorruptCheckpointError, match=r"operator 'Totals'.*state 'total'.*restore another"):
+        read_snapshot(path).keyed_state(UID, "total").get(7)
+
+
+@pytest.mark.parametrize("from_end", [1, 5, 9, 100, 700])
+def test_a_flipped_byte_in_the_footer_is_noticed_by_the_reader_of_a_key(
+    tmp_path: Path, from_end: int
+) -> None:
+    path, file = damaged(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[-from_end] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CorruptCheckpointError, match=r"state 'total'.*footer does not match"):
         read_snapshot(path).keyed_state(UID, "total").get(7)
 
 
