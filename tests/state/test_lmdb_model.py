@@ -56,6 +56,7 @@ class KeyedStateMachine(RuleBasedStateMachine):
         self.directory = tempfile.mkdtemp()
         self.storage = Unreliable()
         self.attempt = 0
+        self.has_failed = False
         self.model = Contents()
         self.waiting: list[tuple[list[FrozenKeyedState], Contents]] = []
         self.checkpoint: tuple[KeyedStateHandle, Contents] | None = None
@@ -161,18 +162,26 @@ class KeyedStateMachine(RuleBasedStateMachine):
     def persist(self, failures: int) -> None:
         frozen, model = self.waiting.pop(0)
         self.storage.failures = failures
+        self.has_failed = False
         try:
             handles = [part.persist() for part in frozen]
             self.checkpoint = KeyedStateHandle.concatenated(handles), model
         except CheckpointStorageError:
             assert failures
+            self.has_failed = True
         self.storage.failures = 0
 
     @precondition(lambda self: not self.waiting)
     @rule()
     def spill(self) -> None:
         for backend in self.backends:
-            if backend.needs_spill:
+            try:
+                is_due = backend.needs_spill
+            except CheckpointStorageError:
+                # What failed stays in memory, and that is more than the one byte it may have.
+                assert self.has_failed
+                is_due = False
+            if is_due:
                 backend.spill().persist()
 
     @precondition(lambda self: self.checkpoint is not None)
