@@ -15,7 +15,7 @@ from ..common.job_status import JobStatus
 from ..protocol import checkpoint as core
 from ..protocol import task_events as events
 from ..protocol.failover import GiveUp
-from ..protocol.ids import Attempt, CheckpointId, SubtaskId
+from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import build_execution_graph
@@ -29,7 +29,7 @@ from .ports import CoordinatorPorts
 from .restore import check_restore, restored_state
 from .results import ResultBuffer
 from .spec import JobSpec
-from .statistics import JobStatistics, RecoveryStatistics
+from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
@@ -80,6 +80,7 @@ class JobCoordinator:
         self._initialized: set[SubtaskId] = set()
         self._finished: set[SubtaskId] = set()
         self._restart_at_ms: int | None = None
+        self._is_fenced = False
         self._failure: Failure | None = None
         self.statistics = JobStatistics()
         self.results = ResultBuffer()
@@ -154,7 +155,7 @@ class JobCoordinator:
             self._tracer,
             self.statistics,
             fail=self._fail_job,
-            stop=self._give_up,
+            stop=self._give_way,
         )
 
     def _find_foreign_state(self) -> None:
@@ -173,6 +174,10 @@ class JobCoordinator:
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
         self._remove_orphans()
+        if manifest is not None:
+            self.statistics.restored(
+                RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
+            )
         restored = None if manifest is None else restored_state(self._spec.graph, manifest)
         task_settings = self._task_settings()
         self._ports.deploy(
@@ -253,13 +258,13 @@ class JobCoordinator:
         self._stop_tasks()
         self._go_on_when_stopped()
 
-    def trigger_checkpoint(self) -> CheckpointId | None:
-        """Ask for a checkpoint now; the least id it can get, or `None` if checkpointing is off."""
-        if self._checkpoints is None:
-            return None
-        first_id = self._checkpoints.next_checkpoint_id
-        self._checkpoints.handle(core.CheckpointRequested())
-        return first_id
+    def trigger_checkpoint(self) -> core.RequestId | None:
+        """Ask for a checkpoint now; its answer will be among `statistics.requests`.
+
+        Returns:
+            The id of the request, `None` if checkpointing is off.
+        """
+        return None if self._checkpoints is None else self._checkpoints.request()
 
     def _on_initialized(self, subtask: SubtaskId) -> None:
         is_stopping = self._restart_at_ms is not None
@@ -297,6 +302,8 @@ class JobCoordinator:
         self._live.discard(subtask)
         if self.status is JobStatus.RUNNING and not self._live:
             self._life.handle(JobEvent.TASKS_FINISHED)
+            if self._checkpoints is not None:
+                self._checkpoints.handle(core.TasksStopped(core.AbortReason.SHUT_DOWN))
             self._clean_up(self._spec.settings.keep_on_finish)
         else:
             self._go_on_when_stopped()
@@ -314,7 +321,9 @@ class JobCoordinator:
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
             self._restart_or_give_up(cause, "", is_recoverable=True)
 
-    def _give_up(self, cause: str) -> None:
+    def _give_way(self, cause: str) -> None:
+        """Another coordinator runs the job now: everything in storage is its own."""
+        self._is_fenced = True
         if self._life.allows(JobEvent.TASK_FAILED):
             self._restart_or_give_up(cause, "", is_recoverable=False)
 
@@ -335,7 +344,9 @@ class JobCoordinator:
     def _stop_tasks(self) -> None:
         self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
         if self._checkpoints is not None:
-            self._checkpoints.handle(core.TasksStopped())
+            is_restart = self.status is JobStatus.RESTARTING
+            reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN
+            self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
             self._ports.stop(self._attempt, sorted(self._live))
 
@@ -350,7 +361,7 @@ class JobCoordinator:
             self._clean_up(ended is JobStatus.FAILED or self._spec.settings.keep_on_cancel)
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
-        if self._store is not None:
+        if self._store is not None and not self._is_fenced:
             try:
                 self._before_clean_up(keep_checkpoints)
                 self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()

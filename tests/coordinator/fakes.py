@@ -77,6 +77,9 @@ class FakeCluster:
     def random_ms(self, bound_ms: int) -> int:
         return bound_ms - 1
 
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        work()
+
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self.deployments.append(list(deployments))
 
