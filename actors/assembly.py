@@ -11,6 +11,7 @@ from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import StreamNode
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
 from .gate import InputGate
 from .local_dirs import as_file_name, local_dir, remove_older_attempts
 from .output import OutputChannel, TaskOutput
@@ -72,13 +73,15 @@ class _ContextFactory:
             attempt_number=deployment.attempt_number,
             is_checkpointing=deployment.settings.is_checkpointing,
             is_restored=deployment.restored is not None and node.uid in deployment.restored,
-            now_ms=lambda: self._ports.now_ns() // 1_000_000,
+            now_ms=self._now_ms,
             create_keyed_backend=lambda key_type: self._keyed_backend(node, key_type),
             operator_state=self._operator_state(node),
             local_dir=self._local_dir(node),
             results=self._results,
             job_parameters=deployment.settings.job_parameters,
             job_id=deployment.job_id,
+            restored_checkpoint_id=deployment.restored_checkpoint_id,
+            raw_keyed=self._raw_keyed(node),
         )
 
     def _operator_state(self, node: StreamNode) -> OperatorStateBackend:
@@ -89,6 +92,20 @@ class _ContextFactory:
                 node.name,
                 deployment.subtask_id.index,
                 deployment.attempt,
+                deployment.settings.storage,
+                _file_prefix(node),
+            )
+        )
+
+    def _raw_keyed(self, node: StreamNode) -> RawKeyedState:
+        deployment, index = self._deployment, self._deployment.subtask_id.index
+        return RawKeyedState(
+            RawKeyedStateParameters(
+                node.uid,
+                node.name,
+                index,
+                deployment.attempt,
+                key_group_range_of_subtask(index, node.max_parallelism, node.parallelism),
                 deployment.settings.storage,
                 _file_prefix(node),
             )
@@ -109,8 +126,12 @@ class _ContextFactory:
                 local_dir=self._local_dir(node),
                 storage=settings.storage,
                 file_prefix=_file_prefix(node),
+                now_ms=self._now_ms,
             )
         )
+
+    def _now_ms(self) -> int:
+        return self._ports.now_ns() // 1_000_000
 
     def _local_dir(self, node: StreamNode) -> str:
         deployment = self._deployment

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
 from ..protocol.handles import OperatorSnapshot
-from ..protocol.ids import Attempt, ChannelId, JobId, SubtaskId
+from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
 from ..protocol.plan import Subtask
 from ..protocol.task_events import TaskEvent
 from ..state.backend import StateBackend
@@ -52,6 +52,7 @@ class TaskSettings:
         result_credit_bytes: Collected bytes the driver has not taken before a collector waits.
         storage: Checkpoint storage of this job; `None` without checkpoints.
         local_dir: Directory for local files of all tasks.
+        max_inline_state_bytes: The largest file of a state that a snapshot may hold; `None` for any.
     """
 
     state_backend: StateBackend
@@ -64,6 +65,7 @@ class TaskSettings:
     channel_credit_bytes: int = 1 << 20
     result_credit_bytes: int = 16 << 20
     job_parameters: Mapping[str, str] = field(default_factory=dict)
+    max_inline_state_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class TaskDeployment:
     restored: Mapping[str, OperatorSnapshot] | None
     """State by operator uid, or `None` when the job starts afresh."""
     restored_is_owned: bool = True
+    restored_checkpoint_id: CheckpointId | None = None
 
     @property
     def subtask_id(self) -> SubtaskId:

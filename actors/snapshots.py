@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from ..common.errors import StateError
 from ..operators.chain import OperatorChain
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import (
@@ -92,8 +93,9 @@ class Snapshotter:
             snapshots, problem = None, None
             try:
                 snapshots = {uid: operator.persist() for uid, operator in frozen.items()}
+                self._check_sizes(snapshots)
             except Exception as error:
-                problem = f"{type(error).__name__}: {error}"
+                snapshots, problem = None, f"{type(error).__name__}: {error}"
             finally:
                 # Dropped here, so that a large buffer is not freed on the task's loop.
                 frozen.clear()
@@ -101,6 +103,24 @@ class Snapshotter:
             self._mail(SnapshotDone(barrier, ended, snapshots, problem))
 
         self._ports.run_in_background(persist)
+
+    def _check_sizes(self, snapshots: Mapping[str, OperatorSnapshot]) -> None:
+        limit = self._deployment.settings.max_inline_state_bytes
+        if limit is None:
+            return
+        for node in self._deployment.subtask.task.nodes:
+            snapshot = snapshots[node.uid]
+            files = [(segment.state_name, segment.file) for segment in snapshot.keyed.segments]
+            files += [(handle.state_name, part.file) for handle in snapshot.lists for part in handle.parts]
+            for state_name, file in files:
+                if file.size_bytes > limit:
+                    raise StateError(
+                        f"operator {node.name!r}, subtask {self._deployment.subtask_id.index}: state "
+                        f"{state_name!r} takes {file.size_bytes} bytes in the snapshot, more than the "
+                        f"max_state_size of {limit} bytes that may pass through the coordinator; use the "
+                        f"FileSystemStateBackend (state.backend.type: filesystem) or the "
+                        f"LmdbStateBackend, or raise max_state_size"
+                    )
 
     def persist_spill(self, frozen: FrozenKeyedState) -> None:
         """Persist a write buffer that grew too large between checkpoints.

@@ -60,6 +60,18 @@ class CheckpointingOptions:
         ConfigOptions.key("execution.checkpointing.dir").string_type().no_default_value()
     )
     """Directory or file system URL under which every job writes its checkpoints."""
+    CHECKPOINT_STORAGE: ConfigOption[str] = (
+        ConfigOptions.key("execution.checkpointing.storage")
+        .choice_type("filesystem", "jobmanager")
+        .default_value("filesystem")
+    )
+    """`filesystem`: state goes to files; `jobmanager`: it travels to the coordinator, into the manifest."""
+    JOBMANAGER_MAX_STATE_SIZE: ConfigOption[int] = (
+        ConfigOptions.key("tidegate.checkpointing.jobmanager.max-state-size")
+        .memory_type()
+        .default_value(5 << 20)
+    )
+    """The most bytes that one file of a state may take when it travels to the coordinator."""
     FS_SMALL_FILE_THRESHOLD: ConfigOption[int] = (
         ConfigOptions.key("execution.checkpointing.data-inline-threshold")
         .memory_type()

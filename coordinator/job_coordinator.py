@@ -190,6 +190,7 @@ class JobCoordinator:
                     settings=task_settings,
                     restored=None if restored is None else restored.get(subtask_id, {}),
                     restored_is_owned=own is not None,
+                    restored_checkpoint_id=None if manifest is None else manifest.checkpoint_id,
                 )
                 for subtask_id, subtask in self._graph.subtasks.items()
             ]
@@ -207,10 +208,13 @@ class JobCoordinator:
         settings = self._spec.settings
         storage = None
         if self._store is not None:
-            storage = InlineStorage(self._store.storage, settings.inline_threshold_bytes)
+            limit = settings.max_inline_state_bytes
+            threshold = settings.inline_threshold_bytes if limit is None else None
+            storage = InlineStorage(self._store.storage, threshold)
         return TaskSettings(
             state_backend=settings.state_backend,
             storage=storage,
+            max_inline_state_bytes=settings.max_inline_state_bytes,
             local_dir=settings.local_dir,
             is_checkpointing=settings.trigger is not None,
             mode=settings.mode,

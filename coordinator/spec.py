@@ -23,6 +23,8 @@ class JobSettings:
         checkpoint_dir: URI under which the job makes its own directory; required with `trigger`.
         inline_threshold_bytes: The largest file of state that travels in the acknowledgement and lies in
             the manifest instead of in a file of its own.
+        max_inline_state_bytes: When set, all state travels so, and a file of a state that is larger
+            declines the checkpoint.
         num_retained: Completed checkpoints to keep.
         keep_on_cancel: Whether checkpoints survive the cancellation of the job.
         keep_on_finish: Whether they survive its regular end.
@@ -43,6 +45,7 @@ class JobSettings:
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     checkpoint_dir: str | None = None
     inline_threshold_bytes: int = 20 << 10
+    max_inline_state_bytes: int | None = None
     num_retained: int = 1
     keep_on_cancel: bool = False
     keep_on_finish: bool = False

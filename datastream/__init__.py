@@ -5,6 +5,8 @@ Builds a stream graph and hands it to a shell; nothing here runs records.
 
 from __future__ import annotations
 
+from ..operators.base import StreamOperator
+from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
 from ..operators.functions import (
     AggregateFunction,
     FilterFunction,
@@ -23,13 +25,27 @@ from ..operators.sources import Source, SourceReader
 from ..protocol.elements import CheckpointingMode
 from ..state.backend import HashMapStateBackend, StateBackend
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
+from .checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 from .data_stream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
-from .state_backend import EmbeddedRocksDBStateBackend, LmdbStateBackend
+from .state_backend import (
+    EmbeddedRocksDBStateBackend,
+    FileSystemStateBackend,
+    LmdbStateBackend,
+    MemoryStateBackend,
+    PredefinedOptions,
+)
 from .stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "AggregateFunction",
     "CheckpointConfig",
+    "CheckpointListener",
+    "CheckpointStorage",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CloseableIterator",
     "Committer",
@@ -37,15 +53,21 @@ __all__ = [
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
     "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
+    "FileSystemStateBackend",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStream",
+    "ListCheckpointed",
     "LmdbStateBackend",
     "MapFunction",
+    "MemoryStateBackend",
+    "PredefinedOptions",
     "ProcessFunction",
     "ReduceFunction",
     "RuntimeContext",
@@ -56,4 +78,5 @@ __all__ = [
     "SourceReader",
     "StateBackend",
     "StreamExecutionEnvironment",
+    "StreamOperator",
 ]

@@ -9,6 +9,7 @@ from ..common.errors import ConfigurationError
 from ..common.options import CheckpointingOptions as Options
 from ..common.time import Duration
 from ..protocol.elements import CheckpointingMode
+from .checkpoint_storage import CheckpointStorage
 
 
 class ExternalizedCheckpointRetention(enum.Enum):
@@ -119,9 +120,12 @@ class CheckpointConfig:
         """Directory or URL under which the job writes its checkpoints."""
         return self._configuration.get(Options.CHECKPOINTS_DIRECTORY)
 
-    def set_checkpoint_storage(self, checkpoint_path: str) -> CheckpointConfig:
-        """Set the directory or URL under which the job writes its checkpoints."""
-        self._configuration.set(Options.CHECKPOINTS_DIRECTORY, checkpoint_path)
+    def set_checkpoint_storage(self, checkpoint_storage: str | CheckpointStorage) -> CheckpointConfig:
+        """Set where the job writes its checkpoints: a directory or URL, or a `CheckpointStorage`."""
+        if isinstance(checkpoint_storage, CheckpointStorage):
+            checkpoint_storage.configure(self._configuration)
+        else:
+            self._configuration.set(Options.CHECKPOINTS_DIRECTORY, checkpoint_storage)
         return self
 
     def _set_ms(self, option: object, milliseconds: int) -> CheckpointConfig:

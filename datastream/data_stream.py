@@ -17,6 +17,7 @@ from ..operators.elementwise import (
 )
 from ..operators.functions import as_callable
 from ..operators.keyed import KeyedProcessOperator, KeyedReduceOperator
+from ..operators.keyed_with_state import KeyedWithStateOperator
 from ..operators.sinks import Sink, SinkFunctionOperator, SinkOperator
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import Chaining
@@ -171,6 +172,23 @@ class DataStream:
         stream.transformation.colocation_group = COLOCATION_GROUP
         return stream
 
+    def transform(
+        self, name: str, operator: StreamOperator, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Run an operator of your own (see `docs/operator-state.md`).
+
+        Args:
+            name: Name of the operator, for people.
+            operator: Pickled to every subtask, as functions are.
+            output_type: Type of what it emits.
+        """
+        if not isinstance(operator, StreamOperator):
+            raise ConfigurationError(
+                f"transform() takes a StreamOperator, not {type(operator).__name__}; for a function use "
+                f"map(), flat_map() or process()"
+            )
+        return self._then(name, operator, stateful=True)
+
     # ------------------------------------------------------------ partitioning
 
     def forward(self) -> DataStream:
@@ -276,12 +294,49 @@ class KeyedStream(DataStream):
         )
         return self._then("Reduce", operator, stateful=True)
 
+    def map_with_state(
+        self,
+        func: Any,
+        state_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """One record in, one out, with a state per key.
+
+        Args:
+            func: Takes `(value, state)`, where the state is None for a new key, and returns
+                `(result, state)`; a state of None clears it. Or an object with `map_with_state`.
+            state_type: Type of the state; without it the state is pickled.
+            output_type: Type of the results.
+        """
+        return self._with_state("MapWithState", func, "map_with_state", state_type)
+
+    def flat_map_with_state(
+        self,
+        func: Any,
+        state_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """As `map_with_state`, but `func` returns any number of results, as an iterable or None."""
+        return self._with_state("FlatMapWithState", func, "flat_map_with_state", state_type)
+
+    def filter_with_state(self, func: Any, state_type: TypeInformation | None = None) -> DataStream:
+        """As `map_with_state`, but `func` returns whether to keep the record."""
+        return self._with_state("FilterWithState", func, "filter_with_state", state_type)
+
     def union(self, *streams: DataStream) -> DataStream:
         """Not on a keyed stream: union first, then `key_by`."""
         raise ConfigurationError("a keyed stream cannot be united; call union() before key_by()")
 
     def _keyed(self, name: str, func: Any, method: str) -> DataStream:
         operator = KeyedProcessOperator(_checked(func, method), self._key_selector, self._key_type, method)
+        return self._then(name, operator, stateful=True)
+
+    def _with_state(
+        self, name: str, func: Any, method: str, state_type: TypeInformation | None
+    ) -> DataStream:
+        operator = KeyedWithStateOperator(
+            _checked(func, method), method, self._key_selector, self._key_type, state_type
+        )
         return self._then(name, operator, stateful=True)
 
     def _partitioned(self, partitioning: Partitioning) -> DataStream:

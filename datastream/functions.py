@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from ..operators.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    ListCheckpointed,
+)
 from ..operators.functions import (
     AggregateFunction,
     FilterFunction,
@@ -14,16 +21,24 @@ from ..operators.functions import (
     ReduceFunction,
     SinkFunction,
 )
-from ..operators.runtime_context import RuntimeContext
+from ..operators.runtime_context import KeyedStateStore, RuntimeContext
+from ..state.operator_state import OperatorStateStore
 
 __all__ = [
     "AggregateFunction",
+    "CheckpointListener",
+    "CheckpointedFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "KeySelector",
     "KeyedProcessFunction",
+    "KeyedStateStore",
+    "ListCheckpointed",
     "MapFunction",
+    "OperatorStateStore",
     "ProcessFunction",
     "ReduceFunction",
     "RuntimeContext",

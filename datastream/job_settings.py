@@ -33,7 +33,9 @@ from ..protocol.failover import (
 )
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import HashMapStateBackend, StateBackend
+from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
+from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 
 DEFAULT_RESTART = ExponentialDelayRestart(
@@ -49,10 +51,12 @@ DEFAULT_RESTART = ExponentialDelayRestart(
 _MOST_INLINE_BYTES = 1 << 20
 
 _BACKENDS: dict[str, type[StateBackend]] = {
+    "filesystem": FileSystemStateBackend,
     "hashmap": HashMapStateBackend,
-    "memory": HashMapStateBackend,
+    "jobmanager": MemoryStateBackend,
     "lmdb": LmdbStateBackend,
-    "rocksdb": LmdbStateBackend,
+    "memory": MemoryStateBackend,
+    "rocksdb": EmbeddedRocksDBStateBackend,
 }
 
 
@@ -74,14 +78,15 @@ def job_settings(
     trigger = _trigger_policy(configuration)
     retention = CheckpointConfig(configuration).get_externalized_checkpoint_retention()
     keep = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
-    local_dir = configuration.get(DeploymentOptions.LOCAL_DIR)
+    backend = state_backend or _state_backend(configuration)
     return JobSettings(
-        state_backend=state_backend or _state_backend(configuration),
-        local_dir=local_dir or os.path.join(tempfile.gettempdir(), "tidegate"),
+        state_backend=backend,
+        local_dir=_local_dir(configuration, backend),
         trigger=trigger,
         mode=CheckpointConfig(configuration).get_checkpointing_mode(),
-        checkpoint_dir=configuration.get(CheckpointingOptions.CHECKPOINTS_DIRECTORY),
+        checkpoint_dir=_checkpoint_dir(configuration, backend),
         inline_threshold_bytes=_inline_threshold(configuration),
+        max_inline_state_bytes=_max_inline_state(configuration, backend),
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
         keep_on_cancel=keep,
         keep_on_finish=keep,
@@ -124,6 +129,29 @@ def _state_backend(configuration: Configuration) -> StateBackend:
             f"state.backend.type is {name!r}; choose one of {', '.join(sorted(_BACKENDS))}"
         )
     return backend()
+
+
+def _local_dir(configuration: Configuration, backend: StateBackend) -> str:
+    if isinstance(backend, EmbeddedRocksDBStateBackend):
+        for path in backend.get_db_storage_paths() or ():
+            return path
+    chosen = configuration.get(DeploymentOptions.LOCAL_DIR)
+    return chosen or os.path.join(tempfile.gettempdir(), "tidegate")
+
+
+def _checkpoint_dir(configuration: Configuration, backend: StateBackend) -> str | None:
+    if isinstance(backend, FileSystemStateBackend) and backend.checkpoint_data_uri is not None:
+        return backend.checkpoint_data_uri
+    return configuration.get(CheckpointingOptions.CHECKPOINTS_DIRECTORY)
+
+
+def _max_inline_state(configuration: Configuration, backend: StateBackend) -> int | None:
+    if isinstance(backend, MemoryStateBackend):
+        return backend.max_state_size
+    if configuration.get(CheckpointingOptions.CHECKPOINT_STORAGE) == "jobmanager":
+        option = CheckpointingOptions.JOBMANAGER_MAX_STATE_SIZE
+        return _positive(configuration.get(option), option.key)
+    return None
 
 
 def _inline_threshold(configuration: Configuration) -> int:

@@ -24,6 +24,7 @@ def spark_settings(configuration: Configuration) -> SparkSettings:
         num_executors=configuration.get(SparkOptions.EXECUTORS),
         executor_cores=configuration.get(SparkOptions.EXECUTOR_CORES),
         executor_memory=configuration.get(SparkOptions.EXECUTOR_MEMORY),
-        log_dir=log_dir or os.path.join(tempfile.gettempdir(), "tidegate", "spark-logs"),
+        # Absolute: the session starts in a process of another working directory.
+        log_dir=os.path.abspath(log_dir or os.path.join(tempfile.gettempdir(), "tidegate", "spark-logs")),
         configs={} if configs is None else dict(configs),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..state.descriptors import (
     AggregatingStateDescriptor,
+    FoldingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
@@ -13,27 +14,38 @@ from ..state.descriptors import (
 from ..state.kinds import (
     AggregatingState,
     AppendingState,
+    BroadcastState,
+    FoldingState,
     ListState,
     MapState,
     MergingState,
+    ReadOnlyBroadcastState,
     ReducingState,
     State,
     ValueState,
 )
+from ..state.operator_state import OperatorStateStore
+from ..state.ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BroadcastState",
+    "FoldingState",
+    "FoldingStateDescriptor",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
     "MergingState",
+    "OperatorStateStore",
+    "ReadOnlyBroadcastState",
     "ReducingState",
     "ReducingStateDescriptor",
     "State",
     "StateDescriptor",
+    "StateTtlConfig",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from ..state.backend import HashMapStateBackend, StateBackend
+from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
-
-EmbeddedRocksDBStateBackend = LmdbStateBackend
-"""PyFlink's name for the backend that keeps state on local disk; here it is LMDB."""
+from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend, PredefinedOptions
 
 __all__ = [
     "EmbeddedRocksDBStateBackend",
+    "FileSystemStateBackend",
     "HashMapStateBackend",
     "LmdbStateBackend",
+    "MemoryStateBackend",
+    "PredefinedOptions",
     "StateBackend",
 ]

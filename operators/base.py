@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
-from ..common.errors import TidegateError, UserCodeError
+from ..common.errors import StateMigrationError, TidegateError, UserCodeError
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.ids import Attempt, CheckpointId, JobId
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..state.operator_state import FrozenOperatorState, OperatorStateBackend
+from ..state.raw_state import (
+    RAW_OPERATOR,
+    FrozenRawKeyedState,
+    RawKeyedState,
+    RawKeyedStateOutput,
+    RawOperatorStateOutput,
+    split_raw,
+)
 
 Emit = Callable[[Batch], None]
 
@@ -51,6 +60,8 @@ class OperatorContext:
     results: ResultPort
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     job_id: JobId = field(default=JobId(""))
+    restored_checkpoint_id: CheckpointId | None = None
+    raw_keyed: RawKeyedState | None = None
 
     @property
     def name_with_subtask(self) -> str:
@@ -64,10 +75,13 @@ class FrozenOperator:
 
     frozen_keyed: FrozenKeyedState | None
     frozen_lists: FrozenOperatorState
+    raw_keyed: FrozenRawKeyedState | None = None
 
     def persist(self) -> OperatorSnapshot:
         """Write what was frozen; runs off the task's thread."""
         keyed = KeyedStateHandle() if self.frozen_keyed is None else self.frozen_keyed.persist()
+        if self.raw_keyed is not None:
+            keyed = self.raw_keyed.persist(keyed)
         return OperatorSnapshot(keyed, self.frozen_lists.persist())
 
 
@@ -90,6 +104,45 @@ class StreamOperator(ABC):
         self.context = context
         self.emit = emit
 
+    def restore(self, snapshot: OperatorSnapshot, owned: bool) -> None:
+        """Take over stored state, before `open`.
+
+        Args:
+            snapshot: What is stored for this subtask.
+            owned: False when the files belong to another job.
+        """
+        keyed, raw = split_raw(snapshot.keyed)
+        lists = self.context.operator_state
+        lists.restore(snapshot.lists, owned)
+        if self.keyed is not None:
+            self.keyed.restore(keyed, owned)
+        try:
+            if raw:
+                self.restore_raw_keyed(self._raw_keyed().streams(raw))
+            if any(handle.state_name == RAW_OPERATOR.name and handle.parts for handle in snapshot.lists):
+                self.restore_raw_operator(map(io.BytesIO, lists.get_list_state(RAW_OPERATOR).get()))
+        except Exception as error:
+            raise self.user_error("restoring raw state", error) from error
+
+    def restore_raw_keyed(self, streams: Iterable[tuple[int, BinaryIO]]) -> None:
+        """Take over raw keyed state; called before `open` when there is some.
+
+        Args:
+            streams: Key groups of this subtask and what `snapshot_raw_keyed` wrote for each. Streams are
+                read one after the other, so each is to be read before the next is asked for.
+        """
+        raise self._unclaimed("raw keyed state", "restore_raw_keyed")
+
+    def restore_raw_operator(self, partitions: Iterable[BinaryIO]) -> None:
+        """Take over partitions of raw operator state; called before `open` when there are some."""
+        raise self._unclaimed("raw operator state", "restore_raw_operator")
+
+    def _unclaimed(self, what: str, method: str) -> StateMigrationError:
+        return StateMigrationError(
+            f"operator {self.context.name_with_subtask}: the checkpoint holds {what}, but "
+            f"{type(self).__name__} has no {method}(); add it, or give the operator a new uid()"
+        )
+
     def open(self) -> None:
         """State is restored: prepare for the first record."""
 
@@ -109,8 +162,44 @@ class StreamOperator(ABC):
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         """The synchronous part of the snapshot: O(what changed), never O(state)."""
+        raw_keyed = self._snapshot_raw_keyed()
+        self._snapshot_raw_operator()
         frozen = self.keyed.freeze() if self.keyed is not None else None
-        return FrozenOperator(frozen, self.context.operator_state.snapshot())
+        return FrozenOperator(frozen, self.context.operator_state.snapshot(), raw_keyed)
+
+    def snapshot_raw_keyed(self, output: RawKeyedStateOutput) -> None:
+        """Write raw keyed state: `output.start_new_key_group(n)`, then `output.write(data)`, and so on.
+
+        Runs in the synchronous part. `state.key_hashing.key_group_of` gives the key group of a key.
+        """
+
+    def snapshot_raw_operator(self, output: RawOperatorStateOutput) -> None:
+        """Write raw operator state: `output.start_new_partition()`, then `output.write(data)`, and so on."""
+
+    def _snapshot_raw_keyed(self) -> FrozenRawKeyedState | None:
+        if type(self).snapshot_raw_keyed is StreamOperator.snapshot_raw_keyed:
+            return None
+        state = self._raw_keyed()
+        output = state.new_output()
+        try:
+            self.snapshot_raw_keyed(output)
+        except Exception as error:
+            raise self.user_error("snapshot_raw_keyed()", error) from error
+        return FrozenRawKeyedState(state, output)
+
+    def _snapshot_raw_operator(self) -> None:
+        if type(self).snapshot_raw_operator is StreamOperator.snapshot_raw_operator:
+            return
+        output = RawOperatorStateOutput(f"operator {self.context.name_with_subtask}")
+        try:
+            self.snapshot_raw_operator(output)
+        except Exception as error:
+            raise self.user_error("snapshot_raw_operator()", error) from error
+        self.context.operator_state.get_list_state(RAW_OPERATOR).update(output.partitions)
+
+    def _raw_keyed(self) -> RawKeyedState:
+        assert self.context.raw_keyed is not None, "a task gives every operator its raw keyed state"
+        return self.context.raw_keyed
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint is complete, perhaps an earlier one than this operator's latest."""

@@ -33,9 +33,14 @@ class OperatorChain:
     ) -> None:
         self._nodes = subtask.task.nodes
         self._operators = {node.node_id: load_operator(node) for node in self._nodes}
-        for node in self._nodes:
-            emitters = self._emitters(subtask, node, exchange_of)
-            self._operators[node.node_id].setup(context_of(node), _combined(emitters))
+        try:
+            for node in self._nodes:
+                emitters = self._emitters(subtask, node, exchange_of)
+                self._operators[node.node_id].setup(context_of(node), _combined(emitters))
+        except BaseException:
+            # Nobody gets hold of this chain, so what its first operators opened is closed here.
+            self.close()
+            raise
         self._head = self._operators[self._nodes[0].node_id]
         self._sinks = [op for op in self._in_order() if type(op).is_ready is not StreamOperator.is_ready]
         self._with_state = [op for op in self._in_order() if op.keyed is not None]
@@ -60,10 +65,7 @@ class OperatorChain:
             snapshot = snapshots.get(node.uid)
             if snapshot is None:
                 continue
-            operator = self._operators[node.node_id]
-            operator.context.operator_state.restore(snapshot.lists, owned)
-            if operator.keyed is not None:
-                operator.keyed.restore(snapshot.keyed, owned)
+            self._operators[node.node_id].restore(snapshot, owned)
 
     def open(self) -> None:
         """Open the operators, last first, so that each may emit at once."""

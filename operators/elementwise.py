@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, compress, repeat
 from typing import Any
 
-from ..protocol.elements import Batch
-from .base import StreamOperator, rows
+from ..protocol.elements import Batch, CheckpointBarrier
+from ..protocol.ids import CheckpointId
+from .base import FrozenOperator, StreamOperator, rows
+from .checkpointed import CheckpointHooks
 from .functions import ProcessFunction, as_callable
 from .runtime_context import RuntimeContext
 
@@ -22,15 +24,39 @@ class FunctionOperator(StreamOperator):
 
     def __init__(self, function: Any, method: str) -> None:
         self._life_cycle, self._call = as_callable(function, method)
+        self._hooks = CheckpointHooks(function)
         self._method = method
         self._is_open = False
 
     def open(self) -> None:
+        try:
+            self._hooks.initialize(self.context, self.keyed)
+        except Exception as error:
+            raise self.user_error("initializing its state", error) from error
         self._is_open = True
         try:
             self._life_cycle.open(RuntimeContext(self.context, self.keyed))
         except Exception as error:
             raise self.user_error("open()", error) from error
+
+    def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
+        try:
+            self._hooks.snapshot(barrier)
+        except Exception as error:
+            raise self.user_error("snapshot_state()", error) from error
+        return super().snapshot_state(barrier)
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        try:
+            self._hooks.complete(checkpoint_id)
+        except Exception as error:
+            raise self.user_error("notify_checkpoint_complete()", error) from error
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        try:
+            self._hooks.aborted(checkpoint_id)
+        except Exception as error:
+            raise self.user_error("notify_checkpoint_aborted()", error) from error
 
     def close(self) -> None:
         if self._is_open:

@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Any
 
 from ..common.typeinfo import TypeInformation
-from ..protocol.elements import Batch
+from ..protocol.elements import MAX_WATERMARK_MS, Batch
 from ..state.backend import KeyedStateBackend
 from ..state.descriptors import ValueStateDescriptor
 from ..state.kinds import ValueState
@@ -44,6 +44,11 @@ class KeyedOperator(FunctionOperator):
     def setup(self, context: OperatorContext, emit: Emit) -> None:
         super().setup(context, emit)
         self.keyed = context.create_keyed_backend(self._key_type)
+
+    def process_watermark(self, timestamp_ms: int) -> None:
+        # The end of the input is no point in time: it lets nothing expire.
+        if timestamp_ms < MAX_WATERMARK_MS:
+            self.keyed.current_watermark = timestamp_ms
 
     def keys_of(self, batch: Batch, values: list[Any]) -> Sequence[Any]:
         """One key per record: those that came along, else by the selector."""
@@ -84,6 +89,7 @@ class KeyedProcessOperator(KeyedOperator):
         else:
             results, timestamps = self._process_timed(values, keys, batch.timestamps)
         self.keyed.current_key = None
+        self.keyed.records_processed(len(values))
         if results:
             self.emit(Batch(results, timestamps))
 
@@ -173,6 +179,7 @@ class KeyedReduceOperator(KeyedOperator):
         except Exception as error:
             raise self.user_error("reduce()", error, value) from error
         keyed.current_key = None
+        keyed.records_processed(len(values))
         self.emit(Batch(results, batch.timestamps))
 
 

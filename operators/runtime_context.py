@@ -8,21 +8,60 @@ from ..common.errors import StateError
 from ..state.backend import KeyedStateBackend
 from ..state.descriptors import (
     AggregatingStateDescriptor,
+    FoldingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from ..state.kinds import AggregatingState, ListState, MapState, ReducingState, ValueState
+from ..state.kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState, ValueState
 from .base import OperatorContext
 
 
-class RuntimeContext:
-    """Facts about the running subtask and the way to its keyed state."""
+class KeyedStateStore:
+    """Where a function declares its keyed state."""
 
     def __init__(self, context: OperatorContext, keyed: KeyedStateBackend | None) -> None:
         self._context = context
         self._keyed = keyed
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """A `ValueState` of the current key."""
+        return self._backend().get_value_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A `ListState` of the current key."""
+        return self._backend().get_list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """A `MapState` of the current key."""
+        return self._backend().get_map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """A `ReducingState` of the current key."""
+        return self._backend().get_reducing_state(state_descriptor)
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        """An `AggregatingState` of the current key."""
+        return self._backend().get_aggregating_state(state_descriptor)
+
+    def get_folding_state(self, state_descriptor: FoldingStateDescriptor) -> FoldingState[Any, Any]:
+        """A `FoldingState` of the current key. Deprecated: use an `AggregatingState`."""
+        return self._backend().get_folding_state(state_descriptor)
+
+    def _backend(self) -> KeyedStateBackend:
+        if self._keyed is None:
+            raise StateError(
+                f"{self._context.name_with_subtask}: keyed state can only be used on a keyed "
+                f"stream; call key_by() before this operator"
+            )
+        return self._keyed
+
+
+class RuntimeContext(KeyedStateStore):
+    """Facts about the running subtask and the way to its keyed state."""
 
     def get_task_name(self) -> str:
         """Name of the operator."""
@@ -51,33 +90,3 @@ class RuntimeContext:
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """A global job parameter, or the default."""
         return self._context.job_parameters.get(key, default_value)
-
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """A `ValueState` of the current key."""
-        return self._backend().get_value_state(state_descriptor)
-
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A `ListState` of the current key."""
-        return self._backend().get_list_state(state_descriptor)
-
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """A `MapState` of the current key."""
-        return self._backend().get_map_state(state_descriptor)
-
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """A `ReducingState` of the current key."""
-        return self._backend().get_reducing_state(state_descriptor)
-
-    def get_aggregating_state(
-        self, state_descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
-        """An `AggregatingState` of the current key."""
-        return self._backend().get_aggregating_state(state_descriptor)
-
-    def _backend(self) -> KeyedStateBackend:
-        if self._keyed is None:
-            raise StateError(
-                f"{self._context.name_with_subtask}: keyed state can only be used on a keyed "
-                f"stream; call key_by() before this operator"
-            )
-        return self._keyed

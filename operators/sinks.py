@@ -16,11 +16,17 @@ from ..protocol.ids import CheckpointId
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState
 from .base import FrozenOperator, OperatorContext, StreamOperator, rows
+from .checkpointed import CheckpointHooks
 from .elementwise import FunctionOperator
 
 
 class SinkWriter(ABC):
-    """Writes the records of one subtask. All calls come from one thread."""
+    """Writes the records of one subtask. All calls come from one thread.
+
+    A writer that is also a `CheckpointedFunction` or a `ListCheckpointed` may keep operator state (it is
+    initialised before `open`), and as a `CheckpointListener` it hears what becomes of checkpoints: after
+    the committer, whose own `notify_checkpoint_complete` always belongs to it.
+    """
 
     def open(self, context: OperatorContext) -> None:
         """Called once before the first record."""
@@ -100,6 +106,7 @@ class SinkOperator(StreamOperator):
         self._committer: Committer | None = None
         self._pending: list[_Pending] = []
         self._state: ListState[Any]
+        self._hooks: CheckpointHooks
 
     def validate(self) -> None:
         self._sink.validate()
@@ -113,6 +120,8 @@ class SinkOperator(StreamOperator):
             # What a completed checkpoint holds may or may not have been committed before the failure.
             self._commit([c for pending in self._state.get() for c in pending.committables])
             self._writer = self._sink.create_writer()
+            self._hooks = CheckpointHooks(self._writer)
+            self._hooks.initialize(self.context, None)
             self._writer.open(self.context)
         except Exception as error:
             raise self.user_error("opening the sink", error) from error
@@ -136,6 +145,10 @@ class SinkOperator(StreamOperator):
         unconfirmed = self._committer.unconfirmed() if self._committer is not None else []
         earlier = [_Pending(CheckpointId(0), unconfirmed)] if unconfirmed else []
         self._state.update(earlier + self._pending)
+        try:
+            self._hooks.snapshot(barrier)
+        except Exception as error:
+            raise self.user_error("snapshotting the sink", error) from error
         return super().snapshot_state(barrier)
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
@@ -145,9 +158,16 @@ class SinkOperator(StreamOperator):
             self._commit([c for pending in ready for c in pending.committables])
             if self._committer is not None:
                 self._committer.notify_checkpoint_complete(checkpoint_id)
+            self._hooks.complete(checkpoint_id)
         except Exception as error:
             raise self.user_error(f"committing checkpoint {checkpoint_id}", error) from error
         self._pending = self._pending[len(ready) :]
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        try:
+            self._hooks.aborted(checkpoint_id)
+        except Exception as error:
+            raise self.user_error(f"telling the sink of checkpoint {checkpoint_id}", error) from error
 
     def finish(self) -> None:
         if not self.context.is_checkpointing:

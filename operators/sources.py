@@ -11,13 +11,18 @@ from typing import Any
 
 from ..common.errors import ConfigurationError
 from ..protocol.elements import Batch, CheckpointBarrier
+from ..protocol.ids import CheckpointId
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState
 from .base import FrozenOperator, OperatorContext, StreamOperator
+from .checkpointed import CheckpointHooks
 
 
 class SourceReader(ABC):
-    """Reads the splits of one subtask. All calls come from one thread."""
+    """Reads the splits of one subtask. All calls come from one thread.
+
+    A reader that is also a `CheckpointListener` hears what becomes of checkpoints.
+    """
 
     def open(self, context: OperatorContext) -> None:
         """Called once before the first poll."""
@@ -73,6 +78,7 @@ class SourceOperator(StreamOperator):
         self._source = source
         self._reader: SourceReader | None = None
         self._splits: ListState[Any]
+        self._hooks: CheckpointHooks
 
     def validate(self) -> None:
         self._source.validate()
@@ -87,6 +93,7 @@ class SourceOperator(StreamOperator):
                 every = self._source.create_splits(context.parallelism)
                 splits = every[context.subtask_index :: context.parallelism]
             self._reader = self._source.create_reader(splits)
+            self._hooks = CheckpointHooks(self._reader)
             self._reader.open(context)
         except Exception as error:
             raise self.user_error("opening the source", error) from error
@@ -114,6 +121,18 @@ class SourceOperator(StreamOperator):
         except Exception as error:
             raise self.user_error("snapshotting the source", error) from error
         return super().snapshot_state(barrier)
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        try:
+            self._hooks.complete(checkpoint_id)
+        except Exception as error:
+            raise self.user_error(f"telling the source of checkpoint {checkpoint_id}", error) from error
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        try:
+            self._hooks.aborted(checkpoint_id)
+        except Exception as error:
+            raise self.user_error(f"telling the source of checkpoint {checkpoint_id}", error) from error
 
     def close(self) -> None:
         reader, self._reader = self._reader, None

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..common.typeinfo import TypeInformation
 from ..protocol.handles import KeyedStateHandle
 from ..protocol.key_groups import KeyGroupRange
 from .descriptors import (
     AggregatingStateDescriptor,
+    FoldingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from .kinds import AggregatingState, ListState, MapState, MergingState, ReducingState, ValueState
+from .kinds import (
+    AggregatingState,
+    FoldingState,
+    ListState,
+    MapState,
+    MergingState,
+    ReducingState,
+    ValueState,
+)
 from .storage import CheckpointStorage
 
-if TYPE_CHECKING:
-    from .lmdb_backend import LmdbStateBackend
+
+def wall_clock_ms() -> int:
+    """The time of this machine."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,7 @@ class KeyedStateBackendParameters:
         local_dir: directory of this subtask for local files; created when needed.
         storage: where segments go; None when checkpointing is off.
         file_prefix: directory of this operator's segments in `storage`.
+        now_ms: the clock of TTL in processing time, in milliseconds since the epoch.
     """
 
     operator_uid: str
@@ -45,6 +58,7 @@ class KeyedStateBackendParameters:
     local_dir: str
     storage: CheckpointStorage | None
     file_prefix: str
+    now_ms: Callable[[], int] = wall_clock_ms
 
 
 class FrozenKeyedState(ABC):
@@ -75,6 +89,8 @@ class KeyedStateBackend(ABC):
 
     current_key: Any = None
     current_namespace: Any = None
+    # Event time of the operator, the clock of TTL in event time; None before the first watermark.
+    current_watermark: int | None = None
 
     @abstractmethod
     def get_value_state(self, descriptor: ValueStateDescriptor, namespaced: bool = False) -> ValueState[Any]:
@@ -101,17 +117,27 @@ class KeyedStateBackend(ABC):
         """The aggregating state of that name."""
 
     @abstractmethod
+    def get_folding_state(
+        self, descriptor: FoldingStateDescriptor, namespaced: bool = False
+    ) -> FoldingState[Any, Any]:
+        """The folding state of that name."""
+
+    @abstractmethod
     def merge_namespaces(self, state: MergingState[Any, Any], target: Any, sources: Iterable[Any]) -> None:
         """Merge what the current key has in some namespaces into another one, as merging windows do.
 
         Args:
-            state: a namespaced list, reducing, aggregating or folding state of this backend.
+            state: a namespaced list, reducing or aggregating state of this backend.
             target: the namespace that has everything afterwards, after what it had before.
             sources: the namespaces that are empty afterwards, in the order in which they are merged.
 
         Raises:
             StateError: when the state cannot be merged, or while no key is set.
         """
+
+    @abstractmethod
+    def records_processed(self, count: int) -> None:
+        """The operator has processed some records; told once per batch, for clean-up per record."""
 
     @abstractmethod
     def restore(self, handle: KeyedStateHandle, owned: bool) -> None:
@@ -159,11 +185,3 @@ class HashMapStateBackend(StateBackend):
         from .keyed_backend import TableKeyedStateBackend
 
         return TableKeyedStateBackend(params)
-
-
-def __getattr__(name: str) -> type[LmdbStateBackend]:
-    if name == "EmbeddedRocksDBStateBackend":
-        from .lmdb_backend import LmdbStateBackend
-
-        return LmdbStateBackend
-    raise AttributeError(name)

@@ -4,27 +4,26 @@ Three forms, chosen from the declared type:
 
 * *packed*: fixed-width numbers and tuples of them; a leading tag byte 1 and then little-endian fields.
   A value that does not fit (None, an integer out of range) is pickled behind a tag byte 0.
-* *typed*: text, dates, rows, lists, maps…: a typed Arrow column in snapshots, pickled in LMDB.
-* *pickled*: everything else, and values of unknown type.
+* *typed*: every other known type: a typed Arrow column in snapshots, its plain form in LMDB.
+* *pickled*: values of unknown type.
 
-A value that is not exactly what its column can hold is pickled by itself into a second column, so that
-what is read back equals what was stored. (Only a bool, or a NumPy integer, in an integer column comes
-back as the int it equals.)
+A value that is not exactly what its column can hold, but not of a wrong type either (an integer out of
+range, an instance of a subclass), is pickled by itself into a second column, so that what is read back
+equals what was stored. Only a NumPy integer in an integer column comes back as the int it equals, and a
+moment in another time zone comes back in UTC.
 """
 
 from __future__ import annotations
-
-from functools import lru_cache
 
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation, type_text
 from .arrow_forms import arrow_form
 from .packed_codec import packed_codec
 from .value_codecs import PickledCodec, TypedCodec, ValueCodec
+from .value_forms import PickledForm
 
 __all__ = ["ValueCodec", "value_codec"]
 
 
-@lru_cache(maxsize=1024)
 def value_codec(type_info: TypeInformation | None) -> ValueCodec:
     """The codec of a declared type; None and unknown types are pickled."""
     type_info = type_info or PickledBytesTypeInfo()
@@ -32,4 +31,6 @@ def value_codec(type_info: TypeInformation | None) -> ValueCodec:
     if packed is not None:
         return packed
     form = arrow_form(type_info)
-    return PickledCodec(type_text(type_info)) if form is None else TypedCodec(type_info, form)
+    if isinstance(form, PickledForm):
+        return PickledCodec(type_text(type_info))
+    return TypedCodec(type_info, form)

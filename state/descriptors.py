@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..common.errors import ConfigurationError, StateMigrationError
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation, type_text
+from .ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingStateDescriptor",
+    "FoldingStateDescriptor",
     "ListStateDescriptor",
     "MapStateDescriptor",
     "ReducingStateDescriptor",
@@ -33,32 +36,59 @@ class StateDescriptor(ABC):
             raise ConfigurationError(f"a state needs a non-empty name, got {name!r}")
         self.name = name
         self.type_info: TypeInformation = type_info or PickledBytesTypeInfo()
+        self.ttl_config: StateTtlConfig | None = None
         self._schema: dict[str, object] = {"kind": self.kind, "value_type": self._value_text()}
 
     @property
     @abstractmethod
     def kind(self) -> str:
-        """`value`, `list`, `map`, `reducing` or `aggregating`."""
+        """`value`, `list`, `map`, `reducing`, `aggregating` or `folding`."""
 
     def get_name(self) -> str:
         """The name of the state."""
         return self.name
 
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let what is kept in this state expire.
+
+        Snapshots say whether there is a time to live and by which clock, so neither can be changed on a
+        restore; everything else in the configuration can.
+
+        Raises:
+            ConfigurationError: when the time to live is not at least a millisecond.
+        """
+        ttl = ttl_config.get_ttl()
+        if ttl_config.is_enabled() and ttl.to_milliseconds() < 1:
+            raise ConfigurationError(
+                f"state {self.name!r}: a time to live must be at least one millisecond, got {ttl!r}"
+            )
+        self.ttl_config = ttl_config if ttl_config.is_enabled() else None
+
     def schema(self) -> dict[str, object]:
         """What snapshots store about this state, as plain JSON values."""
-        return dict(self._schema)
+        if self.ttl_config is None:
+            return dict(self._schema)
+        return {**self._schema, "ttl": _TTL_CLOCKS[self.ttl_config.get_ttl_time_characteristic()]}
 
     def _value_text(self) -> str:
         return type_text(self.type_info)
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """Describes a `ValueState`."""
+    """Describes a `ValueState`.
+
+    Args:
+        default_value: what `value()` gives when there is none: a copy of its own each time if it can
+            change in place. It is never stored.
+    """
 
     kind = "value"
 
-    def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
+    def __init__(
+        self, name: str, value_type_info: TypeInformation | None = None, *, default_value: Any = None
+    ) -> None:
         super().__init__(name, value_type_info)
+        self.default_value = default_value
 
 
 class ListStateDescriptor(StateDescriptor):
@@ -139,6 +169,50 @@ class AggregatingStateDescriptor(StateDescriptor):
         return self._agg_function
 
 
+class FoldingStateDescriptor(StateDescriptor):
+    """Describes a `FoldingState`. Deprecated in Flink since 1.4: use an `AggregatingStateDescriptor`.
+
+    Args:
+        initial_value: what the first value is folded into; copied for each key if it can change in place.
+        fold_function: an object with `fold(accumulator, value)`, or a callable of the two.
+        type_info: type of the accumulator.
+    """
+
+    kind = "folding"
+
+    def __init__(
+        self,
+        name: str,
+        initial_value: Any,
+        fold_function: Any,
+        type_info: TypeInformation | None = None,
+    ) -> None:
+        warnings.warn(
+            "FoldingState is deprecated; use AggregatingState, whose accumulator may be merged",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        super().__init__(name, type_info)
+        self.initial_value = initial_value
+        self._fold_function = fold_function
+        self.fold: Callable[[Any, Any], Any] = getattr(fold_function, "fold", fold_function)
+        if not callable(self.fold):
+            raise ConfigurationError(
+                f"state {name!r}: the fold function must be callable or have a method fold(), "
+                f"got {type(fold_function).__name__}"
+            )
+
+    def get_fold_function(self) -> Any:
+        """The fold function as it was given."""
+        return self._fold_function
+
+
+_TTL_CLOCKS = {
+    StateTtlConfig.TtlTimeCharacteristic.ProcessingTime: "processing-time",
+    StateTtlConfig.TtlTimeCharacteristic.EventTime: "event-time",
+}
+
+
 def check_restored_schema(
     operator_name: str, state_name: str, restored: Mapping[str, object], now: Mapping[str, object]
 ) -> None:
@@ -147,11 +221,23 @@ def check_restored_schema(
     Raises:
         StateMigrationError: naming the operator, the state and both schemas, when they differ.
     """
+    if restored.get("ttl") != now.get("ttl"):
+        raise StateMigrationError(
+            f"operator {operator_name!r}: state {state_name!r} was stored {_ttl_text(restored)} but the job "
+            f"now declares it {_ttl_text(now)}; a time to live can be neither enabled nor disabled, nor "
+            f"change its clock, on a restore: declare it as it was, or give the state a new name. It was "
+            f"stored as {_text(restored)}, and is now {_text(now)}"
+        )
     if dict(restored) != dict(now):
         raise StateMigrationError(
             f"operator {operator_name!r}: state {state_name!r} was stored as {_text(restored)} but "
             f"the job now declares {_text(now)}; declare the old types, or give the state a new name"
         )
+
+
+def _ttl_text(schema: Mapping[str, object]) -> str:
+    clock = schema.get("ttl")
+    return "without a time to live" if clock is None else f"with a time to live in {clock}"
 
 
 def _text(schema: Mapping[str, object]) -> str:

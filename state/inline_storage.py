@@ -16,10 +16,10 @@ class InlineStorage(CheckpointStorage):
 
     Args:
         storage: Where larger files go, and where everything is read.
-        threshold_bytes: The largest file that is written inline; 0 writes none inline.
+        threshold_bytes: The largest file that is written inline: 0 for none, None for all of them.
     """
 
-    def __init__(self, storage: CheckpointStorage, threshold_bytes: int) -> None:
+    def __init__(self, storage: CheckpointStorage, threshold_bytes: int | None) -> None:
         self._storage = storage
         self._threshold_bytes = threshold_bytes
 
@@ -27,12 +27,8 @@ class InlineStorage(CheckpointStorage):
     def uri(self) -> str:
         return self._storage.uri
 
-    @property
-    def inline_threshold_bytes(self) -> int:
-        return self._threshold_bytes
-
     def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
-        if len(data) > self._threshold_bytes:
+        if self._threshold_bytes is not None and len(data) > self._threshold_bytes:
             return self._storage.write_file(path, data)
         content = bytes(data)
         return FileHandle(checked_relative(path), len(content), hashlib.sha256(content).hexdigest(), content)

@@ -57,7 +57,7 @@ def check_key(key: Any) -> None:
 
 def decode_key(data: bytes) -> Any:
     """The key whose encoding is `data`."""
-    return _decode_at(data, 0)[0]
+    return decode_key_at(data, 0)[0]
 
 
 def encode_keys(keys: Sequence[Any]) -> list[bytes]:
@@ -165,7 +165,7 @@ def _encoder_of_subclass(key: Any) -> Callable[[Any], bytes]:
     )
 
 
-def _decode_at(data: bytes, at: int) -> tuple[Any, int]:
+def decode_key_at(data: bytes, at: int) -> tuple[Any, int]:
     """The key that starts at offset `at`, and the offset behind it."""
     tag = data[at]
     if tag in _FIXED:
@@ -207,14 +207,14 @@ def _decode_text(data: bytes, at: int) -> tuple[Any, int]:
 def _decode_tuple(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     elements = []
     while data[at] != _END:
-        element, at = _decode_at(data, at)
+        element, at = decode_key_at(data, at)
         elements.append(element)
     return tuple(elements), at + 1
 
 
 def _decode_row(data: bytes, at: int) -> tuple[Row, int]:
-    values, at = _decode_at(data, at)
-    fields, at = _decode_at(data, at)
+    values, at = decode_key_at(data, at)
+    fields, at = decode_key_at(data, at)
     row = Row(*values)
     if fields:
         row.set_field_names(fields)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..common.errors import KeyTypeError, StateError
-from ..common.typeinfo import ListTypeInfo, PickledBytesTypeInfo, type_text
+from ..common.typeinfo import PickledBytesTypeInfo, type_text
 from ..protocol.handles import KeyedStateHandle
 from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from .changes import change_table
-from .codecs import ValueCodec, value_codec
 from .descriptors import (
     AggregatingStateDescriptor,
+    FoldingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
@@ -23,28 +23,25 @@ from .descriptors import (
     ValueStateDescriptor,
     check_restored_schema,
 )
-from .keyed_states import (
-    ImmutableValueState,
-    KeyContext,
-    MergeableState,
-    NamespacedKeys,
-    TableAggregatingState,
-    TableListState,
-    TableMapState,
-    TableReducingState,
-    TableValueState,
+from .keyed_states import MergeableState, NamespacedKeys
+from .kinds import (
+    AggregatingState,
+    FoldingState,
+    ListState,
+    MapState,
+    MergingState,
+    ReducingState,
+    State,
+    ValueState,
 )
-from .kinds import AggregatingState, ListState, MapState, MergingState, ReducingState, State, ValueState
-from .map_table import MapTable
 from .segment_log import SegmentLog
 from .segments import column_slice, decoded_values, key_values
-from .tables import FlatTable, FrozenTable, StateTable, TableSettings, private_copy
+from .state_factory import StateFactory, StateParts
+from .tables import FrozenTable, StateTable
+from .ttl_cleanup import IncrementalCleanUp
 
 if TYPE_CHECKING:
     from .lmdb_store import LmdbStore
-
-S = TypeVar("S", bound=State)
-Table = TypeVar("Table", bound=StateTable)
 
 _LOAD_ROWS = 65_536
 
@@ -69,6 +66,8 @@ class _Epoch:
     number: int
     frozen: deque[FrozenTable]
     schemas: dict[str, dict[str, object]]
+    # By state: what is expired by then need not be stored again.
+    cut_offs: dict[str, int | None]
 
 
 class TableKeyedStateBackend(KeyedStateBackend):
@@ -91,9 +90,17 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._params = params
         self._store = store
         self._limits = limits
-        self._journals = store is not None or params.storage is not None
+        self._factory = StateFactory(
+            store,
+            params.max_parallelism,
+            cache_entries=None if limits is None else limits.cache_entries,
+            journals=store is not None or params.storage is not None,
+            processing_time=params.now_ms,
+            event_time=lambda: self.current_watermark,
+        )
         self._tables: dict[str, StateTable] = {}
-        self._handles: dict[str, State] = {}
+        self._states: dict[str, StateParts] = {}
+        self._per_record: list[IncrementalCleanUp] = []
         self._schemas: dict[str, dict[str, object]] = {}
         self._log = SegmentLog(params)
         self._pending: deque[_Epoch] = deque()
@@ -105,48 +112,33 @@ class TableKeyedStateBackend(KeyedStateBackend):
         )
 
     def get_value_state(self, descriptor: ValueStateDescriptor, namespaced: bool = False) -> ValueState[Any]:
-        def build(keys: KeyContext, table: FlatTable) -> TableValueState:
-            return (TableValueState if table.copy else ImmutableValueState)(keys, table)
-
-        return self._flat(descriptor, namespaced, build)
+        return cast(ValueState[Any], self._state(descriptor, namespaced))
 
     def get_list_state(self, descriptor: ListStateDescriptor, namespaced: bool = False) -> ListState[Any]:
-        element = value_codec(descriptor.type_info)
-        known = not isinstance(descriptor.type_info, PickledBytesTypeInfo)
-        codec = value_codec(ListTypeInfo(descriptor.type_info)) if known else element
-        copy: Callable[[Any], Any] = list if element.immutable else private_copy
-        return self._state(
-            descriptor,
-            namespaced,
-            lambda: FlatTable(self._settings(descriptor, namespaced, codec, copy)),
-            TableListState,
-        )
+        return cast(ListState[Any], self._state(descriptor, namespaced))
 
     def get_map_state(self, descriptor: MapStateDescriptor, namespaced: bool = False) -> MapState[Any, Any]:
-        return self._state(
-            descriptor, namespaced, lambda: MapTable(self._settings(descriptor, namespaced)), TableMapState
-        )
+        return cast(MapState[Any, Any], self._state(descriptor, namespaced))
 
     def get_reducing_state(
         self, descriptor: ReducingStateDescriptor, namespaced: bool = False
     ) -> ReducingState[Any]:
-        def build(keys: KeyContext, table: FlatTable) -> TableReducingState:
-            return TableReducingState(keys, table, descriptor)
-
-        return self._flat(descriptor, namespaced, build)
+        return cast(ReducingState[Any], self._state(descriptor, namespaced))
 
     def get_aggregating_state(
         self, descriptor: AggregatingStateDescriptor, namespaced: bool = False
     ) -> AggregatingState[Any, Any]:
-        def build(keys: KeyContext, table: FlatTable) -> TableAggregatingState:
-            return TableAggregatingState(keys, table, descriptor)
+        return cast(AggregatingState[Any, Any], self._state(descriptor, namespaced))
 
-        return self._flat(descriptor, namespaced, build)
+    def get_folding_state(
+        self, descriptor: FoldingStateDescriptor, namespaced: bool = False
+    ) -> FoldingState[Any, Any]:
+        return cast(FoldingState[Any, Any], self._state(descriptor, namespaced))
 
     def merge_namespaces(self, state: MergingState[Any, Any], target: Any, sources: Iterable[Any]) -> None:
         if not isinstance(state, MergeableState) or not state.is_namespaced:
             raise StateError(
-                f"{self.where}: only list, reducing, aggregating and folding states that were declared "
+                f"{self.where}: only list, reducing and aggregating states that were declared "
                 f"with namespaces can be merged, not {type(state).__name__}"
             )
         before = self.current_namespace
@@ -159,6 +151,10 @@ class TableKeyedStateBackend(KeyedStateBackend):
                     state.merge(taken)
         finally:
             self.current_namespace = before
+
+    def records_processed(self, count: int) -> None:
+        for clean_up in self._per_record:
+            clean_up.on_records(count)
 
     def restore(self, handle: KeyedStateHandle, owned: bool) -> None:
         self._log.restore(handle, owned)
@@ -179,7 +175,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
         frozen = [table.freeze() for table in self._tables.values()]
         self._epochs += 1
         changed = deque(table for table in frozen if table is not None)
-        self._pending.append(_Epoch(self._epochs, changed, self._schemas))
+        cut_offs = {name: _cut_off(parts) for name, parts in self._states.items() if parts.ttl is not None}
+        self._pending.append(_Epoch(self._epochs, changed, self._schemas, cut_offs))
         return _FrozenTables(self, self._epochs)
 
     def spill(self) -> FrozenKeyedState:
@@ -197,7 +194,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
                     self._persist(epoch.frozen[0], schemas)
                     self._drop(epoch.frozen.popleft())
                 if self._params.storage is not None:
-                    self._log.tidy()
+                    self._log.tidy(epoch.cut_offs)
                 self._pending.popleft()
             for table in list(self._tables.values()):
                 table.release_discarded()
@@ -209,7 +206,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             if self._store is not None:
                 self._store.close()
             self._tables.clear()
-            self._handles.clear()
+            self._states.clear()
             self._pending.clear()
 
     def _persist(self, frozen: FrozenTable, schemas: dict[str, dict[str, object]]) -> None:
@@ -229,44 +226,30 @@ class TableKeyedStateBackend(KeyedStateBackend):
         frozen.table.forget_frozen(frozen)
         frozen.release()
 
-    def _flat(
-        self,
-        descriptor: StateDescriptor,
-        namespaced: bool,
-        build: Callable[[KeyContext, FlatTable], S],
-    ) -> S:
-        return self._state(
-            descriptor, namespaced, lambda: FlatTable(self._settings(descriptor, namespaced)), build
-        )
-
-    def _state(
-        self,
-        descriptor: StateDescriptor,
-        namespaced: bool,
-        create: Callable[[], Table],
-        build: Callable[[KeyContext, Table], S],
-    ) -> S:
+    def _state(self, descriptor: StateDescriptor, namespaced: bool) -> State:
         """The handle of a state, which is created and loaded when it is first asked for."""
         name = descriptor.get_name()
         schema = self._schema(descriptor, namespaced)
-        if name in self._handles:
+        if name in self._states:
             if self._schemas[name] != schema:
                 raise StateError(
                     f"{self.where}: state {name!r} is already declared as {self._schemas[name]}, not "
                     f"as {schema}; use one descriptor per name"
                 )
-            return cast(S, self._handles[name])
+            return self._states[name].handle
         restored = self._schemas.get(name)
         if restored is not None:
             self._check_restored(name, restored, schema)
-        table = create()
-        handle = build(NamespacedKeys(self) if namespaced else self, table)
-        self._load(table)
+        keys = NamespacedKeys(self) if namespaced else self
+        parts = self._factory.create(descriptor, len(self._states), namespaced, keys)
+        self._load(parts)
         # Replaced, never changed: a frozen epoch refers to the dict of its time.
         self._schemas = {**self._schemas, name: schema}
-        self._tables = {**self._tables, name: table}
-        self._handles[name] = handle
-        return handle
+        self._tables = {**self._tables, name: parts.table}
+        self._states[name] = parts
+        if parts.clean_up is not None and parts.clean_up.runs_for_every_record:
+            self._per_record.append(parts.clean_up)
+        return parts.handle
 
     def _schema(self, descriptor: StateDescriptor, namespaced: bool) -> dict[str, object]:
         schema = descriptor.schema()
@@ -284,34 +267,11 @@ class TableKeyedStateBackend(KeyedStateBackend):
             now.pop("key_type", None)
         check_restored_schema(self._params.operator_name, name, before, now)
 
-    def _settings(
-        self,
-        descriptor: StateDescriptor,
-        namespaced: bool,
-        codec: ValueCodec | None = None,
-        copy: Callable[[Any], Any] | None = None,
-    ) -> TableSettings:
-        """Settings of a table, with its place in LMDB; `codec` and `copy` are those of single values."""
-        if codec is None:
-            codec = value_codec(descriptor.type_info)
-            copy = None if codec.immutable else private_copy
-        store = None
-        if self._store is not None:
-            store = self._store.table(len(self._tables), codec, self._params.max_parallelism, namespaced)
-        return TableSettings(
-            name=descriptor.get_name(),
-            codec=codec,
-            copy=copy,
-            cache_entries=None if self._limits is None else self._limits.cache_entries,
-            journals=self._journals,
-            store=store,
-            is_namespaced=namespaced,
-        )
-
-    def _load(self, table: StateTable) -> None:
+    def _load(self, parts: StateParts) -> None:
         """Fill a table with what was restored for its state."""
+        table = parts.table
         with self._persist_lock:
-            stored = self._log.read(table.name)
+            stored = self._log.read(table.name, _cut_off(parts))
         if stored is None:
             return
         if table.store is not None:
@@ -339,3 +299,8 @@ class _FrozenTables(FrozenKeyedState):
 
     def persist(self) -> KeyedStateHandle:
         return self._backend.persist_until(self._epoch_number)
+
+
+def _cut_off(parts: StateParts) -> int | None:
+    """The time by which expired entries may be left out of bases, and of what is restored; None: never."""
+    return None if parts.ttl is None or not parts.ttl.in_snapshots else parts.ttl.clock()

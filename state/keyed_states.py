@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from ..common.errors import StateError
-from .descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
+from .descriptors import (
+    AggregatingStateDescriptor,
+    FoldingStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
 from .key_codec import check_key
-from .kinds import AggregatingState, ListState, MapState, ReducingState, ValueState
+from .kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState, ValueState
 from .map_table import MapTable
-from .tables import DELETED, MISSING, FlatTable, StateTable
+from .tables import DELETED, MISSING, FlatTable, private_copy
+from .ttl import ExpiringFlat, ExpiringMap, Ttl
 
 
 class KeyContext(Protocol):
@@ -75,7 +81,13 @@ class NamespacedKeys:
         return None if key is None else (key, namespace)
 
 
-def _no_key(context: KeyContext, table: StateTable) -> StateError:
+class _Named(Protocol):
+    @property
+    def name(self) -> str:
+        """Of the state."""
+
+
+def _no_key(context: KeyContext, table: _Named) -> StateError:
     return StateError(
         f"{context.where}: keyed state {table.name!r} was used while no key is set; use it only while "
         f"a record or a timer is processed, not in open() or close()"
@@ -87,7 +99,7 @@ class _FlatState:
 
     __slots__ = ("_context", "_table")
 
-    def __init__(self, context: KeyContext, table: FlatTable) -> None:
+    def __init__(self, context: KeyContext, table: FlatTable | ExpiringFlat) -> None:
         self._context = context
         self._table = table
 
@@ -99,6 +111,12 @@ class _FlatState:
 
     def clear(self) -> None:
         self._table.remove(self._key())
+
+    def _store(self, key: Any, value: Any) -> None:
+        if value is None:
+            self._table.remove(key)
+        else:
+            self._table.write(key, value)
 
 
 class _MergeableFlatState(_FlatState, MergeableState):
@@ -127,44 +145,58 @@ class _MergeableFlatState(_FlatState, MergeableState):
     def _merged(self, before: Any, taken: Any) -> Any:
         """The two as one."""
 
-    def _store(self, key: Any, value: Any) -> None:
-        if value is None:
-            self._table.remove(key)
-        else:
-            self._table.write(key, value)
-
 
 class TableValueState(_FlatState, ValueState[Any]):
-    """A `ValueState` over a table whose values may change in place."""
+    """A `ValueState` over a table of any kind."""
 
-    __slots__ = ()
+    __slots__ = ("_default",)
+
+    def __init__(
+        self, context: KeyContext, table: FlatTable | ExpiringFlat, descriptor: ValueStateDescriptor
+    ) -> None:
+        super().__init__(context, table)
+        self._default = descriptor.default_value
 
     def value(self) -> Any:
-        return self._table.read(self._key())
+        value = self._table.read(self._key())
+        return private_copy(self._default) if value is None and self._default is not None else value
+
+    def update(self, value: Any) -> None:
+        if value is None:
+            self._table.remove(self._key())
+        else:
+            self._table.write(self._key(), value)
+
+
+class DirectValueState(TableValueState):
+    """The same without a time to live, with the shortest way into the table."""
+
+    __slots__ = ("_flat",)
+
+    def __init__(self, context: KeyContext, table: FlatTable, descriptor: ValueStateDescriptor) -> None:
+        super().__init__(context, table, descriptor)
+        self._flat = table
 
     def update(self, value: Any) -> None:
         key = self._context.current_key
         if key is None:
             raise _no_key(self._context, self._table)
+        table = self._flat
         if value is None:
-            self._table.remove(key)
+            table.remove(key)
             return
-        table = self._table
         table.values[key] = value
         table.dirty[key] = value
 
 
-class ImmutableValueState(TableValueState):
-    """The same for immutable values, which need no private copies: the shortest way in."""
+class ImmutableValueState(DirectValueState):
+    """The same for immutable values, which need no private copies."""
 
     __slots__ = ()
 
     def value(self) -> Any:
-        key = self._context.current_key
-        value = self._table.values.get(key)
-        if value is None:
-            return self._table.read(self._key())
-        return value
+        value = self._flat.values.get(self._context.current_key)
+        return super().value() if value is None else value
 
 
 class TableReducingState(_MergeableFlatState, ReducingState[Any]):
@@ -172,7 +204,9 @@ class TableReducingState(_MergeableFlatState, ReducingState[Any]):
 
     __slots__ = ("_reduce",)
 
-    def __init__(self, context: KeyContext, table: FlatTable, descriptor: ReducingStateDescriptor) -> None:
+    def __init__(
+        self, context: KeyContext, table: FlatTable | ExpiringFlat, descriptor: ReducingStateDescriptor
+    ) -> None:
         super().__init__(context, table)
         self._reduce = descriptor.reduce
 
@@ -193,7 +227,9 @@ class TableAggregatingState(_MergeableFlatState, AggregatingState[Any, Any]):
 
     __slots__ = ("_function",)
 
-    def __init__(self, context: KeyContext, table: FlatTable, descriptor: AggregatingStateDescriptor) -> None:
+    def __init__(
+        self, context: KeyContext, table: FlatTable | ExpiringFlat, descriptor: AggregatingStateDescriptor
+    ) -> None:
         super().__init__(context, table)
         self._function = descriptor.get_agg_function()
 
@@ -218,13 +254,40 @@ class TableAggregatingState(_MergeableFlatState, AggregatingState[Any, Any]):
         return merge(before, taken)
 
 
+class TableFoldingState(_FlatState, FoldingState[Any, Any]):
+    """A `FoldingState` over a table of accumulators."""
+
+    __slots__ = ("_fold", "_initial")
+
+    def __init__(
+        self, context: KeyContext, table: FlatTable | ExpiringFlat, descriptor: FoldingStateDescriptor
+    ) -> None:
+        super().__init__(context, table)
+        self._fold = descriptor.fold
+        self._initial = descriptor.initial_value
+
+    def get(self) -> Any:
+        return self._table.read(self._key())
+
+    def add(self, value: Any) -> None:
+        key = self._key()
+        accumulator = self._table.read(key)
+        if accumulator is None:
+            accumulator = private_copy(self._initial)
+        self._store(key, self._fold(accumulator, value))
+
+
 class TableListState(_MergeableFlatState, ListState[Any]):
     """A `ListState` over a table of lists. An empty list is not stored."""
 
-    __slots__ = ()
+    __slots__ = ("_flat",)
+
+    def __init__(self, context: KeyContext, table: FlatTable) -> None:
+        super().__init__(context, table)
+        self._flat = table
 
     def get(self) -> list[Any]:
-        elements = self._table.read(self._key())
+        elements = self._flat.read(self._key())
         return [] if elements is None else list(elements)
 
     def add(self, value: Any) -> None:
@@ -236,11 +299,7 @@ class TableListState(_MergeableFlatState, ListState[Any]):
             self._own_list().extend(added)
 
     def update(self, values: list[Any]) -> None:
-        key = self._key()
-        if values:
-            self._table.write(key, list(values))
-        else:
-            self._table.remove(key)
+        self._store(self._key(), list(values) or None)
 
     def _merged(self, before: Any, taken: Any) -> Any:
         return before + taken
@@ -248,13 +307,55 @@ class TableListState(_MergeableFlatState, ListState[Any]):
     def _own_list(self) -> list[Any]:
         """The list in the write buffer; only that one may be appended to."""
         key = self._key()
-        elements = self._table.dirty.get(key)
+        elements = self._flat.dirty.get(key)
         if elements is None or elements is DELETED:
-            elements = self._table.read(key)
+            elements = self._flat.read(key)
             if elements is None:
                 elements = []
-            self._table.write(key, elements)
+            self._flat.write(key, elements)
         return elements
+
+
+class ExpiringListState(TableListState):
+    """A `ListState` whose elements expire one by one: a table of lists of (expiry, element)."""
+
+    __slots__ = ("_clean_up", "_ttl")
+
+    def __init__(self, context: KeyContext, table: FlatTable, ttl: Ttl, clean_up: Callable[[], None]) -> None:
+        super().__init__(context, table)
+        self._ttl = ttl
+        self._clean_up = clean_up
+
+    def get(self) -> list[Any]:
+        self._clean_up()
+        key, ttl = self._key(), self._ttl
+        elements = self._flat.read(key)
+        if elements is None:
+            return []
+        live = [element for element in elements if not ttl.is_over(element[0])]
+        is_shorter = len(live) < len(elements)
+        if ttl.refreshes_on_read:
+            expiry = ttl.expiry()
+            live = [(expiry, value) for _, value in live]
+        if is_shorter or ttl.refreshes_on_read:
+            self._store(key, live or None)
+        return [value for _, value in (elements if ttl.returns_expired else live)]
+
+    def add(self, value: Any) -> None:
+        self._clean_up()
+        super().add((self._ttl.expiry(), value))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        self._clean_up()
+        super().add_all(self._entries(values))
+
+    def update(self, values: list[Any]) -> None:
+        self._clean_up()
+        super().update(self._entries(values))
+
+    def _entries(self, values: Iterable[Any]) -> list[Any]:
+        expiry = self._ttl.expiry()
+        return [(expiry, value) for value in values]
 
 
 class TableMapState(MapState[Any, Any]):
@@ -262,7 +363,7 @@ class TableMapState(MapState[Any, Any]):
 
     __slots__ = ("_context", "_table")
 
-    def __init__(self, context: KeyContext, table: MapTable) -> None:
+    def __init__(self, context: KeyContext, table: MapTable | ExpiringMap) -> None:
         self._context = context
         self._table = table
 
@@ -285,24 +386,23 @@ class TableMapState(MapState[Any, Any]):
     def contains(self, key: Any) -> bool:
         return self._table.read(self._key(), key) is not MISSING
 
-    def keys(self) -> list[Any]:
+    def keys(self) -> Iterator[Any]:
         return self._table.map_keys(self._key())
 
-    def items(self) -> list[tuple[Any, Any]]:
-        key = self._key()
-        read = self._table.read
-        return [(map_key, read(key, map_key)) for map_key in self._table.map_keys(key)]
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        return self._table.items(self._key())
 
-    def values(self) -> list[Any]:
-        return [value for _, value in self.items()]
+    def values(self) -> Iterator[Any]:
+        return (value for _, value in self.items())
+
+    def sorted_items(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
+        return self._table.sorted_items(self._key(), from_key, to_key)
 
     def is_empty(self) -> bool:
-        return not self._table.map_keys(self._key())
+        return self._table.is_empty(self._key())
 
     def clear(self) -> None:
-        key = self._key()
-        for map_key in self._table.map_keys(key):
-            self._table.remove(key, map_key)
+        self._table.clear(self._key())
 
     def _key(self) -> Any:
         key = self._context.current_key

@@ -33,7 +33,7 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def value(self) -> T | None:
-        """The value, or None when there is none."""
+        """The value; the descriptor's default, or None, when there is none."""
 
     @abstractmethod
     def update(self, value: T | None) -> None:
@@ -64,6 +64,10 @@ class AggregatingState(MergingState[IN, OUT]):
     """Values folded into an accumulator by an aggregate function; `get` gives its result."""
 
 
+class FoldingState(AppendingState[IN, OUT]):
+    """Values folded into an accumulator of another type. Deprecated: use `AggregatingState`."""
+
+
 class ListState(MergingState[T, Iterable[T]]):
     """A list per key."""
 
@@ -84,7 +88,13 @@ class ListState(MergingState[T, Iterable[T]]):
 
 
 class MapState(State, Generic[K, V]):
-    """A map per key; each entry is stored on its own."""
+    """A map per key; each entry is stored on its own.
+
+    `items`, `keys`, `values` and `sorted_items` give iterators that fetch entries as they go. Such an
+    iterator belongs to the record in which it was made. Meanwhile the map may change: an entry that is
+    there all the time is given exactly once, one that is removed before its turn is not, one that is added
+    may be, and a value is the one at its turn.
+    """
 
     @abstractmethod
     def get(self, key: K) -> V | None:
@@ -107,16 +117,28 @@ class MapState(State, Generic[K, V]):
         """Whether there is an entry for a map key."""
 
     @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """All entries."""
+    def items(self) -> Iterator[tuple[K, V]]:
+        """All entries, in no particular order."""
 
     @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """All map keys."""
+    def keys(self) -> Iterator[K]:
+        """All map keys, in no particular order."""
 
     @abstractmethod
-    def values(self) -> Iterable[V]:
-        """All values."""
+    def values(self) -> Iterator[V]:
+        """All values, in no particular order."""
+
+    @abstractmethod
+    def sorted_items(self, from_key: K | None = None, to_key: K | None = None) -> Iterator[tuple[K, V]]:
+        """The entries in the order of their map keys' encoding.
+
+        Map keys of one type among int, str, bytes, bool, date, datetime and time, and tuples of these,
+        come in their natural order. With LMDB a range is read without the rest of the map.
+
+        Args:
+            from_key: where to start, inclusive; None for the first.
+            to_key: where to end, exclusive; None for behind the last.
+        """
 
     @abstractmethod
     def is_empty(self) -> bool:

@@ -17,6 +17,7 @@ import shutil
 import struct
 import threading
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import lmdb
@@ -26,16 +27,19 @@ import pyarrow.compute as pc
 
 from ..common.errors import CheckpointStorageError
 from .expiry import ExpiryForm
-from .key_codec import INT_KEY_DTYPE, decode_key, encode_key, encode_keys, fill_int64
+from .key_codec import INT_KEY_DTYPE, decode_key, decode_key_at, encode_key, encode_keys, fill_int64
 from .key_hashing import key_group_of
 from .segments import ENCODED_KEY, column_slice, key_values, opaque_values
 from .tables import MISSING
-from .value_codecs import ValueCodec, binary_values
+from .value_codecs import ValueCodec
+from .value_forms import binary_values
 
 _PREFIX = struct.Struct(">HH")
+_STATE = struct.Struct(">H")
 _LENGTH = struct.Struct(">I")
 _LONGEST_COMPONENT = 236
 _LONGEST_NAMESPACE = 33
+# In front of a hash: greater than the tag of every encoded key.
 _HASHED = b"\xfe"
 _NO_NAMESPACE = b"\x00"
 _CHUNK_ENTRIES = 32_768
@@ -85,13 +89,18 @@ class LmdbStore:
             value: bytes | None = transaction.get(key)
             return value
 
-    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """All entries whose key starts with `prefix`, which is cut off, in order."""
+    def scan(self, prefix: bytes, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first entries whose key starts with `prefix`, which is cut off, in order.
+
+        Args:
+            start: where to start behind the prefix, inclusive.
+            limit: how many to return at most: a transaction must not stay open for long.
+        """
         found: list[tuple[bytes, bytes]] = []
         with self._no_readers, self._env.begin() as transaction:
             cursor = transaction.cursor()
-            if cursor.set_range(prefix):
-                for key, value in cursor:
+            if cursor.set_range(prefix + start):
+                for key, value in islice(cursor, limit):
                     if not key.startswith(prefix):
                         break
                     found.append((key[len(prefix) :], value))
@@ -164,6 +173,8 @@ class LmdbTable:
         expiry: how entries carry their expiry; None without a time to live.
     """
 
+    HASHED = _HASHED
+
     def __init__(
         self,
         store: LmdbStore,
@@ -187,19 +198,52 @@ class LmdbTable:
 
     def get_entry(self, key: Any, map_key: Any) -> Any:
         """The value of a map entry; `MISSING` when there is none."""
-        component = _component(encode_key(map_key))
-        data = self._store.get(self._prefix(key) + component)
-        if data is None:
-            return MISSING
+        component = self.component(map_key)
+        data = self.stored(key, component)
+        return MISSING if data is None else self.decode_entry(component, data)
+
+    @staticmethod
+    def component(map_key: Any) -> bytes:
+        """The last part of the LMDB key of a map entry: in order, but for those that start with `HASHED`."""
+        return _component(encode_key(map_key))
+
+    def stored(self, key: Any, component: bytes) -> bytes | None:
+        """What is stored for a map key, by its component of LMDB keys."""
+        return self._store.get(self._prefix(key) + component)
+
+    def entries(self, key: Any, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first entries of a key from a component on, as components and what is stored for them."""
+        return self._store.scan(self._prefix(key), start, limit)
+
+    def map_key(self, component: bytes, data: bytes) -> Any:
+        """The map key of an entry."""
+        if component[:1] != _HASHED:
+            return decode_key(component)
+        rest = data if self._expiry is None else self._expiry.cut(data)[1]
+        return decode_key(rest[4 : 4 + _LENGTH.unpack_from(rest)[0]])
+
+    def decode_entry(self, component: bytes, data: bytes) -> Any:
+        """The value of an entry."""
         return self._decode(data, has_map_key=component[:1] == _HASHED)
 
-    def map_keys(self, key: Any) -> list[Any]:
-        """The map keys of a key, in the order of their encoding."""
-        prefix = self._prefix(key)
-        return [
-            decode_key(self._stored_map_key(data) if component[:1] == _HASHED else component)
-            for component, data in self._store.scan(prefix)
-        ]
+    def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first entries of the whole state from a place on: what tells their keys, and their values."""
+        return self._store.scan(_STATE.pack(self._state_id), start, limit)
+
+    def keys_at(self, place: bytes, data: bytes, is_map: bool) -> tuple[Any, ...] | None:
+        """The key, and map key, of an entry that `scan` found; None when it is stored as a hash."""
+        at = _PREFIX.size - _STATE.size
+        if place[at : at + 1] == _HASHED:
+            return None
+        key, at = decode_key_at(place, at)
+        if not self._is_namespaced:
+            at += 1
+        elif place[at : at + 1] == _HASHED:
+            return None
+        else:
+            namespace, at = decode_key_at(place, at)
+            key = (key, namespace)
+        return (key, self.map_key(place[at:], data)) if is_map else (key,)
 
     def write(self, table: pa.Table) -> None:
         """Apply a change table in one transaction, growing the map as often as needed."""
@@ -226,10 +270,6 @@ class LmdbTable:
         return self._expiry.attach(
             expiry, self._codec.decode(_without_map_key(rest) if has_map_key else rest)
         )
-
-    def _stored_map_key(self, data: bytes) -> bytes:
-        rest = data if self._expiry is None else self._expiry.cut(data)[1]
-        return rest[4 : 4 + _LENGTH.unpack_from(rest)[0]]
 
     def _batches(self, table: pa.Table) -> Iterator[_Batch]:
         has_deletes = pc.any(table["deleted"]).as_py()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from .key_codec import encode_key
+from .map_scan import LAST, MapScan
 from .tables import DELETED, MISSING, FrozenTable, StateTable, TableSettings
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ class MapTable(StateTable):
         super().__init__(settings)
         self._dirty_entries = 0
         self._cached_entries = 0
+        self._removals = 0
 
     @property
     def dirty_entries(self) -> int:
@@ -51,6 +56,11 @@ class MapTable(StateTable):
             self._cache(key, map_key, value)
         return value
 
+    def peek(self, key: Any, map_key: Any) -> Any:
+        """The value of an entry, to be looked at only; `MISSING` when there is none."""
+        value = self.values.get(key, {}).get(map_key, MISSING)
+        return self.read(key, map_key) if value is MISSING and self.behind is not None else value
+
     def write(self, key: Any, map_key: Any, value: Any) -> None:
         """Set an entry."""
         self._cache(key, map_key, value)
@@ -63,26 +73,94 @@ class MapTable(StateTable):
             entries = generation.get(key)
             if entries is not None:
                 entries.pop(map_key, None)
+                self._removals += 1
                 if not entries:
                     del generation[key]
         if self._journals:
             self._journal(key, map_key, DELETED)
             self.has_deletes = True
 
-    def map_keys(self, key: Any) -> list[Any]:
-        """The map keys of a key."""
+    def map_keys(self, key: Any) -> Iterator[Any]:
+        """The map keys of a key, whatever the order.
+
+        Here and in `items`, entries may come and go meanwhile: one that is there all the time is given
+        once, one that is removed before its turn is not, one that is added may be.
+        """
+        return self._cached_keys(key) if self.behind is None else MapScan(self, key, self.behind).map_keys()
+
+    def items(self, key: Any) -> Iterator[tuple[Any, Any]]:
+        """The entries of a key, whatever the order; values are private to the caller."""
         if self.behind is None:
-            return list(self.values.get(key, ()))
-        buffers = [frozen.changes.get(key) for frozen in self.frozen]
-        buffers.append(self.dirty.get(key))
-        present = dict.fromkeys(self.behind.map_keys(key))
-        for buffer in buffers:
-            for map_key, value in (buffer or {}).items():
-                if value is DELETED:
-                    present.pop(map_key, None)
-                else:
-                    present[map_key] = None
-        return list(present)
+            return ((map_key, self.read(key, map_key)) for map_key in self._cached_keys(key))
+        return MapScan(self, key, self.behind).items()
+
+    def sorted_items(self, key: Any, from_key: Any, to_key: Any) -> Iterator[tuple[Any, Any]]:
+        """The entries of a key in the order of their encoding.
+
+        Args:
+            from_key: where to start, inclusive; None for the first.
+            to_key: where to end, exclusive; None for behind the last.
+        """
+        start = b"" if from_key is None else encode_key(from_key)
+        end = LAST if to_key is None else encode_key(to_key)
+        if self.behind is not None:
+            return MapScan(self, key, self.behind).sorted_items(start, end)
+        encoded = ((encode_key(map_key), map_key) for map_key in self._cached_keys(key))
+        inside = sorted((pair for pair in encoded if start <= pair[0] < end), key=itemgetter(0))
+        present = ((map_key, self.read(key, map_key)) for _, map_key in inside)
+        return ((map_key, value) for map_key, value in present if value is not MISSING)
+
+    def is_empty(self, key: Any) -> bool:
+        """Whether a key has no entry."""
+        if key in self.values or key in self._old:
+            return False
+        return self.behind is None or next(self.map_keys(key), MISSING) is MISSING
+
+    def clear(self, key: Any) -> None:
+        """Remove the entries of a key; what may be stored needs a mark for each."""
+        if self._journals:
+            for map_key in self.map_keys(key):
+                self.remove(key, map_key)
+        else:
+            self.values.pop(key, None)
+            self._removals += 1
+
+    @property
+    def version(self) -> object:
+        """Changes whenever a buffer is frozen or has been stored."""
+        return self.freezes, self.frozen
+
+    def change(self, key: Any, map_key: Any) -> Any:
+        """The newest value in a buffer; `DELETED`, or `MISSING` when no buffer has the entry."""
+        for changes in (self.dirty.get(key), *(frozen.changes.get(key) for frozen in reversed(self.frozen))):
+            if changes is not None:
+                value = changes.get(map_key, MISSING)
+                if value is not MISSING:
+                    return value
+        return MISSING
+
+    def changed_keys(self, key: Any) -> dict[Any, Any]:
+        """The map keys of a key that the buffers have put, as the keys of a dict."""
+        changes: dict[Any, Any] = {}
+        for buffer in [*(frozen.changes.get(key) for frozen in self.frozen), self.dirty.get(key)]:
+            changes.update(buffer or ())
+        return {map_key: None for map_key, value in changes.items() if value is not DELETED}
+
+    def _cached_keys(self, key: Any) -> Iterator[Any]:
+        """Map keys when all are in memory: as the dict has them until it changes, then from a copy."""
+        before = self._cached_entries, self._removals
+        given = []
+        for map_key in self.values.get(key, ()):
+            given.append(map_key)
+            yield map_key
+            if before != (self._cached_entries, self._removals):
+                break
+        else:
+            return
+        done = set(given)
+        for map_key in [map_key for map_key in self.values.get(key, ()) if map_key not in done]:
+            if map_key in self.values.get(key, ()):
+                yield map_key
 
     def load(self, keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -> None:
         for key, map_key, value in zip(keys, map_keys or (), values, strict=True):

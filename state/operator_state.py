@@ -62,7 +62,27 @@ class FrozenOperatorState:
         return (*written, *(self._files.owned(handle) for handle in self._carried))
 
 
-class OperatorStateBackend:
+class OperatorStateStore(ABC):
+    """Where a function declares its operator state."""
+
+    @abstractmethod
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list whose items are split evenly over the subtasks when the parallelism changes."""
+
+    @abstractmethod
+    def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list of which every subtask gets all items on a restore.
+
+        A snapshot joins what the subtasks hold: a subtask that kept what it was given would multiply
+        the list, so each must replace it by its own part.
+        """
+
+    @abstractmethod
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """A map that the user keeps equal in all subtasks; the copy of subtask 0 is stored."""
+
+
+class OperatorStateBackend(OperatorStateStore):
     """The operator states of one subtask."""
 
     def __init__(self, params: OperatorStateBackendParameters) -> None:
@@ -73,20 +93,13 @@ class OperatorStateBackend:
         self._restored: dict[str, OperatorListHandle] = {}
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list whose items are split evenly over the subtasks on a restore."""
         return self._get(descriptor, _OperatorListState, EVEN_SPLIT)
 
     def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list of which every subtask gets all items on a restore.
-
-        A snapshot joins what the subtasks hold: a subtask that kept what it was given would multiply
-        the list, so each must replace it by its own part.
-        """
         return self._get(descriptor, _OperatorListState, UNION)
 
-    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """A map that the user keeps equal in all subtasks; the copy of subtask 0 is stored."""
-        return self._get(descriptor, _OperatorBroadcastState, BROADCAST)
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        return self._get(state_descriptor, _OperatorBroadcastState, BROADCAST)
 
     def snapshot(self) -> FrozenOperatorState:
         """All states, encoded: the synchronous part.

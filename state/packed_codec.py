@@ -8,26 +8,30 @@ from array import array
 from collections.abc import Sequence
 from functools import partial
 from itertools import starmap
-from numbers import Number
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ..common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation, type_text
-from .value_codecs import Opaque, ValueCodec, dumps, wrong_type
+from .arrow_forms import arrow_form
+from .pickling import dumps
+from .value_codecs import Opaque, ValueCodec, wrong_type
+from .value_forms import ValueForm
 
 _CODES = {
     BasicType.BYTE: "b",
     BasicType.SHORT: "h",
     BasicType.INT: "i",
     BasicType.LONG: "q",
-    # 64 bits for FLOAT too: a Python float must come back as it was.
+    # 64 bits for FLOAT too: else a value would change when it is evicted or restored (docs/adr/007).
     BasicType.FLOAT: "d",
     BasicType.DOUBLE: "d",
     BasicType.BOOLEAN: "?",
 }
 _NUMPY = {"b": "<i1", "h": "<i2", "i": "<i4", "q": "<i8", "d": "<f8", "?": "?"}
+_NONE = b"\x00" + dumps(None)
+_UNSIGNED = {"b": "<u1", "h": "<u2", "i": "<u4", "q": "<u8"}
 _ARRAY = {"b": "b", "h": "h", "i": "i", "q": "q", "d": "d", "?": "b"}
 _PYTHON: dict[str, type] = {"b": int, "h": int, "i": int, "q": int, "d": float, "?": bool}
 _EXACT: dict[str, type] = {"d": float, "?": bool}
@@ -48,12 +52,14 @@ class PackedCodec(ValueCodec):
     Args:
         codes: one `struct` code per field, of `b h i q d ?`.
         is_tuple: whether values are tuples.
+        form: of the type, to tell wrong values from those that are only pickled.
     """
 
     immutable = True
 
-    def __init__(self, text: str, codes: str, is_tuple: bool) -> None:
+    def __init__(self, text: str, codes: str, is_tuple: bool, form: ValueForm) -> None:
         self.type_text = text
+        self._form = form
         self._codes = codes
         self._is_tuple = is_tuple
         self._pack = partial(struct.Struct("<B" + codes).pack, 1)
@@ -89,14 +95,15 @@ class PackedCodec(ValueCodec):
             return self._assemble(columns, None), {}
         plain: list[Any] = []
         opaque: Opaque = {}
+        mask = np.zeros(len(values), dtype=bool)
         for position, value in enumerate(values):
             if self._fits(value):
                 plain.append(value)
-            else:
+                continue
+            plain.append(self._placeholder)
+            mask[position] = True
+            if value is not None:
                 opaque[position] = self._encode_opaque(value)
-                plain.append(self._placeholder)
-        mask = np.zeros(len(values), dtype=bool)
-        mask[list(opaque)] = True
         return self._assemble(self._transpose(plain), mask), opaque
 
     def from_arrow(self, column: pa.Array, opaque: Opaque) -> list[Any]:
@@ -106,6 +113,8 @@ class PackedCodec(ValueCodec):
             values = columns[0]
         else:
             values = list(zip(*columns, strict=True)) if columns else [()] * len(column)
+        for position in _nulls(column):
+            values[position] = None
         for position, data in opaque.items():
             values[position] = pickle.loads(data)
         return values
@@ -116,6 +125,8 @@ class PackedCodec(ValueCodec):
         for name, field in zip(self._names, self._fields(column), strict=True):
             packed[name] = field
         stored: list[bytes] = packed.view(f"V{self._dtype.itemsize}").tolist()
+        for position in _nulls(column):
+            stored[position] = _NONE
         for position, data in opaque.items():
             stored[position] = b"\x00" + data
         return stored
@@ -139,9 +150,12 @@ class PackedCodec(ValueCodec):
             if exact is not None and set(map(type, column)) != {exact}:
                 return None
             try:
-                result.append(array(_ARRAY[code], column))
+                numbers = array(_ARRAY[code], column)
             except (TypeError, OverflowError):
                 return None
+            if exact is None and _has_bool(numbers, code, column):
+                return None
+            result.append(numbers)
         return result
 
     def _assemble(self, columns: list[array[Any]], mask: Any) -> pa.Array:
@@ -178,13 +192,23 @@ class PackedCodec(ValueCodec):
         return b"\x00" + self._encode_opaque(value)
 
     def _encode_opaque(self, value: Any) -> bytes:
-        fields = value if self._is_tuple else (value,)
-        if value is not None:
-            if self._is_tuple and not (isinstance(value, tuple) and len(value) == len(self._codes)):
-                raise wrong_type(value, self.type_text)
-            if not all(field is None or isinstance(field, Number) for field in fields):
-                raise wrong_type(value, self.type_text)
+        reason = None if value is None else self._form.refusal(value)
+        if reason is not None:
+            raise wrong_type(value, self.type_text, reason)
         return dumps(value)
+
+
+def _nulls(column: pa.Array) -> list[int]:
+    """Positions of None, and of what is pickled."""
+    if column.null_count == 0:
+        return []
+    return np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist()  # type: ignore[no-any-return]
+
+
+def _has_bool(numbers: array[Any], code: str, column: Sequence[Any]) -> bool:
+    """Whether an integer column was given a bool. Looks only where the number is 0 or 1."""
+    candidates = np.flatnonzero(np.frombuffer(numbers, dtype=_NUMPY[code]).view(_UNSIGNED[code]) <= 1)
+    return bool in {type(column[position]) for position in candidates.tolist()}
 
 
 def packed_codec(type_info: TypeInformation) -> PackedCodec | None:
@@ -196,4 +220,4 @@ def packed_codec(type_info: TypeInformation) -> PackedCodec | None:
         if not isinstance(field, BasicTypeInfo) or field.basic_type not in _CODES:
             return None
         codes += _CODES[field.basic_type]
-    return PackedCodec(type_text(type_info), codes, is_tuple) if codes else None
+    return PackedCodec(type_text(type_info), codes, is_tuple, arrow_form(type_info)) if codes else None

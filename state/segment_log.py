@@ -8,6 +8,7 @@ compaction as in LSM trees (O'Neil et al., 1996), with two tiers.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from urllib.parse import quote
 
@@ -52,12 +53,15 @@ class SegmentLog:
             self._segments[name] = (*self._segments.get(name, ()), segment)
         self._is_foreign = not owned and bool(handle.segments)
 
-    def read(self, state_name: str) -> pa.Table | None:
-        """The entries of a state, without tombstones; None when nothing is stored."""
+    def read(self, state_name: str, now_ms: int | None) -> pa.Table | None:
+        """The entries of a state, without tombstones and what is expired by a time.
+
+        None when nothing is stored.
+        """
         segments = self._segments.get(state_name)
         if not segments:
             return None
-        table, _ = self._merged(segments, keep_tombstones=False)
+        table, _ = self._merged(segments, keep_tombstones=False, now_ms=now_ms)
         return table
 
     def append(self, state_name: str, schema: dict[str, object], table: pa.Table) -> None:
@@ -75,14 +79,17 @@ class SegmentLog:
         """All live segments."""
         return tuple(itertools.chain.from_iterable(self._segments.values()))
 
-    def tidy(self) -> None:
+    def tidy(self, cut_offs: Mapping[str, int | None]) -> None:
         """Copy segments of another job, and compact what has grown too long.
 
         Large merges run in the background; their result is taken over by a later call.
+
+        Args:
+            cut_offs: by state, the time by which expired entries are left out of bases.
         """
         if self._is_foreign:
             for state_name, segments in self._segments.items():
-                self._replace(state_name, segments, self._compacted(segments, is_base=True))
+                self._replace(state_name, segments, self._compacted(segments, True, cut_offs.get(state_name)))
             self._is_foreign = False
         self._take_over()
         for state_name, segments in self._segments.items():
@@ -92,9 +99,9 @@ class SegmentLog:
                 continue
             merged, is_base = plan
             if sum(segment.entry_count for segment in merged) <= _INLINE_ENTRIES:
-                self._replace(state_name, merged, self._compacted(merged, is_base))
+                self._replace(state_name, merged, self._compacted(merged, is_base, cut_offs.get(state_name)))
             elif self._running is None:
-                self._start(state_name, merged, is_base)
+                self._start(state_name, merged, is_base, cut_offs.get(state_name))
 
     def close(self) -> None:
         """Let a merge in the background stop at its next file, without waiting for it."""
@@ -102,13 +109,15 @@ class SegmentLog:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _start(self, state_name: str, merged: tuple[SegmentHandle, ...], is_base: bool) -> None:
+    def _start(
+        self, state_name: str, merged: tuple[SegmentHandle, ...], is_base: bool, now_ms: int | None
+    ) -> None:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="state-compaction")
         self._running = (
             state_name,
             merged,
-            self._executor.submit(self._compacted, merged, is_base),
+            self._executor.submit(self._compacted, merged, is_base, now_ms),
         )
 
     def _take_over(self) -> None:
@@ -124,14 +133,16 @@ class SegmentLog:
         start = segments.index(merged[0])
         self._segments[state_name] = (*segments[:start], by, *segments[start + len(merged) :])
 
-    def _compacted(self, segments: tuple[SegmentHandle, ...], is_base: bool) -> SegmentHandle:
-        table, info = self._merged(segments, keep_tombstones=not is_base)
+    def _compacted(
+        self, segments: tuple[SegmentHandle, ...], is_base: bool, now_ms: int | None
+    ) -> SegmentHandle:
+        table, info = self._merged(segments, not is_base, now_ms)
         if self._is_closed:
             raise CancelledError
         return self._write(table, info, is_base)
 
     def _merged(
-        self, segments: tuple[SegmentHandle, ...], keep_tombstones: bool
+        self, segments: tuple[SegmentHandle, ...], keep_tombstones: bool, now_ms: int | None
     ) -> tuple[pa.Table, SegmentInfo]:
         storage = self._storage()
         parts = []
@@ -141,7 +152,7 @@ class SegmentLog:
             data = storage.read_file(segment.file)
             key_groups = segment.key_groups.intersect(self._params.key_groups)
             parts.append(read_segment(data, segment.file.path, key_groups))
-        return merge_tables([table for table, _ in parts], keep_tombstones), parts[-1][1]
+        return merge_tables([table for table, _ in parts], keep_tombstones, now_ms), parts[-1][1]
 
     def _write(self, table: pa.Table, info: SegmentInfo, is_base: bool) -> SegmentHandle:
         params = self._params

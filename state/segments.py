@@ -26,7 +26,8 @@ from ..common.errors import CorruptCheckpointError
 from ..protocol.key_groups import KeyGroupRange
 from .expiry import NEVER, ExpiryForm, ListExpiry, SingleExpiry
 from .key_codec import decode_key, encode_keys
-from .value_codecs import Opaque, ValueCodec, binary_values
+from .value_codecs import Opaque, ValueCodec
+from .value_forms import binary_values
 
 FORMAT_VERSION = 1
 _ROW_GROUP_ROWS = 131_072

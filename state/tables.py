@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .arrow_forms import IMMUTABLE_TYPES
 from .expiry import ExpiryForm
-from .value_codecs import ValueCodec, dumps
+from .pickling import dumps
+from .value_codecs import ValueCodec
 
 if TYPE_CHECKING:
     from .lmdb_store import LmdbTable
@@ -110,6 +111,7 @@ class StateTable(ABC):
         # Without snapshots nobody asks what changed; with one dict for both, nothing is kept twice.
         self.dirty: dict[Any, Any] = {} if settings.journals else self.values
         self.frozen: tuple[FrozenTable, ...] = ()
+        self.freezes = 0
         # Both threads replace `frozen`; neither ever does anything slow under this lock.
         self._frozen_lock = threading.Lock()
         self.has_deletes = False
@@ -139,6 +141,7 @@ class StateTable(ABC):
         if not self.dirty:
             return None
         frozen = FrozenTable(self, self.dirty, self.has_deletes)
+        self.freezes += 1
         self.dirty = {}
         self.has_deletes = False
         if self.store is not None:
@@ -194,6 +197,11 @@ class FlatTable(StateTable):
         if self.copy is not None and key not in self.dirty:
             value = self.values[key] = self.copy(value)
         return value
+
+    def peek(self, key: Any) -> Any:
+        """The value of a key, to be looked at only; None when there is none."""
+        value = self.values.get(key)
+        return self.read(key) if value is None and self.behind is not None else value
 
     def write(self, key: Any, value: Any) -> None:
         """Set the value of a key."""

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import io
+import marshal
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import cloudpickle
-import numpy as np
 import pyarrow as pa
 
 from ..common.errors import StateError
 from ..common.typeinfo import TypeInformation, type_text
-from .arrow_forms import ArrowForm
+from .pickling import dumps
+from .value_forms import ValueForm, binary_values, nullable, same
 
 # Values that the target column cannot hold, pickled, by their position in the chunk.
 Opaque = dict[int, bytes]
-
-
-def dumps(value: Any) -> bytes:
-    """Pickle a value, with cloudpickle where plain pickle cannot.
-
-    Raises:
-        StateError: when neither can.
-    """
-    try:
-        return pickle.dumps(value, 5)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        pass
-    buffer = io.BytesIO()
-    try:
-        cloudpickle.CloudPickler(buffer, 5).dump(value)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise StateError(
-            f"a value of type {type(value).__name__} cannot be pickled ({error}); keep only data in "
-            f"state, and open connections, locks and files in open()"
-        ) from error
-    return buffer.getvalue()
+_PICKLE = 0x80
 
 
 class ValueCodec(ABC):
@@ -105,68 +83,99 @@ class PickledCodec(ValueCodec):
 
 
 class TypedCodec(ValueCodec):
-    """Values with a typed column in snapshots, pickled in LMDB."""
+    """Values with a typed column in snapshots, and their plain form, marshalled, in LMDB.
 
-    def __init__(self, type_info: TypeInformation, form: ArrowForm) -> None:
+    `marshal` rather than msgpack or pickle: see docs/adr/007-value-encoding.md. Its format may change
+    with Python's version, but the files of LMDB never outlive the process that wrote them.
+    """
+
+    def __init__(self, type_info: TypeInformation, form: ValueForm) -> None:
         self.type_text = type_text(type_info)
         self.immutable = form.immutable
         self.arrow_type = form.arrow_type
         self._form = form
+        self._back = form.back
 
     def encode_many(self, values: Sequence[Any]) -> list[bytes]:
-        for value in values:
-            self._check(value)
-        return [dumps(value) for value in values]
+        form, chunk = self._form, list(values)
+        if form.are_exact(chunk):
+            return self._marshalled(self._plains(chunk))
+        return [
+            self._marshalled(self._plains([value]))[0] if form.are_exact([value]) else self._opaque(value)
+            for value in chunk
+        ]
 
     def decode(self, data: bytes) -> Any:
-        return pickle.loads(data)
+        # No marshalled value starts with the first byte of a pickle.
+        if data[0] == _PICKLE:
+            return pickle.loads(data)
+        plain = marshal.loads(data)
+        return None if plain is None else self._back(plain)
 
     def to_arrow(self, values: list[Any]) -> tuple[pa.Array, Opaque]:
-        form = self._form
-        plain: list[Any] = []
+        column = self._exact_column(values)
+        if column is not None:
+            return column, {}
         opaque: Opaque = {}
-        for position, value in enumerate(values):
-            if value is not None and form.fits(value):
-                plain.append(form.plain(value))
-            else:
-                self._check(value)
-                plain.append(None)
-                opaque[position] = dumps(value)
-        try:
-            return pa.array(plain, type=self.arrow_type), opaque
-        except (pa.ArrowException, UnicodeError, OverflowError):
-            # For example text with a lone surrogate: rare, so the whole chunk is pickled.
-            everything = dict(enumerate(map(dumps, values)))
-            return pa.nulls(len(values), self.arrow_type), everything
+        for position in self._misfits(values, 0):
+            opaque[position] = self._opaque(values[position])
+        rest = [None if position in opaque else value for position, value in enumerate(values)]
+        return self._form.column(self._plains(rest)), opaque
 
     def from_arrow(self, column: pa.Array, opaque: Opaque) -> list[Any]:
-        back = self._form.back
-        values = [None if value is None else back(value) for value in column.to_pylist()]
+        back = nullable(self._back)
+        plains = self._form.plains(column)
+        values = plains if back is same else list(map(back, plains))
         for position, data in opaque.items():
             values[position] = pickle.loads(data)
         return values
 
-    def _check(self, value: Any) -> None:
-        if value is not None and not isinstance(value, self._form.accepts):
-            raise wrong_type(value, self.type_text)
+    def stored_bytes(self, column: pa.Array, opaque: Opaque) -> list[bytes]:
+        stored = self._marshalled(self._form.plains(column))
+        for position, data in opaque.items():
+            stored[position] = data
+        return stored
+
+    def _exact_column(self, values: list[Any]) -> pa.Array | None:
+        """A column of all values; None when it cannot hold one of them exactly."""
+        if not self._form.are_exact(values):
+            return None
+        try:
+            return self._form.column(self._plains(values))
+        except (pa.ArrowException, UnicodeError, ArithmeticError, ValueError):
+            # For example a lone surrogate, an integer out of range, or one too long for text.
+            return None
+
+    def _misfits(self, values: list[Any], start: int) -> Iterator[int]:
+        """Positions of the values that the column cannot hold, found by halving."""
+        if self._exact_column(values) is not None:
+            return
+        if len(values) == 1:
+            yield start
+            return
+        middle = len(values) // 2
+        yield from self._misfits(values[:middle], start)
+        yield from self._misfits(values[middle:], start + middle)
+
+    def _plains(self, values: list[Any]) -> list[Any]:
+        plain = nullable(self._form.plain)
+        return values if plain is same else list(map(plain, values))
+
+    def _marshalled(self, plains: list[Any]) -> list[bytes]:
+        # Version 2 has no references, so equal values give equal bytes.
+        return [marshal.dumps(plain, 2) for plain in plains]
+
+    def _opaque(self, value: Any) -> bytes:
+        reason = self._form.refusal(value)
+        if reason is not None:
+            raise wrong_type(value, self.type_text, reason)
+        return dumps(value)
 
 
-def binary_values(column: pa.Array) -> list[bytes]:
-    """The elements of a binary column without nulls, several times faster than `to_pylist`."""
-    wide = column.cast(pa.large_binary())
-    if len(wide) == 0:
-        return []
-    _, offset_buffer, data = wide.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[wide.offset : wide.offset + len(wide) + 1]
-    start, end = int(offsets[0]), int(offsets[-1])
-    raw = data.slice(start, end - start).to_pybytes() if data is not None else b""
-    bounds = (offsets - start).tolist()
-    return [raw[low:high] for low, high in pairwise(bounds)]
-
-
-def wrong_type(value: Any, text: str) -> StateError:
+def wrong_type(value: Any, text: str, reason: str) -> StateError:
     """The error for a value that does not fit the declared type `text`."""
     return StateError(
         f"the value {value!r:.200} of type {type(value).__name__} does not fit the declared type "
-        f"{text}; store values of that type, or declare another one in the state descriptor"
+        f"{text} (it has {reason}); store values of that type, or declare another one in the state "
+        f"descriptor"
     )

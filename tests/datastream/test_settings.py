@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import cloudpickle
 import pytest
 from tidegate.common import Configuration
 from tidegate.common.errors import ConfigurationError, JobExecutionError
@@ -12,12 +14,20 @@ from tidegate.coordinator.spec import JobSettings
 from tidegate.datastream import (
     CheckpointConfig,
     CheckpointingMode,
+    EmbeddedRocksDBStateBackend,
     ExternalizedCheckpointRetention,
+    FileSystemCheckpointStorage,
+    FileSystemStateBackend,
     HashMapStateBackend,
+    JobManagerCheckpointStorage,
     LmdbStateBackend,
+    MemoryStateBackend,
+    PredefinedOptions,
+    StateBackend,
     StreamExecutionEnvironment,
 )
 from tidegate.datastream.job_settings import DEFAULT_RESTART, job_settings
+from tidegate.datastream.spark_settings import spark_settings
 from tidegate.protocol.failover import (
     ExponentialDelayRestart,
     FailureRateRestart,
@@ -28,11 +38,11 @@ from tidegate.protocol.failover import (
 from .jobs import environment
 
 
-def settings_of(options: dict[str, str]) -> JobSettings:
+def settings_of(options: dict[str, str], backend: StateBackend | None = None) -> JobSettings:
     configuration = Configuration()
     for key, value in options.items():
         configuration.set_string(key, value)
-    return job_settings(configuration, restart_strategy_from(configuration), None)
+    return job_settings(configuration, restart_strategy_from(configuration), backend)
 
 
 CHECKPOINTS = {"execution.checkpointing.interval": "1 s", "execution.checkpointing.dir": "/data"}
@@ -86,16 +96,82 @@ def test_the_restart_strategy_is_configured(options: dict[str, str], expected: t
 
 @pytest.mark.parametrize(
     ("name", "backend"),
-    [("hashmap", HashMapStateBackend), ("LMDB", LmdbStateBackend), ("rocksdb", LmdbStateBackend)],
+    [
+        ("hashmap", HashMapStateBackend),
+        ("filesystem", FileSystemStateBackend),
+        ("memory", MemoryStateBackend),
+        ("jobmanager", MemoryStateBackend),
+        ("LMDB", LmdbStateBackend),
+        ("rocksdb", EmbeddedRocksDBStateBackend),
+    ],
 )
 def test_the_state_backend_is_configured(name: str, backend: type) -> None:
-    assert isinstance(settings_of({"state.backend.type": name}).state_backend, backend)
+    assert type(settings_of({"state.backend.type": name}).state_backend) is backend
+
+
+def test_a_backend_may_bring_its_own_place_for_checkpoints() -> None:
+    assert settings_of(CHECKPOINTS, FileSystemStateBackend("s3://bucket/x")).checkpoint_dir == "s3://bucket/x"
+    assert settings_of(CHECKPOINTS, FileSystemStateBackend()).checkpoint_dir == "/data"
+
+
+def test_small_files_travel_inline_and_with_the_memory_backend_all_of_them() -> None:
+    settings = settings_of(CHECKPOINTS)
+    assert (settings.inline_threshold_bytes, settings.max_inline_state_bytes) == (20_480, None)
+    smaller = settings_of({**CHECKPOINTS, "execution.checkpointing.data-inline-threshold": "1kb"})
+    assert smaller.inline_threshold_bytes == 1_024
+    assert settings_of(CHECKPOINTS, MemoryStateBackend()).max_inline_state_bytes == 5 << 20
+    assert settings_of(CHECKPOINTS, MemoryStateBackend(100)).max_inline_state_bytes == 100
+    assert settings_of({"execution.checkpointing.storage": "JobManager"}).max_inline_state_bytes == 5 << 20
+    with pytest.raises(ConfigurationError, match="max_state_size is 0 bytes"):
+        MemoryStateBackend(0)
+
+
+def test_flinks_checkpoint_storages_become_settings() -> None:
+    configuration = Configuration()
+    CheckpointConfig(configuration).set_checkpoint_storage(JobManagerCheckpointStorage("/jm", 1_000))
+    settings = job_settings(configuration, restart_strategy_from(configuration), None)
+    assert (settings.checkpoint_dir, settings.max_inline_state_bytes) == ("/jm", 1_000)
+    files = FileSystemCheckpointStorage("/fs", 99)
+    assert (files.get_checkpoint_path(), files.get_min_file_size_threshold()) == ("/fs", 99)
+    assert files.get_write_buffer_size() == 4_096
+    CheckpointConfig(configuration).set_checkpoint_storage(files)
+    settings = job_settings(configuration, restart_strategy_from(configuration), None)
+    assert (settings.checkpoint_dir, settings.max_inline_state_bytes) == ("/fs", None)
+    assert settings.inline_threshold_bytes == 99
+    assert JobManagerCheckpointStorage().get_max_state_size() == 5 << 20
+    with pytest.raises(ConfigurationError, match="between 0 and 1048576"):
+        FileSystemCheckpointStorage("/fs", 2 << 20)
+
+
+def test_flinks_setters_of_the_rocksdb_backend_are_understood() -> None:
+    backend = EmbeddedRocksDBStateBackend(True)
+    assert backend.is_incremental_checkpoints_enabled()
+    assert backend.get_db_storage_paths() is None
+    backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
+    assert backend.get_predefined_options() is PredefinedOptions.FLASH_SSD_OPTIMIZED
+    backend.set_db_storage_paths("/fast")
+    assert backend.get_db_storage_paths() == ["/fast"]
+    sent = cloudpickle.loads(cloudpickle.dumps(backend))
+    assert settings_of(CHECKPOINTS, sent).local_dir == "/fast"
+    with pytest.raises(ConfigurationError, match="local state goes to one directory, but 2 were given"):
+        backend.set_db_storage_paths("/a", "/b")
+
+
+def test_a_relative_directory_for_sparks_logs_is_meant_from_here() -> None:
+    configuration = Configuration()
+    configuration.set_string("tidegate.spark.log-dir", "logs")
+    assert spark_settings(configuration).log_dir == str(Path("logs").absolute())
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"state.backend.type": "paper"}, r"'paper'; choose one of hashmap, lmdb, memory, rocksdb"),
+        ({"state.backend.type": "paper"}, r"'paper'; choose one of filesystem, .*, memory, rocksdb"),
+        (
+            {"execution.checkpointing.data-inline-threshold": "2mb"},
+            r"data-inline-threshold is 2097152.*1048576",
+        ),
+        ({"execution.checkpointing.storage": "moon"}, "execution.checkpointing.storage"),
         ({"tidegate.batch.size": "0"}, r"tidegate.batch.size is 0; it must be at least 1"),
         ({"execution.checkpointing.interval": "1 s"}, r"set execution.checkpointing.dir"),
         ({**CHECKPOINTS, "execution.checkpointing.num-retained": "0"}, "keep at least 1"),

@@ -84,9 +84,7 @@ class OperatorUnderTest(Generic[O]):
         )
         self.operator.setup(context, self.emitted.append)
         if restored is not None:
-            context.operator_state.restore(restored.lists, True)
-            if self.operator.keyed is not None:
-                self.operator.keyed.restore(restored.keyed, True)
+            self.operator.restore(restored, True)
 
     def _keyed_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
         parameters = KeyedStateBackendParameters(

@@ -12,8 +12,10 @@ from tidegate.state.backend import (
     KeyedStateBackendParameters,
     StateBackend,
 )
+from tidegate.state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.rocksdb_backend import EmbeddedRocksDBStateBackend
 from tidegate.state.storage import CheckpointStorage
 
 MAX_PARALLELISM = 128
@@ -21,15 +23,32 @@ MAX_PARALLELISM = 128
 OpenBackend = Callable[..., KeyedStateBackend]
 
 
-@pytest.fixture(params=["memory", "lmdb", "lmdb-tiny"])
+@pytest.fixture(params=["memory", "filesystem", "hashmap", "lmdb", "lmdb-tiny", "rocksdb"])
 def config(request: pytest.FixtureRequest) -> StateBackend:
     return {
-        "memory": HashMapStateBackend(),
+        "memory": MemoryStateBackend(),
+        "filesystem": FileSystemStateBackend(),
+        "hashmap": HashMapStateBackend(),
         "lmdb": LmdbStateBackend(initial_map_size_bytes=1 << 20),
+        "rocksdb": EmbeddedRocksDBStateBackend(),
         "lmdb-tiny": LmdbStateBackend(
             cache_entries=2, write_buffer_entries=3, initial_map_size_bytes=1 << 16
         ),
     }[request.param]
+
+
+class Clock:
+    """Processing time that a test sets."""
+
+    now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -38,7 +57,9 @@ def storage() -> CheckpointStorage:
 
 
 @pytest.fixture
-def open_backend(config: StateBackend, storage: CheckpointStorage, tmp_path: Path) -> Iterator[OpenBackend]:
+def open_backend(
+    config: StateBackend, storage: CheckpointStorage, clock: Clock, tmp_path: Path
+) -> Iterator[OpenBackend]:
     opened: list[KeyedStateBackend] = []
 
     def open_one(
@@ -62,6 +83,7 @@ def open_backend(config: StateBackend, storage: CheckpointStorage, tmp_path: Pat
                 local_dir=str(tmp_path / "local"),
                 storage=storage,
                 file_prefix=file_prefix,
+                now_ms=clock,
             )
         )
         opened.append(backend)

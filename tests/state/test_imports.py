@@ -6,7 +6,8 @@ import sys
 
 def test_declaring_state_loads_neither_arrow_nor_lmdb() -> None:
     program = (
-        "import sys; import tidegate.state.backend, tidegate.state.lmdb_backend, tidegate.state.kinds, "
+        "import sys; import tidegate.state.backend, tidegate.state.rocksdb_backend, "
+        "tidegate.state.live_backends, tidegate.state.kinds, "
         "tidegate.state.storage; "
         "print([name for name in ('pyarrow', 'lmdb', 'numpy') if name in sys.modules])"
     )
@@ -15,7 +16,7 @@ def test_declaring_state_loads_neither_arrow_nor_lmdb() -> None:
 
 
 def test_the_name_of_flinks_backend_means_lmdb() -> None:
-    from tidegate.state.backend import EmbeddedRocksDBStateBackend
     from tidegate.state.lmdb_backend import LmdbStateBackend
+    from tidegate.state.rocksdb_backend import EmbeddedRocksDBStateBackend
 
-    assert EmbeddedRocksDBStateBackend is LmdbStateBackend
+    assert issubclass(EmbeddedRocksDBStateBackend, LmdbStateBackend)

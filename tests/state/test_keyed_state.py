@@ -79,10 +79,10 @@ def test_state_belongs_to_the_current_key(open_backend: Any) -> None:
     elements.clear()
     backend.current_key = (1, "one")
     assert value.value() == (10, 0)
-    assert entries.items() == [("key", [(1, "one")])]
+    assert list(entries.items()) == [("key", [(1, "one")])]
     assert elements.get() == ["(1, 'one')", "x"]
     backend.current_key = "one"
-    assert (value.value(), entries.keys(), elements.get()) == (None, [], [])
+    assert (value.value(), list(entries.keys()), elements.get()) == (None, [], [])
 
 
 def test_map_entries_may_hold_none_and_are_removed_one_by_one(open_backend: Any) -> None:

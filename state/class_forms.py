@@ -1,0 +1,125 @@
+"""The forms of dataclasses and of pydantic models: structs of their fields.
+
+Instances are made as unpickling makes them: `__init__`, `__post_init__` and validators do not run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any
+
+from ..common.class_types import ClassKind, ClassTypeInfo
+from ..common.types import Row
+from .composite_forms import RowForm, StructForm
+from .value_forms import ValueForm
+
+
+def class_form(type_info: ClassTypeInfo, fields: list[ValueForm]) -> StructForm:
+    """The form of a class; of rows where the class is unknown."""
+    names = type_info.get_field_names()
+    if type_info.python_class is None:
+        return RowForm(tuple(names), names, fields)
+    return ClassForm(type_info.kind, type_info.python_class, names, fields)
+
+
+class ClassForm(StructForm):
+    """Instances of exactly one class; those of a subclass, or with more attributes, are pickled."""
+
+    def __init__(
+        self, kind: ClassKind, python_class: type[Any], names: list[str], fields: list[ValueForm]
+    ) -> None:
+        self._class = python_class
+        self._has_dict = not _has_slots(python_class)
+        self._is_pydantic = kind is ClassKind.PYDANTIC
+        super().__init__(names, fields, _getter(names), self._maker(names))
+        is_frozen = not self._is_pydantic and python_class.__dataclass_params__.frozen
+        self.immutable = is_frozen and all(form.immutable for form in fields)
+
+    def are_whole(self, values: list[Any]) -> bool:
+        if set(map(type, values)) != {self._class}:
+            return False
+        if self._has_dict and set(map(len, map(vars, values))) != {len(self._names)}:
+            return False
+        return not (self._is_pydantic and any(v.__pydantic_private__ or v.__pydantic_extra__ for v in values))
+
+    def parts(self, value: Any) -> Iterable[Any] | None:
+        if not isinstance(value, self._class):
+            return None
+        return [getattr(value, name, None) for name in self._names]
+
+    def _maker(self, names: list[str]) -> Callable[[Any], Any]:
+        python_class = self._class
+        if self._is_pydantic:
+            return _model_maker(python_class, names)
+        new = object.__new__
+        if self._has_dict:
+
+            def make(parts: Any) -> Any:
+                instance = new(python_class)
+                instance.__dict__.update(zip(names, parts))
+                return instance
+
+            return make
+        put = object.__setattr__
+
+        def make_slotted(parts: Any) -> Any:
+            instance = new(python_class)
+            for name, part in zip(names, parts):
+                put(instance, name, part)
+            return instance
+
+        return make_slotted
+
+
+def default_of(type_info: ClassTypeInfo, name: str) -> Any:
+    """The value that a field gets which older values lack: its default, or None."""
+    python_class: Any = type_info.python_class
+    if python_class is None:
+        return None
+    if type_info.kind is ClassKind.PYDANTIC:
+        field = python_class.model_fields[name]
+        return None if field.is_required() else field.get_default(call_default_factory=True)
+    (found,) = (field for field in dataclasses.fields(python_class) if field.name == name)
+    if found.default_factory is not dataclasses.MISSING:
+        return found.default_factory()
+    return None if found.default is dataclasses.MISSING else found.default
+
+
+def fields_of_instance(value: Any, names: Iterable[str]) -> dict[str, Any]:
+    """The fields that an instance, or a row of the same fields, has."""
+    if isinstance(value, Row):
+        return value.as_dict()
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
+
+def _model_maker(python_class: Any, names: list[str]) -> Callable[[Any], Any]:
+    new = python_class.__new__
+    has_extra = python_class.model_config.get("extra") == "allow"
+    has_private = bool(python_class.__private_attributes__)
+
+    def make(parts: Any) -> Any:
+        instance = new(python_class)
+        instance.__setstate__(
+            {
+                "__dict__": dict(zip(names, parts)),
+                "__pydantic_extra__": {} if has_extra else None,
+                "__pydantic_fields_set__": set(names),
+                "__pydantic_private__": {} if has_private else None,
+            }
+        )
+        return instance
+
+    return make
+
+
+def _getter(names: list[str]) -> Callable[[Any], Any]:
+    if len(names) == 1:
+        one = attrgetter(names[0])
+        return lambda value: (one(value),)
+    return attrgetter(*names)
+
+
+def _has_slots(python_class: type[Any]) -> bool:
+    return any("__slots__" in base.__dict__ for base in python_class.__mro__[:-1])

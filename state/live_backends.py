@@ -1,0 +1,41 @@
+"""The backends that keep live objects in memory and differ in where their snapshots go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..common.errors import ConfigurationError
+from .backend import HashMapStateBackend
+
+DEFAULT_MAX_STATE_SIZE = 5 << 20
+
+
+@dataclass(frozen=True)
+class MemoryStateBackend(HashMapStateBackend):
+    """Live objects; snapshots travel to the coordinator and lie in the checkpoint's manifest.
+
+    For small state and for trying things out: no other file is written. A state that outgrows the limit
+    in one subtask declines the checkpoint.
+
+    Args:
+        max_state_size: The most bytes that one file of a state may take in a snapshot.
+    """
+
+    max_state_size: int = DEFAULT_MAX_STATE_SIZE
+
+    def __post_init__(self) -> None:
+        if self.max_state_size < 1:
+            raise ConfigurationError(
+                f"MemoryStateBackend: max_state_size is {self.max_state_size} bytes; it must be at least 1"
+            )
+
+
+@dataclass(frozen=True)
+class FileSystemStateBackend(HashMapStateBackend):
+    """Live objects; snapshots go to files below a directory or file system URL.
+
+    Args:
+        checkpoint_data_uri: Where checkpoints go; None leaves it to `execution.checkpointing.dir`.
+    """
+
+    checkpoint_data_uri: str | None = None
