@@ -6,6 +6,7 @@ go on, so one run is one interleaving. Nothing here depends on how fast a thread
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +22,7 @@ from tidegate.state.memory_storage import MemoryCheckpointStorage
 
 from .fakes import keyed_snapshot
 
-OPERATIONS = 20
+OPERATIONS = 16
 """At least as many as a takeover needs."""
 
 
@@ -148,13 +149,13 @@ def manifest(checkpoint_id: int, file: FileHandle) -> CheckpointManifest:
     return CheckpointManifest("job", "flights", CheckpointId(checkpoint_id), kind, 1, 2, operators)
 
 
-def two_positions() -> Iterator[tuple[int, int]]:
-    return ((first, then) for first in range(OPERATIONS) for then in range(first, OPERATIONS))
+def positions(count: int) -> Iterator[tuple[int, ...]]:
+    return itertools.combinations_with_replacement(range(OPERATIONS), count)
 
 
 def test_a_checkpoint_of_a_zombie_is_found_by_its_successor_or_never_announced() -> None:
     outcomes = set()
-    for steps in two_positions():
+    for steps in positions(3):
         job = Job()
         late = job.manifest(2)
         announced = []
@@ -178,7 +179,7 @@ def test_a_checkpoint_of_a_zombie_is_found_by_its_successor_or_never_announced()
 
 
 def test_no_id_is_given_by_two_coordinators() -> None:
-    for steps in two_positions():
+    for steps in positions(2):
         job = Job()
         reserved = []
 
@@ -194,7 +195,7 @@ def test_no_id_is_given_by_two_coordinators() -> None:
 
 
 def test_a_zombie_deletes_nothing_of_its_successor() -> None:
-    for steps in two_positions():
+    for steps in positions(2):
         job = Job()
 
         def remove_orphans(job: Job = job) -> None:
