@@ -50,6 +50,7 @@ from ..protocol.elements import (
 )
 from ..protocol.ids import CheckpointId
 from ..protocol.watermarks import WatermarkValve
+from ..state.pickling import dumps
 from .assembly import TaskParts, assemble, local_dirs
 from .local_dirs import remove_if_empty
 from .ports import TaskDeployment, TaskPorts
@@ -321,11 +322,28 @@ class StreamTask:
             self._parts.results.taken(mail.size_bytes)
         elif isinstance(mail, events.StartRunning):
             self._start_running()
+        elif isinstance(mail, events.QueryState):
+            self._answer_query(mail)
         elif isinstance(mail, events.TriggerCheckpoint) and self._phase is TaskPhase.INITIALIZED:
             # It overtook `StartRunning`: Ray promises no order between two calls.
             self._early.append(mail)
         elif self._phase in (TaskPhase.RUNNING, TaskPhase.COMMITTING):
             self._take_checkpoint_mail(mail)
+
+    def _answer_query(self, query: events.QueryState) -> None:
+        """Between two batches, so the value is one that some prefix of the input led to."""
+        value, problem = b"", None
+        try:
+            found = self._chain.peek(query.operator_uid, query.state_name, query.key, query.namespace)
+            value = dumps(found)
+        except Exception as error:
+            # A question from outside must never fail the task.
+            problem = str(error)
+        deployment = self._deployment
+        answer = events.StateQueried(
+            deployment.attempt, deployment.subtask_id, query.query_id, value, problem
+        )
+        self._ports.report(answer)
 
     def _start_running(self) -> None:
         if self._phase is not TaskPhase.INITIALIZED:

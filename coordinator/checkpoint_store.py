@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..common.errors import CheckpointStorageError
 from ..protocol.elements import SnapshotKind
@@ -24,9 +24,9 @@ from ..protocol.handles import FileHandle
 from ..protocol.ids import CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ..protocol.registry import SharedStateRegistry
-from ..state.storage import CheckpointStorage, is_absolute, open_storage
+from ..state.storage import CheckpointStorage, is_absolute
+from ..state.stored_checkpoint import MANIFEST_NAME
 
-MANIFEST_NAME = "MANIFEST"
 ID_BLOCK = 256
 
 
@@ -295,42 +295,6 @@ class CheckpointStore:
             if name == MANIFEST_NAME and directory.startswith("chk-"):
                 ids.append(CheckpointId(int(directory.removeprefix("chk-"))))
         return sorted(ids)
-
-
-def read_checkpoint(path: str) -> CheckpointManifest:
-    """Read the checkpoint of another job from its directory; its files become absolute addresses.
-
-    Raises:
-        CheckpointStorageError: There is no checkpoint at `path`.
-        CorruptCheckpointError: Its manifest is damaged.
-    """
-    path = path.rstrip("/")
-    storage = open_storage(path)
-    try:
-        data = storage.read(MANIFEST_NAME)
-    except CheckpointStorageError as error:
-        raise CheckpointStorageError(
-            f"there is no checkpoint at {path}: {error}. Give the directory that holds the file "
-            f"{MANIFEST_NAME}, such as …/<job id>/chk-12"
-        ) from error
-    manifest = decode_manifest(data, f"{path}/{MANIFEST_NAME}")
-    root = storage.uri.rstrip("/").rpartition("/")[0]
-    operators = {
-        uid: replace(
-            op,
-            subtasks=tuple(
-                snapshot.with_files(lambda file: _absolute(file, root)) for snapshot in op.subtasks
-            ),
-        )
-        for uid, op in manifest.operators.items()
-    }
-    return replace(manifest, operators=operators)
-
-
-def _absolute(file: FileHandle, root: str) -> FileHandle:
-    if file.is_inline or is_absolute(file.path):
-        return file
-    return replace(file, path=f"{root}/{file.path}")
 
 
 def _own_paths(files: Iterable[FileHandle]) -> list[str]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ..common.errors import ConfigurationError, JobCancelledError, JobExecutionError
+from ..common.errors import (
+    CheckpointStorageError,
+    ConfigurationError,
+    JobCancelledError,
+    JobExecutionError,
+    StateError,
+)
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
 from ..protocol.checkpoint_events import AnswerRequest, RequestId
 from ..protocol.ids import CheckpointId
+from ..state import read_snapshot
+from ..state.key_codec import encode_key
+from .state_queries import StateAnswer, StateQuery
 from .statistics import JobStatistics
 
 T = TypeVar("T")
@@ -44,6 +54,9 @@ class JobHandle(Protocol):
 
     def trigger_checkpoint(self) -> RequestId | None:
         """Ask for a checkpoint now; the id of the request, or `None` if checkpointing is off."""
+
+    def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
+        """Ask the task that owns a key for live state; the answer may be that it should be asked again."""
 
     def take_results(self) -> list[Any]:
         """Collected records that arrived since the last call."""
@@ -138,6 +151,85 @@ class JobClient:
                 "are only to be taken by hand) and execution.checkpointing.dir"
             )
         return request
+
+    def query_state(
+        self,
+        uid: str,
+        state: str,
+        key: Any,
+        namespace: Any = None,
+        consistency: str = "checkpoint",
+        timeout_s: float = 30.0,
+    ) -> Any:
+        """What a keyed state of the job holds for one key.
+
+        Pickled values are loaded: the driver is the job's own program, so they are trusted. What is
+        expired (in processing time) is left out.
+
+        Args:
+            uid: of the operator.
+            state: name of the state.
+            key: the key.
+            namespace: of a state with namespaces, such as a window.
+            consistency: `checkpoint` reads the last completed checkpoint from storage, so all keys are of
+                one moment and survive a failure. `live` asks the task that owns the key, which answers
+                between two batches: as new as can be, but a failure may take it back.
+            timeout_s: how long to wait for a job that is restarting.
+
+        Returns:
+            The value, or None when the key has none; a dict for map state, a list for list state, the
+            accumulator for aggregating state.
+
+        Raises:
+            StateError: there is no such operator or state; the message lists those there are. Or the job
+                has no completed checkpoint.
+            KeyTypeError: the key has no deterministic encoding.
+            JobExecutionError: the job is over, or gave no answer in time (`live`).
+            CorruptCheckpointError: the checkpoint is damaged.
+        """
+        encode_key(key)
+        if consistency == "checkpoint":
+            return self._stored_value(uid, state, key, namespace)
+        if consistency == "live":
+            return self._live_value(StateQuery(uid, state, key, namespace), timeout_s)
+        raise ConfigurationError(f"consistency is {consistency!r}; choose 'checkpoint' or 'live'")
+
+    def _stored_value(self, uid: str, state: str, key: Any, namespace: Any) -> Any:
+        path = self._handle.report().newest_checkpoint
+        while True:
+            if path is None:
+                raise StateError(
+                    "the job has completed no checkpoint to read state from; wait for one, switch on "
+                    "execution.checkpointing.interval, or ask with consistency='live'"
+                )
+            try:
+                found = read_snapshot(path).keyed_state(uid, state)
+                by_event_time = found.schema.get("ttl") == "event-time"
+                now_ms = None if by_event_time else time.time_ns() // 1_000_000
+                return found.get(key, namespace, trusted=True, now_ms=now_ms)
+            except CheckpointStorageError:
+                # A newer checkpoint may have taken its place, and its files with it.
+                newest = self._handle.report().newest_checkpoint
+                if newest == path:
+                    raise
+                path = newest
+
+    def _live_value(self, query: StateQuery, timeout_s: float) -> Any:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left = deadline - time.monotonic()
+            answer = self._handle.query_state(query, max(0.0, left))
+            if answer.error is None:
+                return pickle.loads(answer.value)
+            if answer.is_final and self._handle.wait(0):
+                raise JobExecutionError(f"{answer.error}; only a running job answers with consistency='live'")
+            if answer.is_final:
+                raise StateError(answer.error)
+            if left <= 0:
+                raise JobExecutionError(
+                    f"no answer about state {query.state_name!r} within {timeout_s} s: {answer.error}"
+                )
+            self._handle.wait(_POLL_S)
 
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         """Wait for the end of the job, or for `timeout_s`, and return the status."""

@@ -22,13 +22,15 @@ from ..protocol.plan import build_execution_graph
 from ..protocol.trigger import NEVER_MS
 from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
+from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
 from .checkpoint_driver import CheckpointDriver
-from .checkpoint_store import CheckpointStore, read_checkpoint
+from .checkpoint_store import CheckpointStore
 from .ports import CoordinatorPorts
 from .restore import check_restore, restored_state
 from .results import ResultBuffer
 from .spec import JobSpec
+from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
 from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
 
 ATTEMPTS_PER_EPOCH = 1_000_000
@@ -82,6 +84,9 @@ class JobCoordinator:
         self._restart_at_ms: int | None = None
         self._is_fenced = False
         self._failure: Failure | None = None
+        self._queries = StateQueries(
+            spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
+        )
         self.statistics = JobStatistics()
         self.results = ResultBuffer()
 
@@ -236,6 +241,8 @@ class JobCoordinator:
             self._tracer.forward(event.spans)
         elif event.attempt != self._attempt:
             return
+        elif isinstance(event, events.StateQueried):
+            self._queries.answered(event)
         elif isinstance(event, events.TaskInitialized):
             self._on_initialized(event.subtask)
         elif isinstance(event, events.TaskFailed):
@@ -269,6 +276,17 @@ class JobCoordinator:
             The id of the request, `None` if checkpointing is off.
         """
         return None if self._checkpoints is None else self._checkpoints.request()
+
+    def query_state(self, query: StateQuery, answer: Answer) -> None:
+        """Ask the running task that owns a key; `answer` is called once, perhaps much later."""
+        if self.status is not JobStatus.RUNNING or self._restart_at_ms is not None:
+            is_over = self.status.is_terminal_state()
+            answer(StateAnswer(b"", f"the job is {self.status.name}", is_final=is_over))
+            return
+        try:
+            self._queries.ask(query, answer, self._finished)
+        except TidegateError as error:
+            answer(StateAnswer(b"", str(error)))
 
     def _on_initialized(self, subtask: SubtaskId) -> None:
         is_stopping = self._restart_at_ms is not None
@@ -304,6 +322,7 @@ class JobCoordinator:
     def _on_finished(self, subtask: SubtaskId) -> None:
         self._finished.add(subtask)
         self._live.discard(subtask)
+        self._queries.fail("the subtask that owns the key has finished", subtask)
         if self.status is JobStatus.RUNNING and not self._live:
             self._life.handle(JobEvent.TASKS_FINISHED)
             if self._checkpoints is not None:
@@ -347,6 +366,7 @@ class JobCoordinator:
 
     def _stop_tasks(self) -> None:
         self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
+        self._queries.fail(f"the job is {self.status.name}")
         if self._checkpoints is not None:
             is_restart = self.status is JobStatus.RESTARTING
             reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN

@@ -22,6 +22,7 @@ from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .local_executor import LocalExecutor
 from .spec import JobSpec
+from .state_queries import StateAnswer, StateQuery, waited_answer
 
 
 class LocalJob:
@@ -67,6 +68,12 @@ class LocalJob:
     def trigger_checkpoint(self) -> RequestId | None:
         answer: RequestId | None = self._executor.call(self._executor.coordinator.trigger_checkpoint)
         return answer
+
+    def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
+        coordinator = self._executor.coordinator
+        return waited_answer(
+            lambda answer: self._executor.call(lambda: coordinator.query_state(query, answer)), timeout_s
+        )
 
     def processes(self) -> dict[str, int]:
         return {}

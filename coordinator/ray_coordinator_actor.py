@@ -26,6 +26,7 @@ from .local_job import coordinator_tracer, report_of
 from .ray_deployment import RayTaskGateway
 from .report_order import ReportOrder
 from .spec import JobSpec
+from .state_queries import Answer, StateAnswer, StateQuery, waited_answer
 from .stored_end import StoredEnd
 
 logger = logging.getLogger(__name__)
@@ -160,6 +161,15 @@ class CoordinatorActor:
     def trigger_checkpoint(self) -> RequestId | None:
         """Ask for a checkpoint now; the id of the request, or `None` if checkpointing is off."""
         return self._call(self._coordinator.trigger_checkpoint)
+
+    def query_state(self, query: bytes, timeout_s: float) -> StateAnswer:
+        """The answer to a pickled `StateQuery` about live state."""
+        asked: StateQuery = pickle.loads(query)
+
+        def ask(answer: Answer) -> None:
+            self._call(lambda: self._coordinator.query_state(asked, answer))
+
+        return waited_answer(ask, timeout_s)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the job; false when the time is over first."""

@@ -34,6 +34,7 @@ from ..protocol.task_events import (
 from ..telemetry import OtlpSettings
 from .job_client import JobReport
 from .spec import JobSpec
+from .state_queries import StateAnswer, StateQuery
 
 NAMESPACE = "tidegate"
 """Where coordinators are found by name. Drivers stay in an unnamed namespace each: RayDP allows one Spark
@@ -366,6 +367,13 @@ class RayJobHandle:
 
     def trigger_checkpoint(self) -> RequestId | None:
         answer: RequestId | None = self._ask(self._actor.trigger_checkpoint.remote)
+        return answer
+
+    def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
+        if self._is_released:
+            return StateAnswer(b"", "the job is over")
+        data = pickle.dumps(query)
+        answer: StateAnswer = self._ask(lambda: self._actor.query_state.remote(data, timeout_s))
         return answer
 
     def processes(self) -> dict[str, int]:

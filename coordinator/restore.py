@@ -5,31 +5,40 @@ from __future__ import annotations
 from ..common.errors import StateMigrationError
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import SubtaskId
-from ..protocol.manifest import CheckpointManifest
+from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.plan import JobGraph, StreamNode
 from ..protocol.redistribution import redistribute
 
 
 def check_restore(graph: JobGraph, manifest: CheckpointManifest, allow_non_restored_state: bool) -> None:
     """Raise `StateMigrationError` unless every stored operator finds its place in the graph."""
-    nodes = {node.uid: node for node in graph.operators}
+    claimed = {uid for node in graph.operators for uid in (node.uid, *node.previous_uids)}
     unclaimed = sorted(
         f"{operator.name!r} (uid {uid})"
         for uid, operator in manifest.operators.items()
-        if uid not in nodes and operator.has_state
+        if uid not in claimed and operator.has_state
     )
     if unclaimed and not allow_non_restored_state:
         raise StateMigrationError(
             f"checkpoint {manifest.checkpoint_id} of job {manifest.job_name!r} holds state of "
             f"{', '.join(unclaimed)}, which the job does not have. Give the operator its old uid() "
-            f"again, or drop this state with execution.state-recovery.ignore-unclaimed-state: true"
+            f"again, or name that in uid(..., previously=...), or drop this "
+            f"state with execution.state-recovery.ignore-unclaimed-state: true"
         )
-    for node in nodes.values():
+    for node in graph.operators:
         _check_max_parallelism(node, manifest)
 
 
+def stored_operator(node: StreamNode, manifest: CheckpointManifest) -> OperatorManifest | None:
+    """What a checkpoint holds of an operator: under its uid, else under the latest of its previous uids."""
+    for uid in (node.uid, *node.previous_uids):
+        if uid in manifest.operators:
+            return manifest.operators[uid]
+    return None
+
+
 def _check_max_parallelism(node: StreamNode, manifest: CheckpointManifest) -> None:
-    stored = manifest.operators.get(node.uid)
+    stored = stored_operator(node, manifest)
     if stored is None or stored.max_parallelism == node.max_parallelism:
         return
     if any(snapshot.keyed.segments for snapshot in stored.subtasks):
@@ -47,7 +56,7 @@ def restored_state(
     result: dict[SubtaskId, dict[str, OperatorSnapshot]] = {}
     for task in graph.tasks:
         for node in task.nodes:
-            stored = manifest.operators.get(node.uid)
+            stored = stored_operator(node, manifest)
             if stored is None:
                 continue
             parts = redistribute(stored.subtasks, node.parallelism, node.max_parallelism)

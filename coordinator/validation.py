@@ -7,7 +7,7 @@ import os
 from ..common.errors import ConfigurationError
 from ..operators.chain import load_operator
 from ..state.storage import open_storage
-from .checkpoint_store import read_checkpoint
+from ..state.stored_checkpoint import read_checkpoint
 from .restore import check_restore
 from .spec import JobSpec
 

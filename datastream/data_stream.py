@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..common.errors import ConfigurationError
@@ -59,11 +59,20 @@ class DataStream:
         self.transformation.name = name
         return self
 
-    def uid(self, uid: str) -> DataStream:
-        """Give the operator an id under which its state is found again in checkpoints."""
-        if not uid:
+    def uid(self, uid: str, previously: str | Sequence[str] = ()) -> DataStream:
+        """Give the operator an id under which its state is found again in checkpoints.
+
+        Args:
+            previously: Uids under which older checkpoints may hold the state, the latest first. They are
+                looked for when a checkpoint without `uid` is restored.
+        """
+        previous = (previously,) if isinstance(previously, str) else tuple(previously)
+        if not uid or not all(isinstance(old, str) and old for old in previous):
             raise ConfigurationError("a uid must not be empty")
+        if uid in previous:
+            raise ConfigurationError(f"the uid {uid!r} cannot be its own previous uid")
         self.transformation.uid = uid
+        self.transformation.previous_uids = previous
         return self
 
     def set_parallelism(self, parallelism: int) -> DataStream:
@@ -356,9 +365,9 @@ class DataStreamSink:
         self._stream.name(name)
         return self
 
-    def uid(self, uid: str) -> DataStreamSink:
-        """Give the sink an id under which its state is found again in checkpoints."""
-        self._stream.uid(uid)
+    def uid(self, uid: str, previously: str | Sequence[str] = ()) -> DataStreamSink:
+        """Give the sink an id under which its state is found again in checkpoints; see `DataStream.uid`."""
+        self._stream.uid(uid, previously)
         return self
 
     def set_parallelism(self, parallelism: int) -> DataStreamSink:

@@ -31,6 +31,7 @@ from .checkpoint_config import CheckpointConfig
 from .data_stream import DataStream
 from .job_settings import job_settings
 from .spark_settings import spark_settings
+from .submission import offer
 from .transformation import (
     Input,
     Transformation,
@@ -250,6 +251,7 @@ class StreamExecutionEnvironment:
             self._state_backend,
         )
         spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self._chaining), settings)
+        offer(spec)
         validate_before_start(spec)
         if settings.trigger is not None:
             warn_about_generated_uids(graph)

@@ -44,6 +44,7 @@ class Transformation:
     max_parallelism: int | None = None
     highest_parallelism: int | None = None
     uid: str | None = None
+    previous_uids: tuple[str, ...] = ()
     chaining: Chaining = Chaining.ALWAYS
     is_source: bool = False
     is_stateful: bool = False
@@ -100,6 +101,7 @@ def build_stream_graph(
             is_source=transformation.is_source,
             is_stateful=transformation.is_stateful,
             uid_is_explicit=transformation.uid is not None,
+            previous_uids=transformation.previous_uids,
             colocation_group=transformation.colocation_group,
             defined_at=transformation.defined_at,
         )

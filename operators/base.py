@@ -146,6 +146,13 @@ class StreamOperator(ABC):
     def open(self) -> None:
         """State is restored: prepare for the first record."""
 
+    def declare_states(self) -> None:
+        """Declare every state that `open` would, where only those are wanted and no job will run.
+
+        By default that is `open`; operators that reach for the outside world there do less here.
+        """
+        self.open()
+
     @abstractmethod
     def process_batch(self, batch: Batch, input_index: int) -> None:
         """Process records of one input and emit the results."""

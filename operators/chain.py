@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..common.errors import SerializationError, TidegateError
+from ..common.errors import SerializationError, StateError, TidegateError
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
@@ -80,6 +80,18 @@ class OperatorChain:
         """Advance event time in all operators."""
         for operator in self._in_order():
             operator.process_watermark(timestamp_ms)
+
+    def peek(self, operator_uid: str, state_name: str, key: Any, namespace: Any) -> Any:
+        """What a keyed state of one of the operators holds for a key; see `KeyedStateBackend.peek`.
+
+        Raises:
+            StateError: There is no such state; the message lists those there are.
+        """
+        (node,) = (node for node in self._nodes if node.uid == operator_uid)
+        keyed = self._operators[node.node_id].keyed
+        if keyed is None:
+            raise StateError(f"operator {node.name!r} (uid {node.uid}) keeps no keyed state")
+        return keyed.peek(state_name, key, namespace)
 
     def is_ready(self) -> bool:
         """Whether no operator has to wait for the outside world."""

@@ -32,7 +32,7 @@ class FunctionOperator(StreamOperator):
         try:
             self._hooks.initialize(self.context, self.keyed)
         except Exception as error:
-            raise self.user_error("initializing its state", error) from error
+            raise self.user_error("initialize_state()", error) from error
         self._is_open = True
         try:
             self._life_cycle.open(RuntimeContext(self.context, self.keyed))

@@ -68,7 +68,10 @@ class KeyedWithStateOperator(KeyedOperator):
             for value, key in zip(values, keys):
                 keyed.current_key = key
                 before = read()
-                result, after = call(value, before)
+                answer = call(value, before)
+                if type(answer) is not tuple or len(answer) != 2:
+                    raise TypeError(f"it must return (result, state), not {answer!r:.100}")
+                result, after = answer
                 if after is not None:
                     update(after)
                 elif before is not None:

@@ -111,8 +111,11 @@ class SinkOperator(StreamOperator):
     def validate(self) -> None:
         self._sink.validate()
 
-    def open(self) -> None:
+    def declare_states(self) -> None:
         self._state = self.context.operator_state.get_list_state(ListStateDescriptor(self.STATE_NAME, None))
+
+    def open(self) -> None:
+        self.declare_states()
         try:
             self._committer = self._sink.create_committer()
             if self._committer is not None:

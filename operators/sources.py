@@ -83,8 +83,11 @@ class SourceOperator(StreamOperator):
     def validate(self) -> None:
         self._source.validate()
 
-    def open(self) -> None:
+    def declare_states(self) -> None:
         self._splits = self.context.operator_state.get_list_state(ListStateDescriptor(self.STATE_NAME, None))
+
+    def open(self) -> None:
+        self.declare_states()
         context = self.context
         try:
             if context.is_restored:

@@ -58,6 +58,8 @@ class StreamNode:
     colocation_group: str | None = None
     """Subtasks of one group with the same index run in one process."""
     defined_at: str = "unknown line"
+    previous_uids: tuple[str, ...] = ()
+    """Uids under which older checkpoints may hold the operator's state, latest first."""
 
     def __str__(self) -> str:
         return f"operator {self.name!r} ({self.defined_at})"
@@ -101,6 +103,14 @@ class StreamGraph:
                 raise GraphError(
                     f"uid {node.uid!r} is used by {other} and by {node}; give each its own uid()"
                 )
+        for node in self.nodes.values():
+            for uid in node.previous_uids:
+                other = seen.setdefault(uid, node)
+                if other is not node:
+                    raise GraphError(
+                        f"the state of uid {uid!r} is claimed by {other} and, as its previous uid, "
+                        f"by {node}; only one operator can restore it"
+                    )
 
     def _check_forward(self, edge: StreamEdge) -> None:
         source, target = self.nodes[edge.source_id], self.nodes[edge.target_id]

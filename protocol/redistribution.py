@@ -7,13 +7,14 @@ everyone (union), or copied (broadcast). Source: Flink's `StateAssignmentOperati
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
 
 from .handles import KeyedStateHandle, ListPart, OperatorListHandle, OperatorSnapshot
-from .key_groups import key_group_range_of_subtask
+from .key_groups import KeyGroupRange, key_group_range_of_subtask
 
 EVEN_SPLIT = "even-split"
 UNION = "union"
@@ -34,12 +35,26 @@ def redistribute(
 def _redistribute_keyed(
     old: Sequence[OperatorSnapshot], parallelism: int, max_parallelism: int
 ) -> list[KeyedStateHandle]:
+    # All pairs of old and new subtasks would be looked at segment by segment otherwise.
+    spans = [_span(snapshot.keyed) for snapshot in old]
+    descriptors = KeyedStateHandle.concatenated(snapshot.keyed for snapshot in old).descriptors
     result = []
     for index in range(parallelism):
         key_groups = key_group_range_of_subtask(index, max_parallelism, parallelism)
-        parts = [snapshot.keyed.restricted_to(key_groups) for snapshot in old]
-        result.append(KeyedStateHandle.concatenated(parts))
+        segments = itertools.chain.from_iterable(
+            snapshot.keyed.restricted_to(key_groups).segments
+            for snapshot, span in zip(old, spans)
+            if span.start <= key_groups.end and key_groups.start <= span.end
+        )
+        result.append(KeyedStateHandle(tuple(segments), descriptors))
     return result
+
+
+def _span(keyed: KeyedStateHandle) -> KeyGroupRange:
+    """The key groups from the first to the last that some segment has."""
+    starts = (segment.key_groups.start for segment in keyed.segments)
+    ends = (segment.key_groups.end for segment in keyed.segments)
+    return KeyGroupRange(min(starts, default=0), max(ends, default=-1))
 
 
 def _redistribute_lists(

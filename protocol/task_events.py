@@ -58,6 +58,17 @@ class ResultsTaken:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """Look up one key of a keyed state and report `StateQueried`."""
+
+    query_id: int
+    operator_uid: str
+    state_name: str
+    key: Any
+    namespace: Any
+
+
 TaskMail = (
     StartRunning
     | TriggerCheckpoint
@@ -66,6 +77,7 @@ TaskMail = (
     | CancelTask
     | CreditReturned
     | ResultsTaken
+    | QueryState
 )
 
 # ---------------------------------------------------------------- from a task
@@ -126,8 +138,20 @@ class SpansRecorded:
     spans: tuple[Any, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StateQueried:
+    """The answer to a `QueryState`: the pickled value, or why there is none."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+    query_id: int
+    value: bytes
+    error: str | None = None
+
+
 TaskEvent = (
     SpansRecorded
+    | StateQueried
     | TaskInitialized
     | TaskFinished
     | TaskStopped

@@ -5,3 +5,25 @@ exceed memory; snapshots are Parquet segments in a `CheckpointStorage`. Nothing 
 channels or barriers: a backend is told to freeze, and hands back what to persist on another thread.
 Importing this package loads neither lmdb nor pyarrow.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .snapshot_diff import diff
+    from .snapshot_reader import read_snapshot
+
+__all__ = ["diff", "read_snapshot"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "read_snapshot":
+        from .snapshot_reader import read_snapshot
+
+        return read_snapshot
+    if name == "diff":
+        from .snapshot_diff import diff
+
+        return diff
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

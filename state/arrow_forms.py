@@ -50,8 +50,15 @@ _SQL_TIME_FORMS: dict[type[TypeInformation], ValueForm] = {
 }
 
 
-def arrow_form(type_info: TypeInformation) -> ValueForm:
-    """The form of a declared type; unknown types are pickled."""
+_PICKLED = PickledForm(dumps)
+
+
+def arrow_form(type_info: TypeInformation, unknown: ValueForm = _PICKLED) -> ValueForm:
+    """The form of a declared type.
+
+    Args:
+        unknown: the form of unknown types, also inside others; by default they are pickled.
+    """
     if isinstance(type_info, BasicTypeInfo):
         return BASIC_FORMS[type_info.basic_type]
     if type(type_info) in _SQL_TIME_FORMS:
@@ -62,20 +69,22 @@ def arrow_form(type_info: TypeInformation) -> ValueForm:
         return CustomForm(type_info)
     if isinstance(type_info, PrimitiveArrayTypeInfo):
         is_bytes = type_info.element_type == BasicTypeInfo(BasicType.BYTE)
-        return BYTES_FORM if is_bytes else ListForm(arrow_form(type_info.element_type), with_none=False)
+        return (
+            BYTES_FORM if is_bytes else ListForm(arrow_form(type_info.element_type, unknown), with_none=False)
+        )
     if isinstance(type_info, BasicArrayTypeInfo | ObjectArrayTypeInfo):
-        return ListForm(arrow_form(type_info.element_type))
+        return ListForm(arrow_form(type_info.element_type, unknown))
     if isinstance(type_info, ListTypeInfo):
-        return ListForm(arrow_form(type_info.elem_type))
+        return ListForm(arrow_form(type_info.elem_type, unknown))
     if isinstance(type_info, MapTypeInfo):
-        return MapForm(arrow_form(type_info.key_type), arrow_form(type_info.value_type))
-    return _struct_form(type_info) or PickledForm(dumps)
+        return MapForm(arrow_form(type_info.key_type, unknown), arrow_form(type_info.value_type, unknown))
+    return _struct_form(type_info, unknown) or unknown
 
 
-def _struct_form(type_info: TypeInformation) -> ValueForm | None:
+def _struct_form(type_info: TypeInformation, unknown: ValueForm) -> ValueForm | None:
     if not isinstance(type_info, TupleTypeInfo | RowTypeInfo | ClassTypeInfo):
         return None
-    fields = [arrow_form(field) for field in type_info.get_field_types()]
+    fields = [arrow_form(field, unknown) for field in type_info.get_field_types()]
     # Parquet has no struct without fields.
     if not fields:
         return None

@@ -136,6 +136,24 @@ class KeyedStateBackend(ABC):
         """
 
     @abstractmethod
+    def peek(self, state_name: str, key: Any, namespace: Any = None) -> Any:
+        """What a declared state holds for a key, to be looked at only: nothing of it is changed or refreshed.
+
+        To be called between two batches. `current_key` and `current_namespace` stay as they are.
+
+        Args:
+            namespace: of a state that was declared with namespaces.
+
+        Returns:
+            The value, None when there is none; a dict for map state, a list for list state, the
+            accumulator for aggregating state. What is expired is left out.
+
+        Raises:
+            StateError: there is no such state, or a namespace is missing or not expected.
+            KeyTypeError: the key has no deterministic encoding.
+        """
+
+    @abstractmethod
     def records_processed(self, count: int) -> None:
         """The operator has processed some records; told once per batch, for clean-up per record."""
 

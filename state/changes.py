@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .expiry import ExpiryForm
-from .key_codec import encode_key
+from .key_codec import encode_map_key
 from .key_hashing import hash_int64, hash_keys, key_groups_of_hashes
 from .segments import ENCODED_KEY, sorted_table
 from .tables import DELETED, FrozenTable
@@ -158,7 +158,7 @@ def _text_column(chunks: list[list[Any]]) -> pa.ChunkedArray | None:
 
 
 def _encoded_column(chunks: list[list[Any]]) -> pa.ChunkedArray | None:
-    columns = [pa.array(list(map(encode_key, chunk)), type=ENCODED_KEY) for chunk in chunks]
+    columns = [pa.array(list(map(encode_map_key, chunk)), type=ENCODED_KEY) for chunk in chunks]
     return pa.chunked_array(columns)
 
 

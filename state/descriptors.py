@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from ..common.errors import ConfigurationError, StateMigrationError
+from ..common.errors import ConfigurationError
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation, type_text
 from .ttl_config import StateTtlConfig
 
@@ -19,8 +19,10 @@ __all__ = [
     "ReducingStateDescriptor",
     "StateDescriptor",
     "ValueStateDescriptor",
-    "check_restored_schema",
 ]
+
+
+D = TypeVar("D", bound="StateDescriptor")
 
 
 class StateDescriptor(ABC):
@@ -29,12 +31,16 @@ class StateDescriptor(ABC):
     Args:
         name: unique among the states of one operator.
         type_info: type of the stored values; None means pickled.
+
+    Attributes:
+        previous_names: names under which older snapshots may hold the state, latest first.
     """
 
     def __init__(self, name: str, type_info: TypeInformation | None) -> None:
         if not isinstance(name, str) or not name:
             raise ConfigurationError(f"a state needs a non-empty name, got {name!r}")
         self.name = name
+        self.previous_names: tuple[str, ...] = ()
         self.type_info: TypeInformation = type_info or PickledBytesTypeInfo()
         self.ttl_config: StateTtlConfig | None = None
         self._schema: dict[str, object] = {"kind": self.kind, "value_type": self._value_text()}
@@ -47,6 +53,21 @@ class StateDescriptor(ABC):
     def get_name(self) -> str:
         """The name of the state."""
         return self.name
+
+    def renamed_from(self: D, name: str) -> D:
+        """Restore the state also from snapshots that know it under another name.
+
+        May be called several times, the latest name first; the state's own name is always tried first.
+
+        Returns:
+            The descriptor itself.
+        """
+        if not isinstance(name, str) or not name or name == self.name:
+            raise ConfigurationError(
+                f"state {self.name!r}: renamed_from needs the name the state had before, got {name!r}"
+            )
+        self.previous_names = (*self.previous_names, name)
+        return self
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         """Let what is kept in this state expire.
@@ -211,34 +232,3 @@ _TTL_CLOCKS = {
     StateTtlConfig.TtlTimeCharacteristic.ProcessingTime: "processing-time",
     StateTtlConfig.TtlTimeCharacteristic.EventTime: "event-time",
 }
-
-
-def check_restored_schema(
-    operator_name: str, state_name: str, restored: Mapping[str, object], now: Mapping[str, object]
-) -> None:
-    """Compare the schema in a snapshot with the one the job declares.
-
-    Raises:
-        StateMigrationError: naming the operator, the state and both schemas, when they differ.
-    """
-    if restored.get("ttl") != now.get("ttl"):
-        raise StateMigrationError(
-            f"operator {operator_name!r}: state {state_name!r} was stored {_ttl_text(restored)} but the job "
-            f"now declares it {_ttl_text(now)}; a time to live can be neither enabled nor disabled, nor "
-            f"change its clock, on a restore: declare it as it was, or give the state a new name. It was "
-            f"stored as {_text(restored)}, and is now {_text(now)}"
-        )
-    if dict(restored) != dict(now):
-        raise StateMigrationError(
-            f"operator {operator_name!r}: state {state_name!r} was stored as {_text(restored)} but "
-            f"the job now declares {_text(now)}; declare the old types, or give the state a new name"
-        )
-
-
-def _ttl_text(schema: Mapping[str, object]) -> str:
-    clock = schema.get("ttl")
-    return "without a time to live" if clock is None else f"with a time to live in {clock}"
-
-
-def _text(schema: Mapping[str, object]) -> str:
-    return "{" + ", ".join(f"{name}: {value}" for name, value in sorted(schema.items())) + "}"

@@ -77,6 +77,11 @@ def compare_schemas(restored: Mapping[str, object], now: Mapping[str, object]) -
         if before is not None and after is not None and before != after:
             what = "the key type" if name == "key_type" else "the type of the map keys"
             return _incompatible(f"{what} was {before} and is now {after}; keys never change their type")
+    if restored.get("ttl") != now.get("ttl"):
+        return _incompatible(
+            f"it was stored {_ttl_text(restored)} and is now declared {_ttl_text(now)}; a time to live "
+            f"can be neither enabled nor disabled, nor change its clock, on a restore"
+        )
     others = (restored.keys() | now.keys()) - {"key_type", "map_key_type", "value_type", "value_encoding"}
     for name in sorted(others):
         if restored.get(name) != now.get(name):
@@ -240,6 +245,11 @@ def _field_changes(before: tuple[ClassField, ...], after: tuple[ClassField, ...]
 
 def _no_way(before: TypeInformation, after: TypeInformation, where: str) -> _IncompatibleError:
     return _IncompatibleError(f"{where} cannot change from {type_text(before)} to {type_text(after)}")
+
+
+def _ttl_text(schema: Mapping[str, object]) -> str:
+    clock = schema.get("ttl")
+    return "without a time to live" if clock is None else f"with a time to live in {clock}"
 
 
 def _declared(schema: Mapping[str, object], name: str) -> object:

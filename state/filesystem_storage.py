@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
 
 import fsspec
 import pyarrow as pa
@@ -16,7 +17,15 @@ from pyarrow import fs
 
 from ..common.errors import CheckpointStorageError
 from ..protocol.handles import FileHandle
-from .storage import CheckpointStorage, MissingFileError, checked_relative, is_absolute, read_verified
+from .storage import (
+    CheckpointStorage,
+    MissingFileError,
+    check_length,
+    checked_relative,
+    is_absolute,
+    missing_file,
+    read_verified,
+)
 
 _NUMBERS = itertools.count()
 _TEMPORARY = ".tmp-"
@@ -89,13 +98,26 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             return True
 
     def read(self, path: str) -> bytes:
-        filesystem, full = resolve(path) if is_absolute(path) else (self._fs, self._full(path))
+        filesystem, full = self._resolved(path)
         with _clear_errors(full), filesystem.open_input_stream(full) as stream:
             data: bytes = stream.read()
             return data
 
     def read_file(self, handle: FileHandle) -> bytes:
         return read_verified(self, handle)
+
+    def open_file(self, handle: FileHandle) -> BinaryIO:
+        if handle.is_inline:
+            return super().open_file(handle)
+        filesystem, full = self._resolved(handle.path)
+        try:
+            with _clear_errors(full):
+                file = filesystem.open_input_file(full)
+                size_bytes = file.size()
+        except MissingFileError as error:
+            raise missing_file(handle, self._uri) from error
+        check_length(handle, size_bytes, self._uri)
+        return file  # type: ignore[no-any-return]
 
     def list_files(self, prefix: str) -> list[str]:
         below = self._full(prefix) if prefix else self._root
@@ -117,6 +139,9 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
     def sub(self, prefix: str) -> CheckpointStorage:
         return FileSystemCheckpointStorage(f"{self._uri}/{prefix}")
+
+    def _resolved(self, path: str) -> tuple[fs.FileSystem, str]:
+        return resolve(path) if is_absolute(path) else (self._fs, self._full(path))
 
     def _full(self, path: str) -> str:
         return f"{self._root.rstrip('/')}/{path}"

@@ -1,8 +1,10 @@
 """Deterministic encoding of keys: the bytes that key groups, LMDB and snapshots are built on.
 
 The encoding is self-delimiting and sorts like the keys themselves within one type, so that a key
-followed by a map key can be scanned by prefix, in order. Keys that are equal in Python encode equally.
-After the tuple layer of FoundationDB: text and bytes end with `00`, an inner `00` becomes `00 FF`.
+followed by a map key can be scanned by prefix, in order. Keys that are equal in Python encode equally,
+except that a float or a Decimal is never the key that an equal number of another type is.
+After the tuple layer of FoundationDB: text and bytes end with `00`, an inner `00` becomes `00 FF`, and
+floats are their IEEE 754 bits with the sign flipped, or all bits of a negative one.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +34,14 @@ _DATE = 0x20
 _DATETIME = 0x21
 _INSTANT = 0x22
 _TIME = 0x23
+_FLOAT = 0x24
+_DECIMAL = 0x25
+_UUID = 0x26
 
 _SIGN = 1 << 63
+_ALL_BITS = (1 << 64) - 1
+_BITS = struct.Struct(">Q")
+_DOUBLE = struct.Struct(">d")
 _INT_STRUCT = struct.Struct(">BQ")
 _LENGTH = struct.Struct(">I")
 _EPOCH = datetime(1970, 1, 1)
@@ -49,10 +59,28 @@ def encode_key(key: Any) -> bytes:
     return encoder(key)
 
 
-def check_key(key: Any) -> None:
-    """Raise `KeyTypeError` unless `encode_key` accepts the key."""
+def encode_map_key(key: Any) -> bytes:
+    """Encode the key of a map entry, which may also be or contain a float or a Decimal.
+
+    A record's key may not: it decides where the record goes, and a rounding error would tear it apart
+    from its equals.
+
+    Raises:
+        KeyTypeError: when the type has no deterministic encoding, or the number is no number (NaN).
+    """
+    if isinstance(key, float):
+        return _encode_float(key)
+    if isinstance(key, Decimal):
+        return _encode_decimal(key)
+    if isinstance(key, tuple):
+        return b"\x05" + b"".join(map(encode_map_key, key)) + b"\x00"
+    return encode_key(key)
+
+
+def check_map_key(key: Any) -> None:
+    """Raise `KeyTypeError` unless `encode_map_key` accepts the key."""
     if type(key) not in _PLAIN_TYPES:
-        encode_key(key)
+        encode_map_key(key)
 
 
 def decode_key(data: bytes) -> Any:
@@ -137,6 +165,32 @@ def _encode_time(key: time) -> bytes:
     return _INT_STRUCT.pack(_TIME, seconds * 1_000_000 + key.microsecond)
 
 
+def _encode_float(key: float) -> bytes:
+    if key != key:
+        raise KeyTypeError("NaN cannot be a key: it does not equal itself")
+    # Adding zero makes 0.0 of -0.0, which equals it.
+    (bits,) = _BITS.unpack(_DOUBLE.pack(key + 0.0))
+    return _INT_STRUCT.pack(_FLOAT, bits ^ _ALL_BITS if bits & _SIGN else bits | _SIGN)
+
+
+def _decode_float(raw: int) -> float:
+    bits = raw ^ _SIGN if raw & _SIGN else raw ^ _ALL_BITS
+    value: float = _DOUBLE.unpack(_BITS.pack(bits))[0]
+    return value
+
+
+def _encode_decimal(key: Decimal) -> bytes:
+    if key.is_nan():
+        raise KeyTypeError("NaN cannot be a key: it does not equal itself")
+    sign, digits, exponent = key.as_tuple()
+    if isinstance(exponent, int):
+        # Equal decimals differ in their trailing zeros; normalize() would round to the context.
+        text = "".join(map(str, digits)).rstrip("0")
+        exponent += len(digits) - len(text)
+        key = Decimal((sign, tuple(map(int, text)), exponent)) if text else Decimal(0)
+    return bytes((_DECIMAL,)) + str(key).encode() + b"\x00"
+
+
 _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     int: _encode_int,
     bool: lambda key: _encode_int(int(key)),
@@ -147,6 +201,7 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     date: _encode_date,
     datetime: _encode_datetime,
     time: _encode_time,
+    UUID: lambda key: b"\x26" + key.bytes,
 }
 _PLAIN_TYPES = frozenset({int, bool, str, bytes, date, datetime})
 
@@ -155,13 +210,13 @@ def _encoder_of_subclass(key: Any) -> Callable[[Any], bytes]:
     if isinstance(key, np.integer):
         return lambda value: _encode_int(int(value))
     # datetime comes before its parent date.
-    for parent in (int, str, bytes, tuple, datetime, date, time):
+    for parent in (int, str, bytes, tuple, datetime, date, time, UUID):
         if isinstance(key, parent):
             return _ENCODERS[parent]
     what = "None" if key is None else f"a key of type {type(key).__name__}"
     raise KeyTypeError(
         f"{what} has no deterministic encoding ({key!r:.100}); use int, str, bytes, bool, date, datetime, "
-        f"time, or a tuple of these"
+        f"time, UUID, or a tuple of these; as the key of a map entry also float and Decimal"
     )
 
 
@@ -179,6 +234,11 @@ def decode_key_at(data: bytes, at: int) -> tuple[Any, int]:
         return _decode_row(data, at + 1)
     if tag == _DATE:
         return date.fromordinal(_LENGTH.unpack_from(data, at + 1)[0]), at + 5
+    if tag == _UUID:
+        return UUID(bytes=data[at + 1 : at + 17]), at + 17
+    if tag == _DECIMAL:
+        end = data.index(_END, at)
+        return Decimal(data[at + 1 : end].decode()), end + 1
     if tag in (_BIG_POSITIVE, _BIG_NEGATIVE):
         return _decode_big_int(data, at)
     raise KeyTypeError(f"encoded key {data.hex()} has the unknown tag {tag} at offset {at}")
@@ -193,6 +253,7 @@ _FIXED: dict[int, Callable[[int], Any]] = {
     _DATETIME: lambda raw: _EPOCH + timedelta(microseconds=raw - _SIGN),
     _INSTANT: lambda raw: _EPOCH_UTC + timedelta(microseconds=raw - _SIGN),
     _TIME: _decode_time,
+    _FLOAT: _decode_float,
 }
 
 

@@ -13,6 +13,7 @@ from ..common.typeinfo import PickledBytesTypeInfo, type_text
 from ..protocol.handles import KeyedStateHandle
 from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from .changes import change_table
+from .conversion import StateConversion
 from .descriptors import (
     AggregatingStateDescriptor,
     FoldingStateDescriptor,
@@ -21,8 +22,8 @@ from .descriptors import (
     ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
-    check_restored_schema,
 )
+from .evolution import check_restored_schema
 from .keyed_states import MergeableState, NamespacedKeys
 from .kinds import (
     AggregatingState,
@@ -34,6 +35,7 @@ from .kinds import (
     State,
     ValueState,
 )
+from .peek import peek
 from .segment_log import SegmentLog
 from .segments import column_slice, decoded_values, key_values
 from .state_factory import StateFactory, StateParts
@@ -152,6 +154,13 @@ class TableKeyedStateBackend(KeyedStateBackend):
         finally:
             self.current_namespace = before
 
+    def peek(self, state_name: str, key: Any, namespace: Any = None) -> Any:
+        parts = self._states.get(state_name)
+        if parts is None:
+            there = ", ".join(map(repr, sorted(self._states))) or "none"
+            raise StateError(f"{self.where}: there is no keyed state {state_name!r}; there is: {there}")
+        return peek(self.where, parts, key, namespace)
+
     def records_processed(self, count: int) -> None:
         for clean_up in self._per_record:
             clean_up.on_records(count)
@@ -198,7 +207,11 @@ class TableKeyedStateBackend(KeyedStateBackend):
                 self._pending.popleft()
             for table in list(self._tables.values()):
                 table.release_discarded()
-            return KeyedStateHandle(self._log.handles(), schemas)
+            segments = self._log.handles()
+            # A state that was renamed after the freeze has its new name already.
+            renamed = {s.state_name for s in segments if s.state_name not in schemas}
+            schemas = {**schemas, **{name: self._schemas[name] for name in renamed}}
+            return KeyedStateHandle(segments, schemas)
 
     def close(self) -> None:
         with self._persist_lock:
@@ -218,9 +231,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         if table.store is not None:
             table.store.write(changes)
         if self._params.storage is not None:
-            schema = dict(schemas[table.name])
-            schema["value_encoding"] = "pickle" if table.codec.is_pickled else "typed"
-            self._log.append(table.name, schema, changes)
+            self._log.append(table.name, _stored_schema(schemas[table.name], table), changes)
 
     def _drop(self, frozen: FrozenTable) -> None:
         frozen.table.forget_frozen(frozen)
@@ -237,12 +248,13 @@ class TableKeyedStateBackend(KeyedStateBackend):
                     f"as {schema}; use one descriptor per name"
                 )
             return self._states[name].handle
+        self._rename(descriptor)
         restored = self._schemas.get(name)
         if restored is not None:
-            self._check_restored(name, restored, schema)
+            check_restored_schema(self._params.operator_name, name, restored, schema)
         keys = NamespacedKeys(self) if namespaced else self
         parts = self._factory.create(descriptor, len(self._states), namespaced, keys)
-        self._load(parts)
+        self._load(parts, self._conversion(descriptor, schema, parts.table))
         # Replaced, never changed: a frozen epoch refers to the dict of its time.
         self._schemas = {**self._schemas, name: schema}
         self._tables = {**self._tables, name: parts.table}
@@ -259,19 +271,32 @@ class TableKeyedStateBackend(KeyedStateBackend):
             schema["namespaced"] = True
         return schema
 
-    def _check_restored(self, name: str, restored: dict[str, object], schema: dict[str, object]) -> None:
-        before, now = dict(restored), dict(schema)
-        if "key_type" not in before or "key_type" not in now:
-            # One of the two jobs did not declare its key type: the encoded keys speak for themselves.
-            before.pop("key_type", None)
-            now.pop("key_type", None)
-        check_restored_schema(self._params.operator_name, name, before, now)
+    def _rename(self, descriptor: StateDescriptor) -> None:
+        """Find a restored state under a name it had before."""
+        name = descriptor.get_name()
+        for previous in descriptor.previous_names:
+            if previous in self._schemas and previous not in self._states:
+                with self._persist_lock:
+                    self._log.rename(previous, name)
+                schemas = dict(self._schemas)
+                before = schemas.pop(previous)
+                self._schemas = {name: before, **schemas}
 
-    def _load(self, parts: StateParts) -> None:
+    def _conversion(
+        self, descriptor: StateDescriptor, schema: dict[str, object], table: StateTable
+    ) -> StateConversion:
+        return StateConversion(
+            f"{self.where}: state {table.name!r}",
+            _stored_schema(schema, table),
+            descriptor.type_info,
+            is_list=descriptor.kind == "list",
+        )
+
+    def _load(self, parts: StateParts, conversion: StateConversion) -> None:
         """Fill a table with what was restored for its state."""
         table = parts.table
         with self._persist_lock:
-            stored = self._log.read(table.name, _cut_off(parts))
+            stored = self._log.read(table.name, conversion, _cut_off(parts))
         if stored is None:
             return
         if table.store is not None:
@@ -290,6 +315,11 @@ class TableKeyedStateBackend(KeyedStateBackend):
                 key_values(column_slice(stored["map_key"], start, length)) if table.is_map else None,
                 decoded_values(table.codec, stored, start, length),
             )
+
+
+def _stored_schema(schema: dict[str, object], table: StateTable) -> dict[str, object]:
+    """What segment files say about a state."""
+    return {**schema, "value_encoding": "pickle" if table.codec.is_pickled else "typed"}
 
 
 class _FrozenTables(FrozenKeyedState):

@@ -13,7 +13,7 @@ from .descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from .key_codec import check_key
+from .key_codec import check_map_key
 from .kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState, ValueState
 from .map_table import MapTable
 from .tables import DELETED, MISSING, FlatTable, private_copy
@@ -372,7 +372,7 @@ class TableMapState(MapState[Any, Any]):
         return None if value is MISSING else value
 
     def put(self, key: Any, value: Any) -> None:
-        check_key(key)
+        check_map_key(key)
         self._table.write(self._key(), key, value)
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
@@ -380,7 +380,7 @@ class TableMapState(MapState[Any, Any]):
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        check_key(key)
+        check_map_key(key)
         self._table.remove(self._key(), key)
 
     def contains(self, key: Any) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..common.errors import CorruptCheckpointError
-from .key_codec import encode_key
+from .key_codec import encode_map_key
 from .segments import ENCODED_KEY, FORMAT_VERSION, column_slice, key_encoding, key_values, opaque_values
 from .value_codecs import ValueCodec
 
@@ -61,7 +61,7 @@ def _key_column(keys: list[Any]) -> pa.Array:
             return pa.array(keys, type=pa.large_string())
     except (pa.ArrowException, OverflowError, UnicodeError):
         pass  # an integer of more than 64 bits, or a lone surrogate: the general encoding takes both
-    return pa.array(list(map(encode_key, keys)), type=ENCODED_KEY)
+    return pa.array(list(map(encode_map_key, keys)), type=ENCODED_KEY)
 
 
 def write_list_file(
@@ -99,21 +99,26 @@ def write_list_file(
     return memoryview(sink.getvalue())
 
 
-def read_list_file(data: bytes, path: str) -> pa.Table:
-    """The columns `map_key`, `value` and `value_pickled` of a list file.
+def read_list_file(data: bytes, path: str) -> tuple[pa.Table, dict[str, str]]:
+    """The columns `map_key`, `value` and `value_pickled` of a list file, and the state's schema in it.
 
     Raises:
         CorruptCheckpointError: It is no list file, or of a newer format.
     """
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
-        version = int((file.schema_arrow.metadata or {})[b"tidegate.format_version"])
+        metadata = {
+            name.decode().removeprefix("tidegate."): text.decode()
+            for name, text in (file.schema_arrow.metadata or {}).items()
+            if name.startswith(b"tidegate.")
+        }
+        version = int(metadata["format_version"])
         if version > FORMAT_VERSION:
             raise CorruptCheckpointError(
                 f"checkpoint file {path!r} has format version {version}; this release reads up to "
                 f"{FORMAT_VERSION}: upgrade tidegate"
             )
-        return file.read(columns=_COLUMNS, use_threads=False)
+        return file.read(columns=_COLUMNS, use_threads=False), metadata
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise CorruptCheckpointError(
             f"checkpoint file {path!r} is not a file of operator state: {error}; restore another "
@@ -121,12 +126,11 @@ def read_list_file(data: bytes, path: str) -> pa.Table:
         ) from error
 
 
-def decode_items(codec: ValueCodec, table: pa.Table, start: int, end: int) -> tuple[list[Any], list[Any]]:
-    """Map keys (none unless broadcast) and values of some rows of a list file."""
-    count = end - start
-    keys = column_slice(table["map_key"], start, count)
+def decode_items(codec: ValueCodec, rows: pa.Table) -> tuple[list[Any], list[Any]]:
+    """Map keys (none unless broadcast) and values of rows of a list file."""
+    keys = column_slice(rows["map_key"], 0, rows.num_rows)
     values = codec.from_arrow(
-        column_slice(table["value"], start, count),
-        opaque_values(column_slice(table["value_pickled"], start, count)),
+        column_slice(rows["value"], 0, rows.num_rows),
+        opaque_values(column_slice(rows["value_pickled"], 0, rows.num_rows)),
     )
     return [] if pa.types.is_null(keys.type) else key_values(keys), values

@@ -27,7 +27,15 @@ import pyarrow.compute as pc
 
 from ..common.errors import CheckpointStorageError
 from .expiry import ExpiryForm
-from .key_codec import INT_KEY_DTYPE, decode_key, decode_key_at, encode_key, encode_keys, fill_int64
+from .key_codec import (
+    INT_KEY_DTYPE,
+    decode_key,
+    decode_key_at,
+    encode_key,
+    encode_keys,
+    encode_map_key,
+    fill_int64,
+)
 from .key_hashing import key_group_of
 from .segments import ENCODED_KEY, column_slice, key_values, opaque_values
 from .tables import MISSING
@@ -205,7 +213,7 @@ class LmdbTable:
     @staticmethod
     def component(map_key: Any) -> bytes:
         """The last part of the LMDB key of a map entry: in order, but for those that start with `HASHED`."""
-        return _component(encode_key(map_key))
+        return _component(encode_map_key(map_key))
 
     def stored(self, key: Any, component: bytes) -> bytes | None:
         """What is stored for a map key, by its component of LMDB keys."""

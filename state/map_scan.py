@@ -8,7 +8,7 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from .key_codec import encode_key
+from .key_codec import encode_map_key
 from .tables import DELETED, MISSING
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class MapScan:
         """The entries between two encodings, in their order."""
         hashed = self._store.HASHED
         # Map keys that LMDB has only by their hash are few and long; these are sorted in memory.
-        by_hash = ((encode_key(map_key), map_key, data) for _, map_key, data in self._entries(hashed, LAST))
+        by_hash = (
+            (encode_map_key(map_key), map_key, data) for _, map_key, data in self._entries(hashed, LAST)
+        )
         inside = sorted((found for found in by_hash if start <= found[0] < end), key=_PLACE)
         in_order = self._entries(start, min(end, hashed))
         return self._with_values(heapq.merge(in_order, inside, key=_PLACE))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from .key_codec import encode_key
+from .key_codec import encode_map_key
 from .map_scan import LAST, MapScan
 from .tables import DELETED, MISSING, FrozenTable, StateTable, TableSettings
 
@@ -101,11 +101,11 @@ class MapTable(StateTable):
             from_key: where to start, inclusive; None for the first.
             to_key: where to end, exclusive; None for behind the last.
         """
-        start = b"" if from_key is None else encode_key(from_key)
-        end = LAST if to_key is None else encode_key(to_key)
+        start = b"" if from_key is None else encode_map_key(from_key)
+        end = LAST if to_key is None else encode_map_key(to_key)
         if self.behind is not None:
             return MapScan(self, key, self.behind).sorted_items(start, end)
-        encoded = ((encode_key(map_key), map_key) for map_key in self._cached_keys(key))
+        encoded = ((encode_map_key(map_key), map_key) for map_key in self._cached_keys(key))
         inside = sorted((pair for pair in encoded if start <= pair[0] < end), key=itemgetter(0))
         present = ((map_key, self.read(key, map_key)) for _, map_key in inside)
         return ((map_key, value) for map_key, value in present if value is not MISSING)

@@ -18,13 +18,16 @@ from urllib.parse import quote
 from ..common.errors import KeyTypeError, StateError, StateMigrationError
 from ..protocol.handles import FileHandle, ListPart, OperatorListHandle
 from ..protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
-from .codecs import ValueCodec, value_codec
-from .descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, check_restored_schema
+from .codecs import value_codec
+from .conversion import StateConversion
+from .descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
+from .evolution import check_restored_schema
 from .kinds import BroadcastState, ListState
-from .list_files import EncodedItems, decode_items, encode_items, read_list_file, write_list_file
+from .list_files import EncodedItems, decode_items, read_list_file, write_list_file
+from .operator_states import OperatorBroadcastState, OperatorListState, OperatorState
 from .storage import CheckpointStorage
 
-S = TypeVar("S", bound="_OperatorState")
+S = TypeVar("S", bound="OperatorState")
 
 
 @dataclass(frozen=True)
@@ -89,17 +92,17 @@ class OperatorStateBackend(OperatorStateStore):
         self._where = f"operator {params.operator_name!r}, subtask {params.subtask_index}"
         self._params = params
         self._files = _ListFiles(params, self._where)
-        self._states: dict[str, _OperatorState] = {}
+        self._states: dict[str, OperatorState] = {}
         self._restored: dict[str, OperatorListHandle] = {}
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        return self._get(descriptor, _OperatorListState, EVEN_SPLIT)
+        return self._get(descriptor, OperatorListState, EVEN_SPLIT)
 
     def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        return self._get(descriptor, _OperatorListState, UNION)
+        return self._get(descriptor, OperatorListState, UNION)
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        return self._get(state_descriptor, _OperatorBroadcastState, BROADCAST)
+        return self._get(state_descriptor, OperatorBroadcastState, BROADCAST)
 
     def snapshot(self) -> FrozenOperatorState:
         """All states, encoded: the synchronous part.
@@ -127,7 +130,7 @@ class OperatorStateBackend(OperatorStateStore):
         self._restored = {handle.state_name: handle for handle in handles}
         self._files.are_foreign = not owned
 
-    def _encoded(self, state: _OperatorState) -> _Encoded:
+    def _encoded(self, state: OperatorState) -> _Encoded:
         try:
             is_copy = state.mode == BROADCAST and self._params.subtask_index != 0
             items = None if is_copy or state.is_empty() else state.encode()
@@ -137,14 +140,19 @@ class OperatorStateBackend(OperatorStateStore):
 
     def _get(self, descriptor: StateDescriptor, kind: type[S], mode: str) -> S:
         name = descriptor.get_name()
+        if descriptor.ttl_config is not None:
+            raise StateError(
+                f"{self._where}: operator state {name!r} cannot have a time to live, only keyed state can; "
+                f"remove what is too old in snapshot_state()"
+            )
         schema = descriptor.schema()
         state = self._states.get(name)
         if state is None:
             state = kind(name, mode, value_codec(descriptor.type_info), schema)
-            restored = self._restored.get(name)
-            if restored is not None:
-                self._load(state, restored)
-                del self._restored[name]
+            names = (name, *descriptor.previous_names)
+            found = next((known for known in names if known in self._restored), None)
+            if found is not None:
+                self._load(state, descriptor, self._restored.pop(found))
             self._states[name] = state
         elif state.mode != mode or state.schema != schema:
             raise StateError(
@@ -153,7 +161,7 @@ class OperatorStateBackend(OperatorStateStore):
             )
         return cast(S, state)
 
-    def _load(self, state: _OperatorState, stored: OperatorListHandle) -> None:
+    def _load(self, state: OperatorState, descriptor: StateDescriptor, stored: OperatorListHandle) -> None:
         if stored.mode != state.mode:
             raise StateMigrationError(
                 f"{self._where}: operator state {state.name!r} was stored as {stored.mode} state but is "
@@ -161,9 +169,12 @@ class OperatorStateBackend(OperatorStateStore):
             )
         before = {name: text for name, text in stored.schema.items() if name != "value_encoding"}
         check_restored_schema(self._params.operator_name, state.name, before, state.schema)
+        where = f"{self._where}: operator state {state.name!r}"
+        conversion = StateConversion(where, state.schema, descriptor.type_info)
         for part in stored.parts:
-            data = self._files.read(part.file)
-            state.load(*decode_items(state.codec, read_list_file(data, part.file.path), part.start, part.end))
+            table, schema = read_list_file(self._files.read(part.file), part.file.path)
+            rows = conversion.converted(table.slice(part.start, part.end - part.start), schema)
+            state.load(*decode_items(state.codec, rows))
 
 
 @dataclass(frozen=True)
@@ -227,101 +238,6 @@ class _ListFiles:
                 f"storage; set one in CheckpointConfig"
             )
         return storage
-
-
-class _OperatorState(ABC):
-    """What the kinds of operator state share."""
-
-    def __init__(self, name: str, mode: str, codec: ValueCodec, schema: dict[str, object]) -> None:
-        self.name = name
-        self.mode = mode
-        self.codec = codec
-        self.schema = schema
-        self.stored_schema = {**schema, "value_encoding": "pickle" if codec.is_pickled else "typed"}
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is no item."""
-
-    @abstractmethod
-    def encode(self) -> EncodedItems:
-        """The items as columns."""
-
-    @abstractmethod
-    def load(self, map_keys: list[Any], values: list[Any]) -> None:
-        """Add restored items."""
-
-
-class _OperatorListState(_OperatorState, ListState[Any]):
-    def __init__(self, name: str, mode: str, codec: ValueCodec, schema: dict[str, object]) -> None:
-        super().__init__(name, mode, codec, schema)
-        self._items: list[Any] = []
-
-    def get(self) -> list[Any]:
-        return list(self._items)
-
-    def add(self, value: Any) -> None:
-        self._items.append(value)
-
-    def add_all(self, values: Iterable[Any]) -> None:
-        self._items.extend(values)
-
-    def update(self, values: list[Any]) -> None:
-        self._items = list(values)
-
-    def clear(self) -> None:
-        self._items = []
-
-    def is_empty(self) -> bool:
-        return not self._items
-
-    def encode(self) -> EncodedItems:
-        return encode_items(self.codec, self._items)
-
-    def load(self, map_keys: list[Any], values: list[Any]) -> None:
-        self._items += values
-
-
-class _OperatorBroadcastState(_OperatorState, BroadcastState[Any, Any]):
-    def __init__(self, name: str, mode: str, codec: ValueCodec, schema: dict[str, object]) -> None:
-        super().__init__(name, mode, codec, schema)
-        self._entries: dict[Any, Any] = {}
-
-    def get(self, key: Any) -> Any:
-        return self._entries.get(key)
-
-    def contains(self, key: Any) -> bool:
-        return key in self._entries
-
-    def put(self, key: Any, value: Any) -> None:
-        self._entries[key] = value
-
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        self._entries.update(dict_value)
-
-    def remove(self, key: Any) -> None:
-        self._entries.pop(key, None)
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        return list(self._entries.items())
-
-    def keys(self) -> Iterable[Any]:
-        return list(self._entries)
-
-    def values(self) -> Iterable[Any]:
-        return list(self._entries.values())
-
-    def is_empty(self) -> bool:
-        return not self._entries
-
-    def clear(self) -> None:
-        self._entries = {}
-
-    def encode(self) -> EncodedItems:
-        return encode_items(self.codec, list(self._entries.values()), list(self._entries))
-
-    def load(self, map_keys: list[Any], values: list[Any]) -> None:
-        self._entries.update(zip(map_keys, values, strict=True))
 
 
 def _emptied(handle: OperatorListHandle) -> OperatorListHandle:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import replace
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from ..common.errors import StateError
 from ..protocol.handles import KeyedStateHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
 from .backend import KeyedStateBackendParameters
+from .conversion import StateConversion
 from .segments import SegmentInfo, merge_tables, read_segment, write_segment
 from .storage import CheckpointStorage
 
@@ -40,6 +42,9 @@ class SegmentLog:
         self._params = params
         # Tuples: a merge in the background refers to the segments of its start.
         self._segments: dict[str, tuple[SegmentHandle, ...]] = {}
+        self._conversions: dict[str, StateConversion] = {}
+        # Restored but not declared: their files may have several schemas, and nobody knows the right one.
+        self._undeclared: set[str] = set()
         self._is_foreign = False
         self._sequence = itertools.count()
         self._is_closed = False
@@ -51,13 +56,36 @@ class SegmentLog:
         for segment in handle.segments:
             name = segment.state_name
             self._segments[name] = (*self._segments.get(name, ()), segment)
+        self._undeclared = set(self._segments)
         self._is_foreign = not owned and bool(handle.segments)
 
-    def read(self, state_name: str, now_ms: int | None) -> pa.Table | None:
-        """The entries of a state, without tombstones and what is expired by a time.
+    def rename(self, before: str, after: str) -> None:
+        """Give a state the name it is declared under now.
+
+        After a rescale one old subtask may have stored it under the old name and another under the new:
+        the key groups then differ. Where both names stand for the same key groups, the new name wins.
+        """
+        present = self._segments.get(after, ())
+        taken = tuple(
+            replace(segment, state_name=after)
+            for segment in self._segments.pop(before, ())
+            if all(segment.key_groups.intersect(other.key_groups).size == 0 for other in present)
+        )
+        self._undeclared.discard(before)
+        if taken or present:
+            self._segments[after] = (*taken, *present)
+            self._undeclared.add(after)
+
+    def read(self, state_name: str, conversion: StateConversion, now_ms: int | None) -> pa.Table | None:
+        """The entries of a declared state, without tombstones and what is expired by a time.
 
         None when nothing is stored.
+
+        Args:
+            conversion: applied to every segment of the state from now on; its schema is that of merges.
         """
+        self._conversions[state_name] = conversion
+        self._undeclared.discard(state_name)
         segments = self._segments.get(state_name)
         if not segments:
             return None
@@ -67,11 +95,7 @@ class SegmentLog:
     def append(self, state_name: str, schema: dict[str, object], table: pa.Table) -> None:
         """Store the changes of one state as a new segment."""
         segments = self._segments.get(state_name, ())
-        info = SegmentInfo(
-            self._params.operator_uid,
-            state_name,
-            {name: str(text) for name, text in schema.items()},
-        )
+        info = self._info(state_name, schema)
         written = self._write(table, info, is_base=not segments)
         self._segments[state_name] = (*segments, written)
 
@@ -89,12 +113,16 @@ class SegmentLog:
         """
         if self._is_foreign:
             for state_name, segments in self._segments.items():
-                self._replace(state_name, segments, self._compacted(segments, True, cut_offs.get(state_name)))
+                if state_name in self._undeclared:
+                    self._segments[state_name] = tuple(map(self._copied, segments))
+                else:
+                    whole = self._compacted(segments, True, cut_offs.get(state_name))
+                    self._replace(state_name, segments, whole)
             self._is_foreign = False
         self._take_over()
         for state_name, segments in self._segments.items():
             is_merging = self._running is not None and self._running[0] == state_name
-            plan = None if is_merging else _plan(segments)
+            plan = None if is_merging or state_name in self._undeclared else _plan(segments)
             if plan is None:
                 continue
             merged, is_base = plan
@@ -141,18 +169,31 @@ class SegmentLog:
             raise CancelledError
         return self._write(table, info, is_base)
 
+    def _copied(self, segment: SegmentHandle) -> SegmentHandle:
+        key_groups = segment.key_groups.intersect(self._params.key_groups)
+        table, stored = read_segment(self._storage().read_file(segment.file), segment.file.path, key_groups)
+        copy = self._write(table, self._info(segment.state_name, stored.schema), segment.is_base)
+        return replace(copy, key_groups=key_groups)
+
     def _merged(
         self, segments: tuple[SegmentHandle, ...], keep_tombstones: bool, now_ms: int | None
     ) -> tuple[pa.Table, SegmentInfo]:
         storage = self._storage()
+        state_name = segments[0].state_name
+        conversion = self._conversions[state_name]
         parts = []
         for segment in segments:
             if self._is_closed:
                 raise CancelledError
             data = storage.read_file(segment.file)
             key_groups = segment.key_groups.intersect(self._params.key_groups)
-            parts.append(read_segment(data, segment.file.path, key_groups))
-        return merge_tables([table for table, _ in parts], keep_tombstones, now_ms), parts[-1][1]
+            table, stored = read_segment(data, segment.file.path, key_groups)
+            parts.append(conversion.converted(table, stored.schema))
+        return merge_tables(parts, keep_tombstones, now_ms), self._info(state_name, conversion.schema)
+
+    def _info(self, state_name: str, schema: Mapping[str, object]) -> SegmentInfo:
+        texts = {name: str(text) for name, text in schema.items()}
+        return SegmentInfo(self._params.operator_uid, state_name, texts)
 
     def _write(self, table: pa.Table, info: SegmentInfo, is_base: bool) -> SegmentHandle:
         params = self._params

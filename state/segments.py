@@ -14,6 +14,8 @@ write, off the GIL, and any tool can read it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +34,7 @@ from .value_forms import binary_values
 FORMAT_VERSION = 1
 _ROW_GROUP_ROWS = 131_072
 COLUMNS = ["key_group", "key", "namespace", "map_key", "value", "value_pickled", "expiry", "deleted"]
-_KEYS = ["key", "namespace", "map_key"]
+KEY_COLUMNS = ["key", "namespace", "map_key"]
 ENCODED_KEY = pa.large_binary()
 
 
@@ -68,7 +70,7 @@ def write_segment(table: pa.Table, info: SegmentInfo) -> memoryview:
         "tidegate.format_version": str(FORMAT_VERSION),
         "tidegate.operator_uid": info.operator_uid,
         "tidegate.state_name": info.state_name,
-        **{f"tidegate.{name}_encoding": key_encoding(table[name].type) for name in _KEYS},
+        **{f"tidegate.{name}_encoding": key_encoding(table[name].type) for name in KEY_COLUMNS},
         "tidegate.value_encoding": info.schema.get("value_encoding", "typed"),
         **{f"tidegate.{name}": text for name, text in info.schema.items()},
     }
@@ -79,10 +81,104 @@ def write_segment(table: pa.Table, info: SegmentInfo) -> memoryview:
         compression="snappy",
         use_dictionary=["operator_uid", "state_name"],
         write_statistics=["key_group"],
+        # A reader of a few row groups cannot check the file's own checksum.
+        write_page_checksum=True,
         row_group_size=_ROW_GROUP_ROWS,
     )
     # A view: copying some megabytes here would hold the GIL for tens of milliseconds.
     return memoryview(sink.getvalue())
+
+
+class SegmentFile:
+    """A segment file opened for reading, as a whole or by row groups.
+
+    Args:
+        source: what `pyarrow.parquet` can open: a buffer, or a file with random access.
+        path: for error messages.
+
+    Raises:
+        CorruptCheckpointError: when the file is no segment, or of a newer format.
+    """
+
+    def __init__(self, source: Any, path: str) -> None:
+        self._path = path
+        with self._damage():
+            self._file = pq.ParquetFile(source, page_checksum_verification=True)
+            arrow_schema = self._file.schema_arrow
+            metadata = {
+                name.decode(): text.decode()
+                for name, text in (arrow_schema.metadata or {}).items()
+                if name.startswith(b"tidegate.")
+            }
+            version = int(metadata.pop("tidegate.format_version"))
+            if version > FORMAT_VERSION:
+                raise CorruptCheckpointError(
+                    f"checkpoint file {path!r} has format version {version}; this release reads up to "
+                    f"{FORMAT_VERSION}: upgrade tidegate"
+                )
+            schema = {name.removeprefix("tidegate."): text for name, text in metadata.items()}
+            encodings = {name: schema.pop(f"{name}_encoding", "none") for name in KEY_COLUMNS}
+            self.info = SegmentInfo(schema.pop("operator_uid"), schema.pop("state_name"), schema)
+            self._unused = [
+                *(["namespace"] if encodings["namespace"] == "none" else []),
+                *(["expiry"] if "ttl" not in schema else []),
+            ]
+            self.types: dict[str, pa.DataType] = {
+                name: pa.null() if name in self._unused else arrow_schema.field(name).type for name in COLUMNS
+            }
+            self.row_groups = self._key_groups_of_row_groups()
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in the whole file."""
+        return int(self._file.metadata.num_rows)
+
+    def read(self, row_groups: list[int] | None = None) -> pa.Table:
+        """The change table of some row groups, or of all."""
+        with self._damage():
+            table = (
+                self._file.read(columns=COLUMNS)
+                if row_groups is None
+                else self._file.read_row_groups(row_groups, columns=COLUMNS)
+            )
+        return _without(table, *self._unused)
+
+    def read_key_groups(self, key_groups: KeyGroupRange) -> pa.Table:
+        """The rows that lie in `key_groups`, from the row groups that may hold any."""
+        hit = [
+            index for index, (held, _) in enumerate(self.row_groups) if held.intersect(key_groups).size > 0
+        ]
+        return _restricted(self.read(hit), key_groups)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def _key_groups_of_row_groups(self) -> list[tuple[KeyGroupRange, int]]:
+        """The key groups and the number of rows of each row group."""
+        metadata = self._file.metadata
+        at = self._file.schema_arrow.get_field_index("key_group")
+        found = []
+        for index in range(metadata.num_row_groups):
+            row_group = metadata.row_group(index)
+            if row_group.num_rows == 0:
+                continue
+            statistics = row_group.column(at).statistics
+            if statistics is None or not statistics.has_min_max:
+                raise ValueError("its row groups do not say which key groups they hold")
+            held = KeyGroupRange(int(statistics.min), int(statistics.max))
+            found.append((held, int(row_group.num_rows)))
+        return found
+
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise CorruptCheckpointError(
+                f"checkpoint file {self._path!r} is not a segment of keyed state: {error}; restore another "
+                f"checkpoint or savepoint"
+            ) from error
 
 
 def read_segment(data: bytes, path: str, key_groups: KeyGroupRange) -> tuple[pa.Table, SegmentInfo]:
@@ -91,35 +187,8 @@ def read_segment(data: bytes, path: str, key_groups: KeyGroupRange) -> tuple[pa.
     Raises:
         CorruptCheckpointError: when the file is no segment, or of a newer format.
     """
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        metadata = {
-            name.decode(): text.decode()
-            for name, text in (file.schema_arrow.metadata or {}).items()
-            if name.startswith(b"tidegate.")
-        }
-        version = int(metadata.pop("tidegate.format_version"))
-        if version > FORMAT_VERSION:
-            raise CorruptCheckpointError(
-                f"checkpoint file {path!r} has format version {version}; this release reads up to "
-                f"{FORMAT_VERSION}: upgrade tidegate"
-            )
-        schema = {name.removeprefix("tidegate."): text for name, text in metadata.items()}
-        encodings = {name: schema.pop(f"{name}_encoding", "none") for name in _KEYS}
-        table = _without(
-            file.read(columns=COLUMNS),
-            *(["namespace"] if encodings["namespace"] == "none" else []),
-            *(["expiry"] if "ttl" not in schema else []),
-        )
-        info = SegmentInfo(schema.pop("operator_uid"), schema.pop("state_name"), schema)
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise CorruptCheckpointError(
-            f"checkpoint file {path!r} is not a segment of keyed state: {error}; restore another "
-            f"checkpoint or savepoint"
-        ) from error
-    group = table["key_group"]
-    inside = pc.and_(pc.greater_equal(group, key_groups.start), pc.less_equal(group, key_groups.end))
-    return (table if pc.all(inside).as_py() else table.filter(inside)), info
+    file = SegmentFile(pa.BufferReader(data), path)
+    return _restricted(file.read(), key_groups), file.info
 
 
 def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | None = None) -> pa.Table:
@@ -131,9 +200,9 @@ def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | No
         keep_tombstones: whether there are older tables, so that what is removed must stay marked.
         now_ms: drop what is expired by then; only without older tables, which may hold the same entries.
     """
-    table = pa.concat_tables(_with_one_key_type(tables))
+    table = pa.concat_tables(with_one_key_type(tables))
     if len(tables) > 1:
-        by = [name for name in _KEYS if not pa.types.is_null(table[name].type)]
+        by = [name for name in KEY_COLUMNS if not pa.types.is_null(table[name].type)]
         rows = table.select(by).append_column("row", pa.array(np.arange(len(table))))
         latest = rows.group_by(by).aggregate([("row", "max")])["row_max"]
         table = table.take(latest)
@@ -148,7 +217,7 @@ def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | No
 def sorted_table(table: pa.Table) -> pa.Table:
     """The table in the order of LMDB keys, in one chunk."""
     table = table.combine_chunks()
-    by = [name for name in _KEYS if not pa.types.is_null(table[name].type)]
+    by = [name for name in KEY_COLUMNS if not pa.types.is_null(table[name].type)]
     if by == ["key"] and pa.types.is_int64(table["key"].type):
         order = np.lexsort((table["key"].to_numpy(), table["key_group"].to_numpy()))
         return table.take(pa.array(order))
@@ -206,6 +275,12 @@ def key_encoding(key_type: pa.DataType) -> str:
     return "encoded" if key_type == ENCODED_KEY else "string"
 
 
+def _restricted(table: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
+    group = table["key_group"]
+    inside = pc.and_(pc.greater_equal(group, key_groups.start), pc.less_equal(group, key_groups.end))
+    return table if pc.all(inside).as_py() else table.filter(inside)
+
+
 def _constant(text: str, rows: int) -> pa.Array:
     indices = pa.array(np.zeros(rows, dtype=np.int8))
     return pa.DictionaryArray.from_arrays(indices, pa.array([text]))
@@ -233,9 +308,9 @@ def _unexpired(table: pa.Table, now_ms: int) -> pa.Table:
     return table if keep.all() else table.filter(pa.array(keep))
 
 
-def _with_one_key_type(tables: list[pa.Table]) -> list[pa.Table]:
+def with_one_key_type(tables: list[pa.Table]) -> list[pa.Table]:
     """Tables whose key columns agree: where they do not, keys become their encoding."""
-    for name in _KEYS:
+    for name in KEY_COLUMNS:
         if len({table[name].type for table in tables}) > 1:
             tables = [_with_encoded(table, name) for table in tables]
     return tables

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import BinaryIO
 
 from ..common.errors import CheckpointStorageError, CorruptCheckpointError
 from ..protocol.handles import FileHandle
@@ -50,6 +52,16 @@ class CheckpointStorage(ABC):
         Raises:
             CorruptCheckpointError: when it is missing, or length or SHA-256 differ from the handle's.
         """
+
+    def open_file(self, handle: FileHandle) -> BinaryIO:
+        """A stored file for random access, for readers that want little of it; to be closed.
+
+        Verifies the length, but perhaps not the SHA-256: that would read everything.
+
+        Raises:
+            CorruptCheckpointError: when it is missing, or its length differs from the handle's.
+        """
+        return io.BytesIO(self.read_file(handle))
 
     @abstractmethod
     def list_files(self, prefix: str) -> list[str]:
@@ -112,11 +124,24 @@ def read_verified(storage: CheckpointStorage, handle: FileHandle) -> bytes:
     try:
         data = storage.read(handle.path)
     except MissingFileError as error:
-        raise CorruptCheckpointError(
-            f"checkpoint file {handle.path!r} in {storage.uri} is missing; restore another checkpoint or "
-            f"savepoint"
-        ) from error
+        raise missing_file(handle, storage.uri) from error
     return verified(handle, data, storage.uri)
+
+
+def missing_file(handle: FileHandle, uri: str) -> CorruptCheckpointError:
+    """The error for a file that a manifest names and that is not there."""
+    return CorruptCheckpointError(
+        f"checkpoint file {handle.path!r} in {uri} is missing; restore another checkpoint or savepoint"
+    )
+
+
+def check_length(handle: FileHandle, size_bytes: int, uri: str) -> None:
+    """Raise `CorruptCheckpointError` unless a stored file is as long as its handle says."""
+    if size_bytes != handle.size_bytes:
+        raise CorruptCheckpointError(
+            f"checkpoint file {handle.path!r} in {uri} is damaged: {size_bytes} bytes instead of "
+            f"{handle.size_bytes}; restore another checkpoint or savepoint"
+        )
 
 
 def verified(handle: FileHandle, data: bytes, uri: str) -> bytes:
@@ -125,11 +150,7 @@ def verified(handle: FileHandle, data: bytes, uri: str) -> bytes:
     Raises:
         CorruptCheckpointError: naming the file, when length or SHA-256 differ.
     """
-    if len(data) != handle.size_bytes:
-        raise CorruptCheckpointError(
-            f"checkpoint file {handle.path!r} in {uri} is damaged: {len(data)} bytes instead of "
-            f"{handle.size_bytes}; restore another checkpoint or savepoint"
-        )
+    check_length(handle, len(data), uri)
     if hashlib.sha256(data).hexdigest() != handle.sha256:
         raise CorruptCheckpointError(
             f"checkpoint file {handle.path!r} in {uri} is damaged: its SHA-256 does not match; "

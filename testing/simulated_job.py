@@ -17,6 +17,11 @@ from ..common.types import Row
 from ..common.watermark_strategy import WatermarkStrategy
 from ..datastream.stream_execution_environment import StreamExecutionEnvironment
 from ..operators.base import OperatorContext
+from ..operators.checkpointed import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from ..operators.functions import KeyedProcessFunction
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
@@ -103,8 +108,24 @@ def record(split: str, number: int) -> Record:
     return split, number, (number * 7 + len(split) + ord(split[-1])) % KEYS
 
 
-class CountPerSplit(KeyedProcessFunction):
-    """Numbers the records of each key and split, with three kinds of state that must agree."""
+class CountPerSplit(KeyedProcessFunction, CheckpointedFunction):
+    """Numbers the records of each key and split, with six kinds of state that must agree."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        store = context.get_operator_state_store()
+        per_key = ListStateDescriptor("per key", Types.TUPLE([Types.LONG(), Types.LONG()]))
+        self.per_key = store.get_list_state(per_key)
+        self.shares = store.get_union_list_state(ListStateDescriptor("shares", Types.LONG()))
+        self.rules = store.get_broadcast_state(MapStateDescriptor("rules", Types.STRING(), Types.LONG()))
+        # The parallelism is the same on every restart: a subtask gets its own items back.
+        self.own = Counter(dict(self.per_key.get()))
+        is_whole = dict(self.rules.items()) == {"keys": KEYS} and self.own.total() in self.shares.get()
+        self.problem = None if is_whole or not context.is_restored() else "operator state is not whole"
+        self.rules.put("keys", KEYS)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        self.per_key.update(sorted(self.own.items()))
+        self.shares.update([self.own.total()])
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
@@ -120,8 +141,10 @@ class CountPerSplit(KeyedProcessFunction):
         total = (self.total.value() or 0) + 1
         self.total.update(total)
         self.last.add(number)
-        seen = len(self.last.get())
-        yield split, number, ctx.get_current_key(), count, "ok" if seen == total else Row(seen, total)
+        key = ctx.get_current_key()
+        self.own[key] += 1
+        seen = {len(self.last.get()), self.own[key]}
+        yield split, number, key, count, self.problem or ("ok" if seen == {total} else Row(seen, total))
 
 
 class TwoPhaseSink(Sink):

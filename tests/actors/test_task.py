@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from tidegate.common.errors import (
     SerializationError,
     StateMigrationError,
 )
+from tidegate.common.typeinfo import Types
 from tidegate.connectors.collection import CollectionSource
-from tidegate.operators.base import FrozenOperator, StreamOperator
+from tidegate.operators.base import Emit, FrozenOperator, OperatorContext, StreamOperator
 from tidegate.operators.elementwise import MapOperator
 from tidegate.operators.functions import MapFunction
+from tidegate.operators.keyed import KeyedProcessOperator
 from tidegate.operators.sinks import Sink, SinkOperator, SinkWriter
 from tidegate.operators.sources import SourceOperator
 from tidegate.protocol import task_events as events
@@ -33,6 +36,7 @@ from tidegate.protocol.elements import (
 )
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 from tidegate.state.descriptors import ListStateDescriptor
+from tidegate.state.lmdb_backend import LmdbStateBackend
 
 from .fakes import ATTEMPT, TaskUnderTest, barrier, subtask_of
 
@@ -432,6 +436,40 @@ class FullDisk(Diary):
                 raise OSError("no space left on device")
 
         return FrozenOperator(Failing(), frozen.frozen_lists)  # type: ignore[arg-type]
+
+
+class BrokenSetUp(Diary):
+    def setup(self, context: OperatorContext, emit: Emit) -> None:
+        raise ValueError("no more paper")
+
+
+def test_what_a_chain_opened_is_closed_when_its_next_operator_cannot_be_set_up(tmp_path: Path) -> None:
+    keyed = KeyedProcessOperator(str, int, Types.LONG(), "map")
+    test = TaskUnderTest(
+        subtask_of([keyed, BrokenSetUp()]), state_backend=LmdbStateBackend(), local_dir=str(tmp_path)
+    )
+    test.task.initialize()
+    (failed,) = test.ports.reported(events.TaskFailed)
+    assert "no more paper" in failed.cause
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()], "the LMDB environment is left"
+
+
+def test_state_that_outgrows_the_memory_backend_declines_the_checkpoint() -> None:
+    source = SourceOperator(CollectionSource(range(10)))
+    test = TaskUnderTest(subtask_of([source], channels=0), max_inline_state_bytes=100).start()
+    test.put(trigger(1))
+    test.ports.run_background()
+    test.run()
+    (declined,) = test.ports.reported(SubtaskDeclined)
+    for words in (
+        "operator 'SourceOperator', subtask 0",
+        "'_source_splits' takes",
+        "max_state_size of 100 bytes",
+        "state.backend.type: filesystem",
+    ):
+        assert words in declined.cause
+    assert not test.ports.reported(SubtaskAcknowledged)
+    assert not test.task.phase.is_terminal
 
 
 def test_a_failing_asynchronous_part_declines() -> None:

@@ -20,13 +20,13 @@ from typing import Any
 from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
 from tidegate.connectors.collect import CollectSink
-from tidegate.coordinator.checkpoint_store import read_checkpoint
 from tidegate.coordinator.job_client import JobClient
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.datastream import KeyedProcessFunction, Source, SourceReader, StreamExecutionEnvironment
 from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.protocol.elements import Batch
 from tidegate.state.storage import open_storage
+from tidegate.state.stored_checkpoint import read_checkpoint
 
 KEYS = 100
 DISK_BYTES = 16 << 20

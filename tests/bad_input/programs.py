@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.common import Configuration, Types
-from tidegate.coordinator.checkpoint_store import read_checkpoint
 from tidegate.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.protocol.manifest import CheckpointManifest
+from tidegate.state.stored_checkpoint import read_checkpoint
 
 CHECKPOINTING = {
     "execution.checkpointing.interval": "20 ms",

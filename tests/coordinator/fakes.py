@@ -36,12 +36,15 @@ TOTALS = [SubtaskId("task-2", 0), SubtaskId("task-2", 1)]
 SUBTASKS = [SOURCE, *TOTALS]
 
 
-def job_graph(parallelism: int = 2, max_parallelism: int = 128, uid: str = "totals") -> JobGraph:
+def job_graph(
+    parallelism: int = 2, max_parallelism: int = 128, uid: str = "totals", previous_uids: tuple[str, ...] = ()
+) -> JobGraph:
     """A source and, behind a shuffle, keyed totals."""
     nodes = {
         1: StreamNode(1, "Numbers", "numbers", b"", 1, 128, is_source=True, defined_at="job.py:1"),
         2: StreamNode(2, "Totals", uid, b"", parallelism, max_parallelism, defined_at="job.py:2"),
     }
+    nodes[2].previous_uids = previous_uids
     edges = [StreamEdge(0, 1, 2, Partitioning.HASH)]
     return build_job_graph(StreamGraph("flights", nodes, edges))
 

@@ -6,13 +6,14 @@ import hashlib
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
-from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError, Garbage, read_checkpoint
+from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError, Garbage
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
 from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.stored_checkpoint import read_checkpoint
 
 from .fakes import keyed_snapshot
 

@@ -38,6 +38,27 @@ def test_state_that_no_operator_claims_is_an_error_that_names_it() -> None:
         check_restore(job_graph(uid="renamed"), stored(), allow_non_restored_state=False)
 
 
+def test_state_under_a_previous_uid_is_found() -> None:
+    graph = job_graph(uid="sums", previous_uids=("never there", "totals"))
+    check_restore(graph, stored(), allow_non_restored_state=False)
+    restored = restored_state(graph, stored())
+    assert restored[SubtaskId("task-2", 0)]["sums"].keyed.segments
+    with pytest.raises(StateMigrationError, match="set_max_parallelism"):
+        check_restore(
+            job_graph(uid="sums", previous_uids=("totals",), max_parallelism=64),
+            stored(),
+            allow_non_restored_state=False,
+        )
+
+
+def test_the_present_uid_wins_over_a_previous_one() -> None:
+    manifest = stored()
+    manifest.operators["older"] = OperatorManifest("older", "Totals", 128, (OperatorSnapshot(),))
+    graph = job_graph(previous_uids=("older",))
+    check_restore(graph, manifest, allow_non_restored_state=False)
+    assert restored_state(graph, manifest)[SubtaskId("task-2", 0)]["totals"].keyed.segments
+
+
 def test_state_may_be_dropped_on_purpose() -> None:
     graph = job_graph(uid="renamed")
     check_restore(graph, stored(), allow_non_restored_state=True)

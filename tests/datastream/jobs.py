@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from tidegate.common import Configuration, Types
 from tidegate.datastream import (
     KeyedProcessFunction,
+    MapFunction,
     RuntimeContext,
     Source,
     SourceReader,
@@ -101,6 +103,27 @@ class RunningSum(KeyedProcessFunction):
         count, total = self.total.value() or (0, 0)
         self.total.update((count + 1, total + value))
         yield ctx.get_current_key(), count + 1, total + value
+
+
+class CountDown(MapFunction):
+    """Sets an event when so many records have passed, over all subtasks."""
+
+    reached = threading.Event()
+    passed = 0
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def map(self, value: Any) -> Any:
+        CountDown.passed += 1
+        if CountDown.passed == self.count:
+            CountDown.reached.set()
+        return value
+
+    @staticmethod
+    def restart() -> None:
+        CountDown.reached.clear()
+        CountDown.passed = 0
 
 
 def expected_sums(count: int, keys: int) -> set[tuple[int, int, int]]:

@@ -31,7 +31,7 @@ from tidegate.datastream import (
 )
 from tidegate.operators.base import OperatorContext
 
-from .jobs import WAIT_S, HeldSource, RunningSum, environment, expected_sums
+from .jobs import WAIT_S, CountDown, HeldSource, RunningSum, environment, expected_sums
 
 COUNT = 200
 KEYS = 9
@@ -221,26 +221,9 @@ def retained(tmp_path: Path, parallelism: int = 2, threshold: str = "20kb", **se
     return path
 
 
-class CountDown(MapFunction):
-    """Sets an event when so many records have passed, over all subtasks."""
-
-    reached = threading.Event()
-    passed = 0
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def map(self, value: Any) -> Any:
-        CountDown.passed += 1
-        if CountDown.passed == self.count:
-            CountDown.reached.set()
-        return value
-
-
 @pytest.fixture(autouse=True)
 def restarted_count_down() -> None:
-    CountDown.reached.clear()
-    CountDown.passed = 0
+    CountDown.restart()
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])

@@ -12,7 +12,6 @@ MODULES = [
     "tidegate",
     "tidegate.common",
     "tidegate.datastream",
-    "tidegate.datastream.checkpoint_storage",
     "tidegate.datastream.functions",
     "tidegate.datastream.state",
     "tidegate.datastream.state_backend",
@@ -35,7 +34,8 @@ PROMISED = {
         "RuntimeContext", "Sink", "SinkFunction", "Source", "StreamExecutionEnvironment",
     },
     "tidegate.datastream.state": {
-        "AggregatingState", "AggregatingStateDescriptor", "BroadcastState", "ListState", "ListStateDescriptor", "MapState",
+        "AggregatingState", "AggregatingStateDescriptor", "BroadcastState", "ListState",
+        "ListStateDescriptor", "MapState",
         "MapStateDescriptor", "ReducingState", "ReducingStateDescriptor", "ValueState",
         "ValueStateDescriptor",
     },

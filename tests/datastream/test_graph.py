@@ -71,6 +71,20 @@ def test_one_uid_for_two_operators_is_refused_with_both_lines() -> None:
         env.execute()
 
 
+def test_previous_uids_reach_the_graph() -> None:
+    env = environment()
+    stream = env.from_collection([1]).map(str).uid("new", previously="old")
+    stream.add_sink(print).uid("sink", previously=["newer", "older"])
+    previous = {node.uid: node.previous_uids for node in env.get_stream_graph().nodes.values()}
+    assert (previous["new"], previous["sink"]) == (("old",), ("newer", "older"))
+
+
+@pytest.mark.parametrize("previously", ["", "new", [""], ["old", "new"]])
+def test_a_previous_uid_is_another_one(previously: str | list[str]) -> None:
+    with pytest.raises(ConfigurationError, match="uid"):
+        environment().from_collection([1]).uid("new", previously=previously)
+
+
 def test_a_stateful_operator_without_uid_is_named_in_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -169,7 +169,7 @@ def test_a_relative_directory_for_sparks_logs_is_meant_from_here() -> None:
         ({"state.backend.type": "paper"}, r"'paper'; choose one of filesystem, .*, memory, rocksdb"),
         (
             {"execution.checkpointing.data-inline-threshold": "2mb"},
-            r"data-inline-threshold is 2097152.*1048576",
+            r"threshold is 2097152.*1048576",
         ),
         ({"execution.checkpointing.storage": "moon"}, "execution.checkpointing.storage"),
         ({"tidegate.batch.size": "0"}, r"tidegate.batch.size is 0; it must be at least 1"),

@@ -20,6 +20,7 @@ from tidegate.state.backend import (
 from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.storage import CheckpointStorage
 
 O = TypeVar("O", bound=StreamOperator)  # noqa: E741
@@ -81,6 +82,18 @@ class OperatorUnderTest(Generic[O]):
             local_dir="/nonexistent",
             results=self.results,
             job_parameters={"airport": "JFK"},
+            restored_checkpoint_id=None if restored is None else CheckpointId(7),
+            raw_keyed=RawKeyedState(
+                RawKeyedStateParameters(
+                    "uid",
+                    "Totals",
+                    subtask_index,
+                    attempt,
+                    key_group_range_of_subtask(subtask_index, 128, parallelism),
+                    self.storage,
+                    "shared/op-uid",
+                )
+            ),
         )
         self.operator.setup(context, self.emitted.append)
         if restored is not None:

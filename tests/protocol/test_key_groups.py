@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import ConfigurationError
 from tidegate.protocol.key_groups import (
@@ -36,6 +36,18 @@ def test_every_key_group_lies_in_the_range_of_its_owner_and_in_no_other_for_all_
                 owner = subtask_of_key_group(key_group, max_parallelism, parallelism)
                 holders = [index for index in range(parallelism) if ranges[index].contains(key_group)]
                 assert holders == [owner]
+
+
+@settings(max_examples=20, deadline=None)
+@given(sizes=parallelism_and_max())
+def test_the_ranges_of_all_subtasks_join_without_gap_or_overlap(sizes: tuple[int, int]) -> None:
+    parallelism, max_parallelism = sizes
+    expected_start = 0
+    for index in range(parallelism):
+        owned = key_group_range_of_subtask(index, max_parallelism, parallelism)
+        assert owned.start == expected_start
+        expected_start = owned.end + 1
+    assert expected_start == max_parallelism
 
 
 @given(sizes=parallelism_and_max(), data=st.data())

@@ -63,6 +63,15 @@ def test_one_uid_for_two_operators_is_refused() -> None:
         doubled.validate()
 
 
+@pytest.mark.parametrize("uid", ["a", "b"])
+def test_a_previous_uid_belongs_to_one_operator(uid: str) -> None:
+    first = node(1, "first", uid="a", previous_uids=("old",))
+    second = node(2, "second", uid="b", previous_uids=("old" if uid == "b" else "a",))
+    claimed = "old" if uid == "b" else "a"
+    with pytest.raises(GraphError, match=rf"uid '{claimed}' is claimed by .*'first'.* by operator 'second'"):
+        graph([first, second], [(1, 2, FORWARD)]).validate()
+
+
 def test_forward_between_unequal_parallelism_is_refused() -> None:
     uneven = graph([node(1, "a", 2), node(2, "b", 3)], [(1, 2, FORWARD)])
     with pytest.raises(GraphError, match=r"parallelism 2 to .*'b'.* parallelism 3; .*rebalance\(\)"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable
 
@@ -15,7 +16,11 @@ from tidegate.protocol.handles import (
     OperatorSnapshot,
     SegmentHandle,
 )
-from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
+from tidegate.protocol.key_groups import (
+    UPPER_BOUND_MAX_PARALLELISM,
+    KeyGroupRange,
+    key_group_range_of_subtask,
+)
 from tidegate.protocol.redistribution import (
     BROADCAST,
     EVEN_SPLIT,
@@ -82,6 +87,37 @@ def test_there_and_back_is_the_identity(old: int, new: int) -> None:
     back = redistribute(redistribute(before, new, MAX_PARALLELISM), old, MAX_PARALLELISM)
     for index, snapshot in enumerate(back):
         assert references([snapshot]) == references([before[index]])
+
+
+@given(data=st.data(), max_parallelism=st.integers(min_value=1, max_value=UPPER_BOUND_MAX_PARALLELISM))
+def test_key_groups_move_whole_for_any_max_parallelism(data: st.DataObject, max_parallelism: int) -> None:
+    sizes = st.integers(min_value=1, max_value=min(max_parallelism, 40))
+    path = data.draw(st.lists(sizes, min_size=2, max_size=4))
+    snapshots = []
+    for index in range(path[0]):
+        own = key_group_range_of_subtask(index, max_parallelism, path[0])
+        snapshots.append(OperatorSnapshot(KeyedStateHandle((segment(str(index), own),))))
+    for parallelism in [*path[1:], path[0]]:
+        snapshots = redistribute(snapshots, parallelism, max_parallelism)
+        ranges = sorted(
+            (part.key_groups.start, part.key_groups.end)
+            for snapshot in snapshots
+            for part in snapshot.keyed.segments
+        )
+        assert [start for start, _ in ranges] == [0, *(end + 1 for _, end in ranges[:-1])]
+        assert ranges[-1][1] == max_parallelism - 1
+
+
+def test_a_thousand_subtasks_are_redistributed_in_no_time() -> None:
+    snapshots = []
+    for index in range(1_000):
+        own = key_group_range_of_subtask(index, 32_768, 1_000)
+        segments = tuple(segment(f"{index}-{number}", own) for number in range(8))
+        snapshots.append(OperatorSnapshot(KeyedStateHandle(segments)))
+    started = time.perf_counter()
+    after = redistribute(snapshots, 999, 32_768)
+    assert time.perf_counter() - started < 5, "it takes about 0.2 s; looking at all pairs took minutes"
+    assert sum(part.key_groups.size for snapshot in after for part in snapshot.keyed.segments) == 8 * 32_768
 
 
 def list_file(name: str) -> FileHandle:

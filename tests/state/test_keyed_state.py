@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tidegate.common.errors import (
@@ -419,8 +421,23 @@ def test_a_value_of_another_type_is_refused_with_names(open_backend: Any) -> Non
 def test_a_map_key_without_encoding_is_refused_when_it_is_put(open_backend: Any) -> None:
     backend = open_backend()
     backend.current_key = 1
-    with pytest.raises(KeyTypeError, match="float"):
-        backend.get_map_state(MAP).put(1.5, "x")
+    with pytest.raises(KeyTypeError, match="complex"):
+        backend.get_map_state(MAP).put(1.5j, "x")
+
+
+def test_map_keys_may_be_numbers_of_any_kind(open_backend: Any) -> None:
+    descriptor = MapStateDescriptor("by number", None, Types.LONG())
+    backend = open_backend()
+    backend.current_key = 1
+    keys = [2.5, -1.5, Decimal("0.10"), UUID(int=7), (0.5, "x")]
+    backend.get_map_state(descriptor).put_all({key: index for index, key in enumerate(keys)})
+    handle = backend.freeze().persist()
+    again = open_backend(attempt=1)
+    again.restore(handle, owned=True)
+    again.current_key = 1
+    entries = again.get_map_state(descriptor)
+    assert [entries.get(key) for key in keys] == [0, 1, 2, 3, 4]
+    assert set(entries.keys()) == set(keys)
 
 
 def test_many_small_increments_are_compacted(open_backend: Any) -> None:

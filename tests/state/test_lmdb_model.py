@@ -26,7 +26,7 @@ from tidegate.state.memory_storage import MemoryCheckpointStorage
 # Few keys, so that steps meet; that every kind of key comes back is shown elsewhere.
 KEYS = st.sampled_from([0, "a\0", "k" * 600])
 MAP_KEYS = st.sampled_from([1, "m" * 600])
-NUMBERS = st.integers(-(1 << 66), 1 << 66) | st.booleans()
+NUMBERS = st.integers(-(1 << 66), 1 << 66)
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 BOX = ValueStateDescriptor("box")
 ITEMS = ListStateDescriptor("items", Types.LONG())

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import BufferReader
 from tidegate.common.errors import CorruptCheckpointError, KeyTypeError, StateError, StateMigrationError
+from tidegate.common.time import Time
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import OperatorListHandle, OperatorSnapshot
 from tidegate.protocol.redistribution import redistribute
@@ -17,6 +18,7 @@ from tidegate.state.list_files import read_list_file
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from tidegate.state.storage import CheckpointStorage
+from tidegate.state.ttl_config import StateTtlConfig
 
 POSITIONS = ListStateDescriptor("positions", Types.TUPLE([Types.LONG(), Types.LONG()]))
 ANYTHING = ListStateDescriptor("all")
@@ -299,6 +301,13 @@ def test_a_changed_type_is_refused_on_restore(storage: CheckpointStorage) -> Non
     after = backend(storage, stored(before))
     with pytest.raises(StateMigrationError, match=r"source.*'positions'.*TUPLE\(LONG, LONG\).*STRING"):
         after.get_list_state(ListStateDescriptor("positions", Types.STRING()))
+
+
+def test_a_time_to_live_is_refused(storage: CheckpointStorage) -> None:
+    descriptor = ListStateDescriptor("positions", Types.LONG())
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
+    with pytest.raises(StateError, match=r"source.*'positions' cannot have a time to live"):
+        backend(storage).get_list_state(descriptor)
 
 
 def test_an_item_of_a_wrong_type_names_operator_and_state(storage: CheckpointStorage) -> None:

@@ -1,0 +1,225 @@
+"""Reads the segments of one keyed state, key-group range by key-group range.
+
+Segments are a log: the later of two rows of one entry wins. Rows are sorted by key group, and a row group
+says which key groups it holds, so a range of key groups can be merged without looking at any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from ..common.errors import CorruptCheckpointError
+from ..protocol.handles import FileHandle, SegmentHandle
+from ..protocol.key_groups import KeyGroupRange
+from .key_selection import KeySelection
+from .segments import SegmentFile, merge_tables
+from .storage import CheckpointStorage
+
+_HASHED_BYTES = 8 << 20
+
+
+class CheckedFiles:
+    """The stored files of one checkpoint; each is compared with its SHA-256 at most once."""
+
+    def __init__(self, storage: CheckpointStorage) -> None:
+        self.storage = storage
+        self._intact: set[str] = set()
+
+    def verify(self, handle: FileHandle) -> None:
+        """Compare a file with its length and SHA-256, in pieces.
+
+        Raises:
+            CorruptCheckpointError: when it is missing or damaged.
+        """
+        if handle.path in self._intact:
+            return
+        digest = hashlib.sha256()
+        with closing(self.storage.open_file(handle)) as file:
+            while piece := file.read(_HASHED_BYTES):
+                digest.update(piece)
+        if digest.hexdigest() != handle.sha256:
+            raise CorruptCheckpointError(
+                f"checkpoint file {handle.path!r} is damaged: its SHA-256 does not match; restore another "
+                f"checkpoint or savepoint"
+            )
+        self._intact.add(handle.path)
+
+
+@dataclass(frozen=True)
+class StateLocation:
+    """Which state is read, for error messages."""
+
+    operator_uid: str
+    operator_name: str
+    state_name: str
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Add operator and state to errors about damaged files."""
+        try:
+            yield
+        except CorruptCheckpointError as error:
+            raise CorruptCheckpointError(f"{self}: {error}") from error
+
+    def __str__(self) -> str:
+        return f"operator {self.operator_name!r} (uid {self.operator_uid}), state {self.state_name!r}"
+
+
+class StateSegments:
+    """The segments of one keyed state, by subtask.
+
+    Args:
+        subtasks: the segments of each subtask in the order they were written. The key groups of two
+            subtasks never meet.
+    """
+
+    def __init__(
+        self,
+        files: CheckedFiles,
+        where: StateLocation,
+        subtasks: Sequence[tuple[SegmentHandle, ...]],
+        selection: KeySelection | None = None,
+    ) -> None:
+        self._files = files
+        self._where = where
+        self._subtasks = subtasks
+        self._selection = selection
+
+    def selected(self, selection: KeySelection) -> StateSegments:
+        """The same, for some keys only: other segments are not even opened."""
+        held = [
+            tuple(segment for segment in segments if selection.meets(segment.key_groups))
+            for segments in self._subtasks
+        ]
+        return StateSegments(self._files, self._where, held, selection)
+
+    def types(self) -> list[dict[str, pa.DataType]]:
+        """The column types of every segment."""
+        found: list[dict[str, pa.DataType]] = []
+        for segments in self._subtasks:
+            with self._opened(segments) as opened:
+                found.extend(file.types for _, file in opened)
+        return found
+
+    def tables(self, range_rows: int) -> Iterator[pa.Table]:
+        """Merged change tables without tombstones, in pieces of about `range_rows` stored rows.
+
+        A piece holds whole key groups, so one key group is the least that must fit into memory.
+
+        Raises:
+            CorruptCheckpointError: naming the file, the operator and the state.
+        """
+        for segments in self._subtasks:
+            with self._opened(segments) as opened:
+                for key_groups in self._ranges([file for _, file in opened], range_rows):
+                    table = self._merged(opened, key_groups)
+                    if table is not None:
+                        yield table
+
+    def row_groups(self) -> list[tuple[KeyGroupRange, int]]:
+        """The key groups and the number of rows of all row groups of all segments."""
+        found: list[tuple[KeyGroupRange, int]] = []
+        for segments in self._subtasks:
+            with self._opened(segments) as opened:
+                found.extend(entry for _, file in opened for entry in file.row_groups)
+        return found
+
+    def read(self, key_groups: KeyGroupRange) -> pa.Table | None:
+        """The merged change table of a range of key groups; None when it holds nothing."""
+        found = []
+        for segments in self._subtasks:
+            meeting = [one for one in segments if one.key_groups.intersect(key_groups).size]
+            with self._opened(meeting) as opened:
+                table = self._merged(opened, key_groups)
+                if table is not None:
+                    found.append(table)
+        return merge_tables(_with_one_value_type(found), keep_tombstones=False) if found else None
+
+    def verify(self) -> None:
+        """Compare every file with its SHA-256."""
+        with self._where.named():
+            for segments in self._subtasks:
+                for segment in segments:
+                    self._files.verify(segment.file)
+
+    def _merged(
+        self, opened: Sequence[tuple[SegmentHandle, SegmentFile]], key_groups: KeyGroupRange
+    ) -> pa.Table | None:
+        parts = []
+        for segment, file in opened:
+            wanted = segment.key_groups.intersect(key_groups)
+            if wanted.size == 0:
+                continue
+            part = file.read_key_groups(wanted)
+            if self._selection is not None:
+                part = self._selection.apply(part)
+            if part.num_rows:
+                parts.append(part)
+        if not parts:
+            return None
+        merged = merge_tables(_with_one_value_type(parts), keep_tombstones=False)
+        return merged if merged.num_rows else None
+
+    def _ranges(self, files: Sequence[SegmentFile], range_rows: int) -> Iterator[KeyGroupRange]:
+        if self._selection is not None:
+            yield from (KeyGroupRange(group, group) for group in self._selection.key_groups)
+            return
+        yield from key_group_ranges([entry for file in files for entry in file.row_groups], range_rows)
+
+    @contextmanager
+    def _opened(self, segments: Sequence[SegmentHandle]) -> Iterator[list[tuple[SegmentHandle, SegmentFile]]]:
+        with self._where.named(), ExitStack() as stack:
+            opened = []
+            for segment in segments:
+                opened.append((segment, self._open(segment, stack)))
+            yield opened
+
+    def _open(self, segment: SegmentHandle, stack: ExitStack) -> SegmentFile:
+        handle = segment.file
+        if self._selection is None:
+            self._files.verify(handle)
+        source = stack.enter_context(closing(self._files.storage.open_file(handle)))
+        file = SegmentFile(source, handle.path)
+        if file.num_rows != segment.entry_count or file.info.state_name != segment.state_name:
+            raise CorruptCheckpointError(
+                f"checkpoint file {handle.path!r} holds {file.num_rows} rows of state "
+                f"{file.info.state_name!r}, but its manifest says {segment.entry_count} of "
+                f"{segment.state_name!r}; restore another checkpoint or savepoint"
+            )
+        return file
+
+
+def key_group_ranges(
+    row_groups: Sequence[tuple[KeyGroupRange, int]], range_rows: int
+) -> Iterator[KeyGroupRange]:
+    """Cut key groups into ranges of about `range_rows` rows, as far as row groups tell where rows are."""
+    if not row_groups:
+        return
+    first = min(held.start for held, _ in row_groups)
+    last = max(held.end for held, _ in row_groups)
+    rows = np.zeros(last - first + 1)
+    for held, count in row_groups:
+        rows[held.start - first : held.end - first + 1] += count / held.size
+    piece = np.floor(np.cumsum(rows) / range_rows)
+    starts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(rows)]
+    for low, high in pairwise(starts):
+        yield KeyGroupRange(first + low, first + high - 1)
+
+
+def _with_one_value_type(tables: list[pa.Table]) -> list[pa.Table]:
+    """Tables with the newest one's type of values: a state's type may have been widened."""
+    newest = tables[-1].schema.field("value")
+    at = tables[-1].schema.get_field_index("value")
+    return [
+        table
+        if table.schema.field("value").type == newest.type
+        else table.set_column(at, newest, table["value"].cast(newest.type))
+        for table in tables
+    ]

@@ -1,0 +1,52 @@
+"""Reads the manifest of a checkpoint from its directory, wherever that is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..common.errors import CheckpointStorageError
+from ..protocol.handles import FileHandle
+from ..protocol.manifest import CheckpointManifest, decode_manifest
+from .storage import is_absolute, open_storage
+
+MANIFEST_NAME = "MANIFEST"
+
+
+def read_checkpoint(path: str) -> CheckpointManifest:
+    """Read the checkpoint of another job from its directory; its files become absolute addresses.
+
+    Args:
+        path: the directory of the checkpoint, or its manifest: a local path, also a relative one, or any
+            address that `open_storage` takes.
+
+    Raises:
+        CheckpointStorageError: There is no checkpoint at `path`.
+        CorruptCheckpointError: Its manifest is damaged.
+    """
+    path = path.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
+    storage = open_storage(path)
+    try:
+        data = storage.read(MANIFEST_NAME)
+    except CheckpointStorageError as error:
+        raise CheckpointStorageError(
+            f"there is no checkpoint at {path}: {error}. Give the directory that holds the file "
+            f"{MANIFEST_NAME}, such as …/<job id>/chk-12"
+        ) from error
+    manifest = decode_manifest(data, f"{path}/{MANIFEST_NAME}")
+    root = storage.uri.rstrip("/").rpartition("/")[0]
+    operators = {
+        uid: replace(
+            op,
+            subtasks=tuple(
+                snapshot.with_files(lambda file: _absolute(file, root)) for snapshot in op.subtasks
+            ),
+        )
+        for uid, op in manifest.operators.items()
+    }
+    return replace(manifest, operators=operators)
+
+
+def _absolute(file: FileHandle, root: str) -> FileHandle:
+    if file.is_inline or is_absolute(file.path):
+        return file
+    return replace(file, path=f"{root}/{file.path}")

@@ -1,0 +1,474 @@
+"""Checkpoints are read without the job: listed, typed, lazily, by key, and never unpickled unasked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tidegate.common import Row, Types
+from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError, StateError
+from tidegate.state import read_snapshot
+from tidegate.state.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from tidegate.state.snapshot_columns import PickledValue
+from tidegate.state.snapshot_states import KeyedSnapshotState
+
+from .checkpoints import NAME, UID, Job
+
+TOTAL = ValueStateDescriptor("total", Types.TUPLE([Types.LONG(), Types.DOUBLE()]))
+
+
+def totals(job: Job, keys: Any, factor: float = 0.5) -> None:
+    job.each(
+        keys,
+        lambda backend: backend.get_value_state(TOTAL),
+        lambda state, key: state.update((key, key * factor)),
+    )
+
+
+def as_dict(state: Any) -> dict[Any, Any]:
+    table = state.to_arrow()
+    return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def value_state(job: Job, descriptor: ValueStateDescriptor, values: dict[Any, Any]) -> KeyedSnapshotState:
+    """A checkpoint with one value state, opened."""
+    job.each(
+        values,
+        lambda backend: backend.get_value_state(descriptor),
+        lambda state, key: state.update(values[key]),
+    )
+    return read_snapshot(job.checkpoint()).keyed_state(UID, descriptor.get_name())
+
+
+# ---------------------------------------------------------------- what there is
+
+
+def test_a_snapshot_lists_its_operators_and_states(tmp_path: Path) -> None:
+    job = Job(tmp_path, key_type=Types.LONG())
+    totals(job, range(100))
+    snapshot = read_snapshot(job.checkpoint())
+    assert (snapshot.job_id, snapshot.job_name, snapshot.checkpoint_id) == ("job-1", "flights", 1)
+    assert (snapshot.kind, snapshot.triggered_ms, snapshot.completed_ms) == ("checkpoint", 1_000, 1_200)
+    operator = snapshot.operator(UID)
+    assert (operator.name, operator.max_parallelism, operator.parallelism) == (NAME, 128, 2)
+    (state,) = operator.states
+    assert (state.name, state.kind, state.entry_count) == ("total", "value", 100)
+    assert state.schema["key_type"] == "LONG"
+    assert state.schema["value_type"] == "TUPLE(LONG, DOUBLE)"
+    assert 0 < state.size_bytes == snapshot.size_bytes
+
+
+def test_a_name_that_is_not_there_is_an_error_that_says_what_is(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    totals(job, range(3))
+    snapshot = read_snapshot(job.checkpoint())
+    with pytest.raises(StateError, match=r"no operator with uid 'other'; there is: totals-uid \(Totals\)"):
+        snapshot.operator("other")
+    with pytest.raises(StateError, match=r"operator 'Totals' .* has no state 'sum'.*there is: 'total'"):
+        snapshot.state(UID, "sum")
+
+
+def test_the_manifest_itself_and_a_relative_path_name_a_checkpoint_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path)
+    totals(job, range(3))
+    path = job.checkpoint()
+    monkeypatch.chdir(tmp_path)
+    for name in (path + "/", path + "/MANIFEST", "chk-1", f"file://{path}"):
+        assert len(read_snapshot(name).state(UID, "total").to_arrow()) == 3
+
+
+def test_any_storage_holds_readable_checkpoints() -> None:
+    job = Job("memory://snapshots-anywhere/job")
+    totals(job, range(20))
+    state = read_snapshot(job.checkpoint()).keyed_state(UID, "total")
+    assert len(state.to_arrow()) == 20
+    assert state.get(7) == (7, 3.5)
+
+
+def test_where_there_is_no_checkpoint_the_error_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointStorageError, match=r"there is no checkpoint at .*chk-12"):
+        read_snapshot(str(tmp_path / "nothing"))
+
+
+# ---------------------------------------------------------------- what is in it
+
+
+def test_values_come_typed_and_the_latest_wins(tmp_path: Path) -> None:
+    job = Job(tmp_path, key_type=Types.LONG())
+    totals(job, range(1_000))
+    job.checkpoint()
+    totals(job, range(0, 1_000, 2), factor=2.0)
+    job.each(range(10), lambda backend: backend.get_value_state(TOTAL), lambda state, key: state.clear())
+    state = read_snapshot(job.checkpoint()).state(UID, "total")
+    table = state.to_arrow()
+    assert table.schema.field("key").type == pa.int64()
+    assert table.schema.field("value").type == pa.struct([("f0", pa.int64()), ("f1", pa.float64())])
+    assert table.column_names == ["key", "value"]
+    expected = {key: {"f0": key, "f1": key * (0.5 if key % 2 else 2.0)} for key in range(10, 1_000)}
+    assert as_dict(state) == expected
+    assert state.entry_count == 1_505, "stored rows, overwritten ones included"
+
+
+def test_a_map_state_has_a_row_per_map_key(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    descriptor = MapStateDescriptor("delays", Types.STRING(), Types.DOUBLE())
+    job.each(
+        ["AA", "UA"],
+        lambda backend: backend.get_map_state(descriptor),
+        lambda state, key: state.put_all({"JFK": 1.0, "LGA": len(key) / 4}),
+    )
+    state = read_snapshot(job.checkpoint()).keyed_state(UID, "delays")
+    table = state.to_arrow().sort_by([("key", "ascending"), ("map_key", "ascending")])
+    assert table.to_pydict() == {
+        "key": ["AA", "AA", "UA", "UA"],
+        "map_key": ["JFK", "LGA", "JFK", "LGA"],
+        "value": [1.0, 0.5, 1.0, 0.5],
+    }
+    assert state.get("UA") == {"JFK": 1.0, "LGA": 0.5}
+    assert state.get("DL") is None
+
+
+def test_list_and_reducing_states_are_read(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    numbers = ListStateDescriptor("numbers", Types.LONG())
+    total = ReducingStateDescriptor("sum", lambda one, other: one + other, Types.LONG())
+    job.each(
+        range(5), lambda backend: backend.get_list_state(numbers), lambda state, key: state.update([key, 9])
+    )
+    job.each(range(5), lambda backend: backend.get_reducing_state(total), lambda state, key: state.add(key))
+    snapshot = read_snapshot(job.checkpoint())
+    assert as_dict(snapshot.state(UID, "numbers")) == {key: [key, 9] for key in range(5)}
+    assert snapshot.keyed_state(UID, "numbers").get(3) == [3, 9]
+    assert as_dict(snapshot.state(UID, "sum")) == {key: key for key in range(5)}
+
+
+def test_a_namespaced_state_has_a_column_for_the_namespace(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+
+    def fill(state: Any, key: int) -> None:
+        for window in (10, 20):
+            job.backends[job.subtask_of(key)].current_namespace = window
+            state.update(key + window)
+
+    descriptor = ValueStateDescriptor("window", Types.LONG())
+    job.each(range(3), lambda backend: backend.get_value_state(descriptor, namespaced=True), fill)
+    state = read_snapshot(job.checkpoint()).keyed_state(UID, "window")
+    rows = state.to_arrow().to_pylist()
+    assert sorted((row["key"], row["namespace"], row["value"]) for row in rows) == [
+        (key, window, key + window) for key in range(3) for window in (10, 20)
+    ]
+    assert state.get(1, namespace=20) == 21
+    with pytest.raises(StateError, match="namespace="):
+        state.get(1)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "keys", "shown", "arrow_type"),
+    [
+        (None, ["a", "b"], ["a", "b"], pa.large_string()),
+        (None, [b"a", (1, "b")], ["(1, 'b')", "b'a'"], pa.large_string()),
+        (None, [1, "b"], ["'b'", "1"], pa.large_string()),
+        (Types.SQL_DATE(), [date(2013, 1, 1)], [date(2013, 1, 1)], pa.date32()),
+        (
+            Types.TUPLE([Types.STRING(), Types.LONG()]),
+            [("a", 1)],
+            [{"f0": "a", "f1": 1}],
+            pa.struct([("f0", pa.large_string()), ("f1", pa.int64())]),
+        ),
+        (Types.LONG(), [1, 1 << 70], ["1", "1180591620717411303424"], pa.large_string()),
+    ],
+)
+def test_keys_are_decoded(tmp_path: Path, key_type: Any, keys: Any, shown: Any, arrow_type: Any) -> None:
+    job = Job(tmp_path, parallelism=1, key_type=key_type)
+    state = value_state(job, ValueStateDescriptor("v", Types.LONG()), dict.fromkeys(keys, 1))
+    column = state.to_arrow()["key"]
+    assert column.type == arrow_type
+    assert sorted(column.to_pylist(), key=str) == sorted(shown, key=str)
+    assert {entry.key for entry in state.entries()} == set(keys)
+    assert all(state.get(key) == 1 for key in keys)
+
+
+def test_a_declared_state_without_entries_has_its_columns_nevertheless(tmp_path: Path) -> None:
+    job = Job(tmp_path, key_type=Types.STRING())
+    state = value_state(job, TOTAL, {})
+    table = state.to_arrow()
+    assert table.num_rows == 0
+    assert table.schema.field("key").type == pa.large_string()
+    assert table.schema.field("value").type == pa.struct([("f0", pa.int64()), ("f1", pa.float64())])
+
+
+# ---------------------------------------------------------------- pickles
+
+
+class Bomb:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("type_info", [None, Types.LIST(Types.LONG()), Types.STRING()])
+def test_nothing_is_unpickled_unless_trusted(tmp_path: Path, type_info: Any) -> None:
+    mark = tmp_path / "exploded"
+    bomb: Any = Bomb(str(mark))
+    job = Job(tmp_path / "job", parallelism=1)
+    values: dict[int, Any] = {1: [1, 2] if type_info != Types.STRING() else "five"}
+    if type_info is None:
+        values[2] = bomb
+    elif type_info == Types.STRING():
+        values[2] = _BombText(str(mark))
+    else:
+        values[2] = _BombList(str(mark))
+    state = value_state(job, ValueStateDescriptor("v", type_info), values)
+    table = state.to_arrow()
+    state.to_pandas()
+    list(state.iter_batches())
+    opaque = state.get(2)
+    assert isinstance(opaque, PickledValue)
+    entries = {entry.key: entry.value for entry in state.entries()}
+    assert entries[2] == opaque
+    if type_info is not None:
+        assert entries[1] == values[1]
+        assert dict(zip(table["key"].to_pylist(), table["value_pickled"].to_pylist(), strict=True)) == {
+            1: None,
+            2: opaque.data,
+        }
+    else:
+        assert table.schema.field("value").type == pa.large_binary()
+    assert not mark.exists()
+    state.get(2, trusted=True)
+    assert mark.exists()
+
+
+class _BombList(list):  # type: ignore[type-arg]
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.path,)
+
+
+class _BombText(str):
+    def __new__(cls, path: str) -> _BombText:
+        text = super().__new__(cls, "text")
+        text.path = path  # type: ignore[attr-defined]
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.path,)  # type: ignore[attr-defined]
+
+
+def test_a_pickle_inside_a_typed_value_stays_closed_too(tmp_path: Path) -> None:
+    mark = tmp_path / "exploded"
+    bomb: Any = Bomb(str(mark))
+    type_info = Types.TUPLE([Types.STRING(), Types.LIST(Types.PICKLED_BYTE_ARRAY())])
+    state = value_state(Job(tmp_path / "job"), ValueStateDescriptor("v", type_info), {1: ("a", [bomb])})
+    state.to_arrow()
+    name, (inner,) = state.get(1)
+    assert (name, type(inner)) == ("a", PickledValue)
+    assert not mark.exists()
+    state.get(1, trusted=True)
+    assert mark.exists()
+
+
+def test_trusted_readers_get_python_objects(tmp_path: Path) -> None:
+    values = {1: {"a": {1, 2}}, 2: {"b": None}}
+    state = value_state(Job(tmp_path), ValueStateDescriptor("v"), values)
+    frame = state.to_pandas(trusted=True)
+    assert dict(zip(frame["key"], frame["value"], strict=True)) == values
+    assert {entry.key: entry.value for entry in state.entries(trusted=True)} == values
+
+
+# ---------------------------------------------------------------- other libraries
+
+
+def test_a_state_becomes_a_pandas_and_a_polars_frame(tmp_path: Path) -> None:
+    values = {"a": Row(count=1, name="x"), "b": Row(count=2, name=None)}
+    type_info = Types.ROW_NAMED(["count", "name"], [Types.LONG(), Types.STRING()])
+    state = value_state(Job(tmp_path), ValueStateDescriptor("v", type_info), values)
+    frame = state.to_pandas().sort_values("key")
+    assert frame["value"].tolist() == [{"count": 1, "name": "x"}, {"count": 2, "name": None}]
+    polars = state.to_polars().sort("key")
+    assert polars["key"].to_list() == ["a", "b"]
+    assert polars.unnest("value")["count"].to_list() == [1, 2]
+    assert state.get("a") == values["a"]
+
+
+# ---------------------------------------------------------------- little at a time
+
+
+def test_batches_are_bounded_and_complete(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    totals(job, range(5_000))
+    state = read_snapshot(job.checkpoint()).state(UID, "total")
+    batches = list(state.iter_batches(batch_rows=700))
+    assert max(batch.num_rows for batch in batches) == 700
+    keys = [key for batch in batches for key in batch["key"].to_pylist()]
+    assert sorted(keys) == list(range(5_000))
+
+
+def test_some_keys_are_read_without_the_rest(tmp_path: Path) -> None:
+    job = Job(tmp_path, parallelism=2)
+    totals(job, range(2_000))
+    path = job.checkpoint()
+    own, other = 0, next(key for key in range(100) if job.subtask_of(key) != job.subtask_of(0))
+    for file in (tmp_path / "shared").rglob("*.parquet"):
+        subtask = int(file.stem.split("-")[1])
+        if subtask == job.subtask_of(other):
+            file.unlink()
+    state = read_snapshot(path).keyed_state(UID, "total")
+    assert state.get(own) == (0, 0.0)
+    assert state.filter([own]).to_arrow()["key"].to_pylist() == [own]
+    with pytest.raises(CorruptCheckpointError, match="missing"):
+        state.get(other)
+
+
+def test_a_filter_takes_any_number_of_keys_of_any_type(tmp_path: Path) -> None:
+    keys: list[Any] = [1, "1", b"1", (1, "1"), date(2013, 1, 1), 1 << 70, "\ud800"]
+    job = Job(tmp_path)
+    state = value_state(job, ValueStateDescriptor("v", Types.LONG()), dict(zip(keys, range(7), strict=True)))
+    found = {entry.key: entry.value for entry in state.filter([1, b"1", "\ud800", 3]).entries()}
+    assert found == {1: 0, b"1": 2, "\ud800": 6}
+    assert state.filter([]).to_arrow().num_rows == 0
+    with pytest.raises(TypeError, match="no deterministic encoding"):
+        state.get(1.5)
+
+
+# ---------------------------------------------------------------- damage
+
+
+def damaged(tmp_path: Path) -> tuple[str, Path]:
+    job = Job(tmp_path, parallelism=1)
+    totals(job, range(2_000))
+    path = job.checkpoint()
+    (file,) = (tmp_path / "shared").rglob("*.parquet")
+    return path, file
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_flipped_byte_anywhere_is_noticed(tmp_path: Path, part: float) -> None:
+    path, file = damaged(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[int(part * len(data))] ^= 1
+    file.write_bytes(data)
+    snapshot = read_snapshot(path)
+    message = (
+        r"operator 'Totals' \(uid totals-uid\), state 'total': checkpoint file .*SHA-256.*restore another"
+    )
+    with pytest.raises(CorruptCheckpointError, match=message):
+        list(snapshot.state(UID, "total").iter_batches())
+    with pytest.raises(CorruptCheckpointError, match=message):
+        snapshot.verify()
+
+
+def test_a_flipped_byte_in_the_pages_of_a_key_is_noticed_by_its_reader(tmp_path: Path) -> None:
+    path, file = damaged(tmp_path)
+    data = bytearray(file.read_bytes())
+    for position in range(len(data) // 4, len(data) // 2):
+        data[position] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CorruptCheckpointError, match=r"operator 'Totals'.*state 'total'.*restore another"):
+        read_snapshot(path).keyed_state(UID, "total").get(7)
+
+
+def test_truncated_and_missing_files_are_noticed(tmp_path: Path) -> None:
+    path, file = damaged(tmp_path)
+    data = file.read_bytes()
+    state = read_snapshot(path).keyed_state(UID, "total")
+    file.write_bytes(data[:-1])
+    for read in (state.to_arrow, lambda: state.get(1), state.verify):
+        with pytest.raises(CorruptCheckpointError, match=r"state 'total'.*bytes instead of"):
+            read()
+    file.unlink()
+    for read in (state.to_arrow, lambda: state.get(1), state.verify):
+        with pytest.raises(CorruptCheckpointError, match=r"state 'total'.*missing"):
+            read()
+
+
+def test_a_damaged_manifest_and_one_of_a_newer_format_are_refused(tmp_path: Path) -> None:
+    path, _ = damaged(tmp_path)
+    manifest = Path(path) / "MANIFEST"
+    data = manifest.read_bytes()
+    manifest.write_bytes(data.replace(b"flights", b"flightz"))
+    with pytest.raises(CorruptCheckpointError, match="its checksum does not match"):
+        read_snapshot(path)
+    manifest.write_bytes(data.replace(b"tidegate-checkpoint 1", b"tidegate-checkpoint 2", 1))
+    with pytest.raises(CorruptCheckpointError, match="format 2"):
+        read_snapshot(path)
+
+
+def test_reading_changes_nothing(tmp_path: Path) -> None:
+    path, _ = damaged(tmp_path)
+
+    def everything() -> dict[Path, str]:
+        files = (file for file in tmp_path.rglob("*") if file.is_file())
+        return {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+    before = everything()
+    state = read_snapshot(path).keyed_state(UID, "total")
+    state.to_pandas()
+    state.get(1)
+    assert everything() == before
+
+
+# ---------------------------------------------------------------- operator state
+
+
+def test_operator_states_are_read_item_by_item(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    totals(job, range(3))
+    for index, backend in enumerate(job.operator_states):
+        backend.get_list_state(ListStateDescriptor("offsets", Types.LONG())).update([index, 10 + index])
+        backend.get_union_list_state(ListStateDescriptor("seen")).update([{"subtask": index}])
+        rules = backend.get_broadcast_state(MapStateDescriptor("rules", Types.STRING(), Types.DOUBLE()))
+        rules.put("limit", 0.5)
+    snapshot = read_snapshot(job.checkpoint())
+    assert [(state.name, state.kind, state.entry_count) for state in snapshot.operator(UID).states] == [
+        ("total", "value", 3),
+        ("offsets", "even-split", 4),
+        ("rules", "broadcast", 1),
+        ("seen", "union", 2),
+    ]
+    offsets = snapshot.state(UID, "offsets").to_arrow()
+    assert offsets.to_pydict() == {"subtask": [0, 0, 1, 1], "value": [0, 10, 1, 11]}
+    rules_row = {"subtask": 0, "map_key": "limit", "value": 0.5}
+    assert snapshot.state(UID, "rules").to_arrow().to_pylist() == [rules_row]
+    seen = snapshot.state(UID, "seen")
+    assert [type(entry.value) for entry in seen.entries()] == [PickledValue] * 2
+    assert [entry.value for entry in seen.entries(trusted=True)] == [{"subtask": 0}, {"subtask": 1}]
+    with pytest.raises(StateError, match="is even-split state: it has no keys"):
+        snapshot.keyed_state(UID, "offsets")
+    snapshot.verify()
+
+
+def test_raw_keyed_state_is_read_by_key_group(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    totals(job, range(3))
+    snapshot = read_snapshot(job.checkpoint(raw={0: b"zero", 3: b"three", 127: b"last"}))
+    state = snapshot.state(UID, "_raw_keyed")
+    assert (state.kind, state.entry_count) == ("raw-keyed", 3)
+    assert state.to_pandas().to_dict("list") == {
+        "key_group": [0, 3, 127],
+        "value": [b"zero", b"three", b"last"],
+    }
+    assert state.to_arrow().schema == state.arrow_schema
+    snapshot.verify()
+    for file in (tmp_path / "shared").rglob("_raw_keyed*"):
+        file.unlink()
+    with pytest.raises(CorruptCheckpointError, match=r"state '_raw_keyed'.*missing"):
+        state.to_arrow()
