@@ -123,7 +123,7 @@ class CheckpointDriver:
         except CheckpointStorageError as error:
             self._fail(f"checkpoint ids cannot be reserved: {error}")
             return
-        if isinstance(event, core.SubtaskAcknowledged):
+        if isinstance(event, core.SubtaskAcknowledged) and event.attempt == self._attempt:
             self._trace_acknowledgement(event, started_ns)
         for command in self._core.handle(event, started_ns // 1_000_000):
             self._perform(command)

@@ -131,15 +131,14 @@ class JobClient:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             report = self._handle.report()
-            if request not in report.statistics.requests:
-                # Its coordinator is gone, and the next one does not know of it.
-                request = self._request_checkpoint()
-                continue
-            answer = report.statistics.requests[request]
+            answer = report.statistics.requests.get(request)
             if answer is not None:
                 return _completed_checkpoint(answer)
             if report.status.is_globally_terminal_state():
                 raise JobExecutionError(f"the job is {report.status.name}; no checkpoint was taken")
+            if request not in report.statistics.requests:
+                # Its coordinator is gone, and the next one does not know of it.
+                request = self._request_checkpoint()
             self._handle.wait(_POLL_S)
         raise JobExecutionError(f"no checkpoint completed within {timeout_s} s")
 

@@ -240,7 +240,9 @@ class JobCoordinator:
         elif isinstance(event, events.SpansRecorded):
             self._tracer.forward(event.spans)
         elif event.attempt != self._attempt:
-            return
+            if self._checkpoints is not None and isinstance(event, core.SubtaskAcknowledged):
+                # It is counted, and nobody else would ever delete its files.
+                self._checkpoints.handle(event)
         elif isinstance(event, events.StateQueried):
             self._queries.answered(event)
         elif isinstance(event, events.TaskInitialized):

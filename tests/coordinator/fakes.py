@@ -71,8 +71,8 @@ class FakeCluster:
         self.sent: list[tuple[Attempt, SubtaskId, events.TaskMail]] = []
         self.stopped: list[tuple[Attempt, list[SubtaskId]]] = []
         self.storage = storage or MemoryCheckpointStorage()
-        tracer = create_tracer("test")
-        self.coordinator = JobCoordinator(spec or job_spec(), self, tracer, self.storage)
+        self.tracer = create_tracer("test")
+        self.coordinator = JobCoordinator(spec or job_spec(), self, self.tracer, self.storage)
 
     def now_ns(self) -> int:
         return self.time_ms * 1_000_000
