@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from ..common.errors import StateError
 from ..operators.chain import OperatorChain
-from ..protocol.checkpoint import (
+from ..protocol.abort_reasons import AbortReason
+from ..protocol.checkpoint_events import (
     Acknowledgement,
     SubtaskAcknowledged,
     SubtaskDeclined,
@@ -84,7 +85,7 @@ class Snapshotter:
             frozen = self._chain.snapshot_state(barrier)
         except Exception as error:
             times = SnapshotTimes(aligned_from, sync_started, self._ports.now_ns())
-            self._decline(barrier, times, f"{type(error).__name__}: {error}")
+            self._decline(barrier, times, f"{type(error).__name__}: {error}", AbortReason.SYNC_FAILED)
             return
         times = SnapshotTimes(aligned_from, sync_started, self._ports.now_ns())
 
@@ -138,7 +139,8 @@ class Snapshotter:
     def finish(self, done: SnapshotDone) -> None:
         """Acknowledge or decline; runs on the loop."""
         if done.snapshots is None:
-            self._decline(done.barrier, done.times, done.error or "unknown error")
+            cause = done.error or "unknown error"
+            self._decline(done.barrier, done.times, cause, AbortReason.ASYNC_FAILED)
             return
         size_bytes = sum(snapshot.size_bytes for snapshot in done.snapshots.values())
         self._report_spans(done.barrier, done.times, size_bytes, None)
@@ -151,7 +153,9 @@ class Snapshotter:
             )
         )
 
-    def _decline(self, barrier: CheckpointBarrier, times: SnapshotTimes, cause: str) -> None:
+    def _decline(
+        self, barrier: CheckpointBarrier, times: SnapshotTimes, cause: str, reason: AbortReason
+    ) -> None:
         name = self._deployment.subtask.task.name
         self._report_spans(barrier, times, 0, cause)
         self._ports.report(
@@ -160,6 +164,7 @@ class Snapshotter:
                 self._deployment.subtask_id,
                 barrier.checkpoint_id,
                 f"task {name!r}: {cause}",
+                reason,
             )
         )
 

@@ -22,8 +22,10 @@ from ..common.errors import (
 from ..operators.chain import OperatorChain
 from ..operators.sources import EndOfSource
 from ..protocol import task_events as events
+from ..protocol.abort_reasons import AbortReason
 from ..protocol.alignment import (
     AbortCheckpoint,
+    AlignmentAbortReason,
     AlignmentCommand,
     AlignmentEvent,
     BarrierReceived,
@@ -34,7 +36,7 @@ from ..protocol.alignment import (
     ResumeChannels,
     barrier_handler,
 )
-from ..protocol.checkpoint import SubtaskDeclined, SubtaskInputEnded
+from ..protocol.checkpoint_events import SubtaskDeclined, SubtaskInputEnded
 from ..protocol.elements import (
     MAX_WATERMARK_MS,
     Batch,
@@ -62,6 +64,12 @@ UNRECOVERABLE = (
     StateMigrationError,
 )
 """A restart meets the same error again, or would hide it."""
+
+
+_DECLINES = {
+    AlignmentAbortReason.SUBSUMED: AbortReason.BARRIER_SUBSUMED,
+    AlignmentAbortReason.CANCELLED_UPSTREAM: AbortReason.CANCELLED_UPSTREAM,
+}
 
 
 class TaskPhase(enum.Enum):
@@ -387,6 +395,7 @@ class StreamTask:
                 self._deployment.subtask_id,
                 command.checkpoint_id,
                 command.reason.value,
+                _DECLINES[command.reason],
             )
         )
 

@@ -44,7 +44,7 @@ class CheckpointingOptions:
         .duration_type()
         .default_value(Duration.of_millis(0))
     )
-    """Least time between the end of one checkpoint and the trigger of the next."""
+    """Least time between the completion of one checkpoint and the trigger of the next periodic one."""
     MAX_CONCURRENT_CHECKPOINTS: ConfigOption[int] = (
         ConfigOptions.key("execution.checkpointing.max-concurrent-checkpoints").int_type().default_value(1)
     )
@@ -84,6 +84,25 @@ class CheckpointingOptions:
         .default_value("NO_EXTERNALIZED_CHECKPOINTS")
     )
     """What happens to the kept checkpoints when the job is cancelled."""
+
+    ENABLE_UNALIGNED: ConfigOption[bool] = (
+        ConfigOptions.key("execution.checkpointing.unaligned.enabled").boolean_type().default_value(False)
+    )
+    """Whether barriers may overtake records, which are then stored with the checkpoint."""
+    FORCE_UNALIGNED: ConfigOption[bool] = (
+        ConfigOptions.key("execution.checkpointing.unaligned.forced").boolean_type().default_value(False)
+    )
+    """Whether barriers may also overtake records where their order decides what is computed."""
+    ALIGNED_CHECKPOINT_TIMEOUT: ConfigOption[Duration] = (
+        ConfigOptions.key("execution.checkpointing.aligned-checkpoint-timeout")
+        .duration_type()
+        .default_value(Duration.of_millis(0))
+    )
+    """How long an unaligned checkpoint first tries to align; 0 lets barriers overtake at once."""
+    RANDOM_INITIAL_DELAY: ConfigOption[bool] = (
+        ConfigOptions.key("tidegate.checkpointing.random-initial-delay").boolean_type().default_value(True)
+    )
+    """Whether the first checkpoint waits for a random part of the interval, so that jobs spread out."""
 
 
 class RestartStrategyOptions:

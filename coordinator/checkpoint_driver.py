@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ..common.errors import CheckpointStorageError
 from ..protocol import checkpoint as core
-from ..protocol.elements import CheckpointBarrier
+from ..protocol.elements import CheckpointBarrier, SnapshotKind
+from ..protocol.handles import FileHandle
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.task_events import CheckpointAborted, CheckpointCompleted, TriggerCheckpoint
@@ -29,6 +30,9 @@ from .checkpoint_store import CheckpointStore, FencedError
 from .ports import CoordinatorPorts
 from .spec import JobSpec
 from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
+
+REQUESTS_PER_EPOCH = 1_000_000_000
+"""Request numbers of one coordinator are below those of the next, so answers are never mixed up."""
 
 
 class CheckpointDriver:
@@ -61,7 +65,7 @@ class CheckpointDriver:
         self._attempt_number = 0
         self._subtask_count = 0
         self._spans: dict[CheckpointId, Span] = {}
-        self._triggered_ms: dict[CheckpointId, int] = {}
+        self._request_count = 0
         self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
 
     @property
@@ -73,14 +77,18 @@ class CheckpointDriver:
         """When `handle(TimePassed())` is due."""
         return self._core.next_due_ms()
 
-    @property
-    def next_checkpoint_id(self) -> CheckpointId:
-        """The id that the next checkpoint will get."""
-        return CheckpointId(self._core.next_checkpoint_id)
-
     def validate(self) -> None:
-        """Raise `AssertionError` if an invariant of the state machine does not hold."""
+        """Raise `AssertionError` if an invariant of the state machine or of the store does not hold."""
         self._core.validate()
+        self._store.validate()
+
+    def request(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> core.RequestId:
+        """Ask for a checkpoint now; its answer will be in the statistics under the returned id."""
+        self._request_count += 1
+        request_id = core.RequestId(self._store.epoch * REQUESTS_PER_EPOCH + self._request_count)
+        self._statistics.requested(request_id)
+        self.handle(core.CheckpointRequested(request_id, kind))
+        return request_id
 
     def start(
         self,
@@ -109,10 +117,13 @@ class CheckpointDriver:
             # The end of an attempt triggers nothing, and must be heard even when storage is gone.
             if not isinstance(event, core.TasksStopped):
                 self._store.reserve(self._core.next_checkpoint_id)
+        except FencedError as error:
+            self._stop(str(error))
+            return
         except CheckpointStorageError as error:
             self._fail(f"checkpoint ids cannot be reserved: {error}")
             return
-        if isinstance(event, core.SubtaskAcknowledged):
+        if isinstance(event, core.SubtaskAcknowledged) and event.attempt == self._attempt:
             self._trace_acknowledgement(event, started_ns)
         for command in self._core.handle(event, started_ns // 1_000_000):
             self._perform(command)
@@ -120,6 +131,10 @@ class CheckpointDriver:
     def _perform(self, command: core.CheckpointCommand) -> None:
         if isinstance(command, core.TriggerSubtasks):
             self._trigger(command)
+        elif isinstance(command, core.RegisterFiles):
+            self._register(command)
+        elif isinstance(command, core.DiscardFiles):
+            self._store.discard_files(_files(command.acknowledgement))
         elif isinstance(command, core.WriteManifest):
             self._write_manifest(command)
         elif isinstance(command, core.NotifyComplete):
@@ -127,13 +142,32 @@ class CheckpointDriver:
                 self._ports.send(self._attempt, subtask, CheckpointCompleted(command.checkpoint_id))
         elif isinstance(command, core.NotifyAborted):
             self._aborted(command)
+        elif isinstance(command, core.AnswerRequest):
+            self._statistics.answered(command)
         else:
             self._fail(command.cause)
+
+    def _register(self, command: core.RegisterFiles) -> None:
+        acknowledgement = command.acknowledgement
+        self._store.register_acknowledgement(
+            command.subtask, command.checkpoint_id, _files(acknowledgement), command.is_pending
+        )
+        if command.is_pending:
+            self._statistics.acknowledged(command.checkpoint_id, command.subtask, acknowledgement.metrics)
 
     def _trigger(self, command: core.TriggerSubtasks) -> None:
         barrier = command.barrier
         if command.is_new:
-            self._triggered_ms[barrier.checkpoint_id] = barrier.timestamp_ms
+            self._statistics.started(
+                CheckpointStatistics(
+                    barrier.checkpoint_id,
+                    CheckpointOutcome.IN_PROGRESS,
+                    barrier.timestamp_ms,
+                    0.0,
+                    kind=barrier.kind,
+                    subtask_count=self._subtask_count,
+                )
+            )
             self._spans[barrier.checkpoint_id] = self._tracer.start_root(
                 CHECKPOINT,
                 {
@@ -164,11 +198,21 @@ class CheckpointDriver:
             return
         self._completed(command, manifest, known)
         self.handle(core.ManifestWritten(command.checkpoint_id))
-        try:
-            self._store.drop_old()
-        except CheckpointStorageError as error:
-            # The checkpoint is complete; what could not be removed is removed by a later clean-up.
-            self._statistics.warnings.append(f"old checkpoints could not be removed: {error}")
+        self._collect_garbage()
+
+    def _collect_garbage(self) -> None:
+        """Delete in the background what no checkpoint and no task needs any more."""
+        garbage = self._store.take_garbage()
+        if garbage is None:
+            return
+
+        def delete() -> None:
+            try:
+                self._store.delete(garbage)
+            except CheckpointStorageError as error:
+                self._statistics.warnings.append(f"old checkpoints could not be removed: {error}")
+
+        self._ports.run_in_background(delete)
 
     def _manifest(self, barrier: CheckpointBarrier, command: core.WriteManifest) -> CheckpointManifest:
         operators = {node.uid: node for node in self._spec.graph.operators}
@@ -195,45 +239,41 @@ class CheckpointDriver:
         old_files = {handle.path for handle in before.files()} if before is not None else set()
         new_files = {h.path: h.size_bytes for h in manifest.files() if h.path not in old_files}
         self._record(
-            command.checkpoint_id,
-            CheckpointStatistics(
-                command.checkpoint_id,
-                CheckpointOutcome.COMPLETED,
-                manifest.triggered_ms,
-                self._ports.now_ns() / 1e6 - manifest.triggered_ms,
-                manifest.size_bytes,
-                sum(new_files.values()),
-                subtasks={s: ack.metrics for s, ack in command.acknowledgements.items()},
-            ),
+            replace(
+                self._statistics.in_progress[command.checkpoint_id],
+                outcome=CheckpointOutcome.COMPLETED,
+                size_bytes=manifest.size_bytes,
+                new_bytes=sum(new_files.values()),
+            )
         )
 
     def _aborted(self, command: core.NotifyAborted) -> None:
         for subtask in command.subtasks:
             self._ports.send(self._attempt, subtask, CheckpointAborted(command.checkpoint_id))
+        self._store.abort(command.checkpoint_id)
         detail = f": {command.cause}" if command.cause else ""
-        triggered_ms = self._triggered_ms.get(command.checkpoint_id, 0)
         self._record(
-            command.checkpoint_id,
-            CheckpointStatistics(
-                command.checkpoint_id,
-                CheckpointOutcome.ABORTED,
-                triggered_ms,
-                self._ports.now_ns() / 1e6 - triggered_ms,
+            replace(
+                self._statistics.in_progress[command.checkpoint_id],
+                outcome=CheckpointOutcome.ABORTED,
                 reason=f"{command.reason.value}{detail}",
-            ),
+                abort_reason=command.reason,
+            )
         )
+        self._collect_garbage()
 
-    def _record(self, checkpoint_id: CheckpointId, statistics: CheckpointStatistics) -> None:
-        self._statistics.checkpoints.append(statistics)
-        self._triggered_ms.pop(checkpoint_id, None)
-        span = self._spans.pop(checkpoint_id, None)
+    def _record(self, checkpoint: CheckpointStatistics) -> None:
+        now_ns = self._ports.now_ns()
+        statistics = replace(checkpoint, duration_ms=now_ns / 1e6 - checkpoint.triggered_ms)
+        self._statistics.ended(statistics)
+        span = self._spans.pop(checkpoint.checkpoint_id, None)
         if span is None:
             return
         failed = statistics.outcome is CheckpointOutcome.ABORTED
         if failed:
             span.set_attribute(CHECKPOINT_ABORT_REASON, statistics.reason)
         span.set_attribute(CHECKPOINT_SIZE_BYTES, statistics.new_bytes)
-        span.end(statistics.reason if failed else None, self._ports.now_ns())
+        span.end(statistics.reason if failed else None, now_ns)
 
     def _trace_acknowledgement(self, event: core.SubtaskAcknowledged, started_ns: int) -> None:
         span = self._spans.get(event.checkpoint_id)
@@ -245,3 +285,7 @@ class CheckpointDriver:
         if span is not None:
             now_ns = self._ports.now_ns()
             self._tracer.record_span(ACKNOWLEDGE, span.context, started_ns, now_ns, attributes)
+
+
+def _files(acknowledgement: core.Acknowledgement) -> list[FileHandle]:
+    return [file for snapshot in acknowledgement.snapshots.values() for file in snapshot.files()]

@@ -3,7 +3,8 @@
 Layout below the job's directory:
 
     epochs/<n>           claimed by the n-th coordinator of the job, create-if-absent
-    ids/<n>              checkpoint ids up to n may have been given
+    ids/<n>              ids up to n may have been given; holds the epoch of who may give the last of them
+    accepted/<n>         which checkpoints of earlier coordinators the n-th one found, see ADR 009
     chk-<id>/MANIFEST    written last; its presence means the checkpoint exists
     shared/<uid>/…       files of state, referred to by manifests (small ones are in the manifests)
 
@@ -12,10 +13,18 @@ Nothing that a manifest refers to is ever deleted: every file is classified firs
 
 from __future__ import annotations
 
+import json
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from ..common.errors import CheckpointStorageError
-from ..protocol.ids import CheckpointId
+from ..protocol.elements import SnapshotKind
+from ..protocol.handles import FileHandle
+from ..protocol.ids import CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
-from ..state.storage import CheckpointStorage
+from ..protocol.registry import SharedStateRegistry
+from ..state.storage import CheckpointStorage, is_absolute
 from ..state.stored_checkpoint import MANIFEST_NAME
 
 ID_BLOCK = 256
@@ -25,8 +34,30 @@ class FencedError(CheckpointStorageError):
     """Another coordinator of the same job has taken over; this one must stop."""
 
 
+@dataclass(frozen=True)
+class Garbage:
+    """What nobody needs any more. The manifests go first: one with missing files must not seem to exist."""
+
+    manifests: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Takeover:
+    """What one coordinator found when it took the job over; ids from `first_id` on came after it."""
+
+    first_id: int
+    checkpoints: frozenset[int]
+
+    def fences_off(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether an earlier coordinator wrote this checkpoint too late to count."""
+        return checkpoint_id < self.first_id and checkpoint_id not in self.checkpoints
+
+
 class CheckpointStore:
     """The completed checkpoints of one job, newest last.
+
+    All methods but `delete` belong to the coordinator's thread.
 
     Args:
         storage: The job's own directory.
@@ -37,6 +68,10 @@ class CheckpointStore:
         self._storage = storage
         self._num_retained = num_retained
         self._retained: dict[CheckpointId, CheckpointManifest] = {}
+        self._doubtful: set[CheckpointId] = set()
+        self._registry = SharedStateRegistry()
+        self._not_deleted: deque[Garbage] = deque()
+        self._first_id = 0
         self._reserved_until = 0
         self.epoch = 0
 
@@ -45,10 +80,11 @@ class CheckpointStore:
         """The job's directory."""
         return self._storage
 
+    # ------------------------------------------------------------ taking over
+
     def claim(self) -> int:
         """Become the job's coordinator; returns the epoch, higher than any before."""
-        taken = [int(path.rsplit("/", 1)[-1]) for path in self._storage.list_files("epochs")]
-        epoch = max(taken, default=0) + 1
+        epoch = max(_numbers(self._storage.list_files("epochs")), default=0) + 1
         while not self._storage.create_exclusive(f"epochs/{epoch}", b""):
             epoch += 1
         self.epoch = epoch
@@ -56,19 +92,32 @@ class CheckpointStore:
 
     def first_free_id(self) -> int:
         """An id above every one that any coordinator of this job may have given."""
-        reserved = [int(path.rsplit("/", 1)[-1]) for path in self._storage.list_files("ids")]
-        self._reserved_until = max([0, *reserved, *self._stored_ids()])
-        return self._reserved_until + 1
+        while not self._first_id:
+            reserved = max([0, *_numbers(self._storage.list_files("ids")), *self._stored_ids()])
+            if self._reserve_block(reserved + ID_BLOCK):
+                self._first_id = reserved + 1
+        return self._first_id
 
     def reserve(self, checkpoint_id: int) -> None:
-        """Make durable that ids up to at least `checkpoint_id` are used."""
+        """Make durable that ids up to at least `checkpoint_id` are used.
+
+        Raises:
+            FencedError: Another coordinator gives these ids.
+        """
         while self._reserved_until < checkpoint_id:
-            until = self._reserved_until + ID_BLOCK
-            self._storage.create_exclusive(f"ids/{until}", b"")
-            self._reserved_until = until
+            if not self._reserve_block(self._reserved_until + ID_BLOCK):
+                raise FencedError(f"the coordinator of epoch {self.epoch} is fenced: its ids are taken")
+
+    def _reserve_block(self, until: int) -> bool:
+        path, owner = f"ids/{until}", str(self.epoch).encode()
+        # An attempt whose answer was lost may have succeeded.
+        if not self._storage.create_exclusive(path, owner) and self._storage.read(path) != owner:
+            return False
+        self._reserved_until = until
+        return True
 
     def load(self) -> CheckpointManifest | None:
-        """Read all completed checkpoints and return the newest.
+        """Read all completed checkpoints, record which ones count, and return the newest.
 
         A damaged newest checkpoint is an error and not a step back: sinks may have committed it. A
         damaged older one is an error too, since what it refers to could not be told from orphans.
@@ -76,15 +125,26 @@ class CheckpointStore:
         Raises:
             CorruptCheckpointError: A manifest is damaged.
         """
-        stored = sorted(self._stored_ids())
-        if not stored:
-            return None
-        for checkpoint_id in stored:
+        first_id = self.first_free_id()
+        takeovers = self._takeovers()
+        stored = self._stored_ids()
+        accepted = [each for each in stored if not any(takeover.fences_off(each) for takeover in takeovers)]
+        for checkpoint_id in accepted:
             path = _manifest_path(checkpoint_id)
-            self._retained[checkpoint_id] = decode_manifest(
-                self._storage.read(path), f"{self._storage.uri}/{path}"
-            )
-        return self._retained[stored[-1]]
+            manifest = decode_manifest(self._storage.read(path), f"{self._storage.uri}/{path}")
+            self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
+            if manifest.kind is not SnapshotKind.SAVEPOINT:
+                self._retained[checkpoint_id] = manifest
+        record = json.dumps({"first_id": first_id, "checkpoints": accepted}).encode()
+        if not self._storage.create_exclusive(f"accepted/{self.epoch}", record):
+            raise FencedError(f"accepted/{self.epoch} exists already: the job is claimed twice")
+        self._storage.delete([_manifest_path(late) for late in stored if late not in accepted])
+        return self.newest
+
+    def _takeovers(self) -> list[_Takeover]:
+        return [_read_takeover(self._storage, path) for path in self._storage.list_files("accepted")]
+
+    # ------------------------------------------------------------ completed checkpoints
 
     @property
     def newest(self) -> CheckpointManifest | None:
@@ -104,51 +164,129 @@ class CheckpointStore:
         """Make a checkpoint exist.
 
         Raises:
-            FencedError: Another coordinator took over, or the id is already used.
-            CheckpointStorageError: The manifest could not be written.
+            FencedError: Another coordinator took over; nobody may be told of this checkpoint.
+            CheckpointStorageError: The manifest could not be written, or nobody knows whether it was.
         """
-        self._check_fence()
-        path = _manifest_path(manifest.checkpoint_id)
-        if not self._storage.create_exclusive(path, encode_manifest(manifest)):
+        checkpoint_id, data = manifest.checkpoint_id, encode_manifest(manifest)
+        path = _manifest_path(checkpoint_id)
+        self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
+        # Until storage has answered, the manifest may exist, and its files must.
+        self._doubtful.add(checkpoint_id)
+        if not self._storage.create_exclusive(path, data):
             raise FencedError(f"{path} exists already: another coordinator completed it")
-        self._retained[manifest.checkpoint_id] = manifest
+        # After the manifest, never before: a newer coordinator claims first and looks for manifests then,
+        # so either it finds this one, or its claim is found here.
+        try:
+            self._check_fence()
+        except FencedError:
+            self._withdraw(checkpoint_id)
+            raise
+        self._doubtful.remove(checkpoint_id)
+        if manifest.kind is not SnapshotKind.SAVEPOINT:
+            self._retained[checkpoint_id] = manifest
+
+    def _withdraw(self, checkpoint_id: CheckpointId) -> None:
+        """Remove a manifest of our own that came too late, if it is certain that it did."""
+        path = f"accepted/{self.epoch + 1}"
+        if path not in self._storage.list_files("accepted"):
+            return
+        if _read_takeover(self._storage, path).fences_off(checkpoint_id):
+            self._storage.delete([_manifest_path(checkpoint_id)])
 
     def _check_fence(self) -> None:
         newer = f"epochs/{self.epoch + 1}"
         if newer in self._storage.list_files("epochs"):
             raise FencedError(f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job")
 
-    def drop_old(self) -> list[CheckpointId]:
-        """Remove checkpoints beyond the number to keep, and the files only they refer to."""
-        excess = sorted(self._retained)[: -self._num_retained]
-        if not excess:
-            return []
-        dropped = [self._retained[checkpoint_id] for checkpoint_id in excess]
-        self._delete(dropped, keeping=[m for m in self.retained if m not in dropped])
-        for checkpoint_id in excess:
-            del self._retained[checkpoint_id]
-        return excess
+    # ------------------------------------------------------------ files of acknowledgements
 
-    def _delete(self, dropped: list[CheckpointManifest], keeping: list[CheckpointManifest]) -> None:
-        unneeded = _stored_paths(dropped) - _stored_paths(keeping)
-        own = sorted(path for path in unneeded if "://" not in path and not path.startswith("/"))
-        # The manifest goes first: a checkpoint with missing files must not seem to exist.
-        self._storage.delete([_manifest_path(manifest.checkpoint_id) for manifest in dropped])
-        self._storage.delete(own)
+    def register_acknowledgement(
+        self, subtask: SubtaskId, checkpoint_id: CheckpointId, files: Iterable[FileHandle], is_pending: bool
+    ) -> None:
+        """A subtask stored these files; its next acknowledgement may refer to them again.
+
+        Args:
+            is_pending: Whether the checkpoint is under way, so that it needs them too.
+        """
+        paths = _own_paths(files)
+        if is_pending:
+            self._registry.register_checkpoint(checkpoint_id, paths)
+        self._registry.register_subtask(subtask, checkpoint_id, paths)
+
+    def discard_files(self, files: Iterable[FileHandle]) -> None:
+        """Files of an acknowledgement that is not of the current attempt."""
+        self._registry.discard(_own_paths(files))
+
+    def abort(self, checkpoint_id: CheckpointId) -> None:
+        """A checkpoint will not complete: it needs its files no more, unless its manifest may exist."""
+        if checkpoint_id not in self._doubtful:
+            self._registry.release_checkpoint(checkpoint_id)
+
+    # ------------------------------------------------------------ deletion
+
+    def take_garbage(self) -> Garbage | None:
+        """Classify what nobody needs any more: checkpoints beyond the number to keep, and files.
+
+        Returns:
+            What `delete` is to remove, which may happen in another thread; `None` if there is nothing.
+        """
+        newest = max(self._retained, default=CheckpointId(0))
+        excess = sorted(self._retained)[: -self._num_retained]
+        excess += sorted(doubtful for doubtful in self._doubtful if doubtful < newest)
+        for checkpoint_id in excess:
+            self._retained.pop(checkpoint_id, None)
+            self._doubtful.discard(checkpoint_id)
+            self._registry.release_checkpoint(checkpoint_id)
+        manifests = [_manifest_path(checkpoint_id) for checkpoint_id in excess]
+        files = self._registry.take_unreferenced()
+        while self._not_deleted:
+            again = self._not_deleted.popleft()
+            manifests += again.manifests
+            files += again.files
+        return Garbage(tuple(manifests), tuple(files)) if manifests or files else None
+
+    def delete(self, garbage: Garbage) -> None:
+        """Remove what was classified; what cannot be removed is taken again the next time."""
+        try:
+            self._storage.delete(garbage.manifests)
+            self._storage.delete(garbage.files)
+        except CheckpointStorageError:
+            self._not_deleted.append(garbage)
+            raise
 
     def remove_orphans(self) -> list[str]:
-        """Delete files of state that no retained checkpoint refers to; only while no task runs."""
-        needed = _stored_paths(self.retained)
-        orphans = [path for path in self._storage.list_files("shared") if path not in needed]
+        """Delete files of state that no checkpoint refers to; only while no task runs.
+
+        Raises:
+            FencedError: Another coordinator took over, and its tasks may have written files.
+        """
+        self._registry.forget_subtasks()
+        self._registry.take_unreferenced()
+        found = self._storage.list_files("shared")
+        # After the list, never before: what is in the list was there before anybody else claimed.
+        self._check_fence()
+        orphans = [path for path in found if not self._registry.is_referenced(path)]
         self._storage.delete(orphans)
         return orphans
 
     def remove_all(self) -> None:
-        """Delete everything of this job; for jobs that do not keep their checkpoints."""
-        manifests = [path for path in self._storage.list_files("") if path.endswith(MANIFEST_NAME)]
-        self._storage.delete(manifests)
-        self._storage.delete(self._storage.list_files(""))
+        """Delete everything of this job; for jobs that do not keep their checkpoints.
+
+        Raises:
+            FencedError: Another coordinator took over, and everything is its own.
+        """
+        found = self._storage.list_files("")
+        self._check_fence()
+        self._storage.delete([path for path in found if path.endswith(MANIFEST_NAME)])
+        self._storage.delete(found)
         self._retained.clear()
+
+    def validate(self) -> None:
+        """Raise `AssertionError` if an invariant does not hold."""
+        self._registry.validate()
+        for manifest in self._retained.values():
+            for path in _own_paths(manifest.files()):
+                assert self._registry.is_referenced(path), f"{path} of a retained checkpoint is not"
 
     def _stored_ids(self) -> list[CheckpointId]:
         ids = []
@@ -156,13 +294,21 @@ class CheckpointStore:
             directory, _, name = path.rpartition("/")
             if name == MANIFEST_NAME and directory.startswith("chk-"):
                 ids.append(CheckpointId(int(directory.removeprefix("chk-"))))
-        return ids
+        return sorted(ids)
 
 
-def _stored_paths(manifests: list[CheckpointManifest]) -> set[str]:
-    """The files in storage that these checkpoints refer to."""
-    files = (handle for manifest in manifests for handle in manifest.files())
-    return {handle.path for handle in files if not handle.is_inline}
+def _own_paths(files: Iterable[FileHandle]) -> list[str]:
+    """The files in the job's own directory; others are another job's and never deleted."""
+    return [file.path for file in files if not file.is_inline and not is_absolute(file.path)]
+
+
+def _read_takeover(storage: CheckpointStorage, path: str) -> _Takeover:
+    record = json.loads(storage.read(path))
+    return _Takeover(record["first_id"], frozenset(record["checkpoints"]))
+
+
+def _numbers(paths: Iterable[str]) -> list[int]:
+    return [int(path.rsplit("/", 1)[-1]) for path in paths]
 
 
 def _manifest_path(checkpoint_id: CheckpointId) -> str:

@@ -18,6 +18,7 @@ from ..common.errors import (
 )
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
+from ..protocol.checkpoint_events import AnswerRequest, RequestId
 from ..protocol.ids import CheckpointId
 from ..state import read_snapshot
 from ..state.key_codec import encode_key
@@ -51,8 +52,8 @@ class JobHandle(Protocol):
     def cancel(self) -> None:
         """Ask the job to stop."""
 
-    def trigger_checkpoint(self) -> CheckpointId | None:
-        """Ask for a checkpoint now; the least id it can get, or `None` if checkpointing is off."""
+    def trigger_checkpoint(self) -> RequestId | None:
+        """Ask for a checkpoint now; the id of the request, or `None` if checkpointing is off."""
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         """Ask the task that owns a key for live state; the answer may be that it should be asked again."""
@@ -126,25 +127,29 @@ class JobClient:
             ConfigurationError: Checkpointing is off.
             JobExecutionError: It was aborted, the job ended, or the time is over.
         """
-        first_id = self._handle.trigger_checkpoint()
-        if first_id is None:
+        request = self._request_checkpoint()
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            report = self._handle.report()
+            answer = report.statistics.requests.get(request)
+            if answer is not None:
+                return _completed_checkpoint(answer)
+            if report.status.is_globally_terminal_state():
+                raise JobExecutionError(f"the job is {report.status.name}; no checkpoint was taken")
+            if request not in report.statistics.requests:
+                # Its coordinator is gone, and the next one does not know of it.
+                request = self._request_checkpoint()
+            self._handle.wait(_POLL_S)
+        raise JobExecutionError(f"no checkpoint completed within {timeout_s} s")
+
+    def _request_checkpoint(self) -> RequestId:
+        request = self._handle.trigger_checkpoint()
+        if request is None:
             raise ConfigurationError(
                 "the job takes no checkpoints; set execution.checkpointing.interval (a long one, if they "
                 "are only to be taken by hand) and execution.checkpointing.dir"
             )
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            report = self._handle.report()
-            for entry in report.statistics.checkpoints:
-                # One that was under way before the call does not cover what came since.
-                if entry.checkpoint_id >= first_id:
-                    if entry.reason:
-                        raise JobExecutionError(f"the checkpoint was aborted: {entry.reason}")
-                    return entry.checkpoint_id
-            if report.status.is_globally_terminal_state():
-                raise JobExecutionError(f"the job is {report.status.name}; no checkpoint was taken")
-            self._handle.wait(_POLL_S)
-        raise JobExecutionError(f"no checkpoint completed within {timeout_s} s")
+        return request
 
     def query_state(
         self,
@@ -270,6 +275,15 @@ class JobClient:
             self._handle.cancel()
             self._handle.wait(None)
         self._handle.release()
+
+
+def _completed_checkpoint(answer: AnswerRequest) -> CheckpointId:
+    if answer.checkpoint_id is not None:
+        return answer.checkpoint_id
+    assert answer.reason is not None
+    detail = f": {answer.cause}" if answer.cause else ""
+    what = "not triggered" if answer.reason.is_pre_flight else "aborted"
+    raise JobExecutionError(f"the checkpoint was {what}: {answer.reason.value}{detail}")
 
 
 def _raise_unless_finished(report: JobReport) -> None:

@@ -15,7 +15,7 @@ from ..common.job_status import JobStatus
 from ..protocol import checkpoint as core
 from ..protocol import task_events as events
 from ..protocol.failover import GiveUp
-from ..protocol.ids import Attempt, CheckpointId, SubtaskId
+from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import build_execution_graph
@@ -31,7 +31,7 @@ from .restore import check_restore, restored_state
 from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
-from .statistics import JobStatistics, RecoveryStatistics
+from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
@@ -82,6 +82,7 @@ class JobCoordinator:
         self._initialized: set[SubtaskId] = set()
         self._finished: set[SubtaskId] = set()
         self._restart_at_ms: int | None = None
+        self._is_fenced = False
         self._failure: Failure | None = None
         self._queries = StateQueries(
             spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
@@ -159,7 +160,7 @@ class JobCoordinator:
             self._tracer,
             self.statistics,
             fail=self._fail_job,
-            stop=self._give_up,
+            stop=self._give_way,
         )
 
     def _find_foreign_state(self) -> None:
@@ -178,6 +179,10 @@ class JobCoordinator:
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
         self._remove_orphans()
+        if manifest is not None:
+            self.statistics.restored(
+                RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
+            )
         restored = None if manifest is None else restored_state(self._spec.graph, manifest)
         task_settings = self._task_settings()
         self._ports.deploy(
@@ -235,7 +240,9 @@ class JobCoordinator:
         elif isinstance(event, events.SpansRecorded):
             self._tracer.forward(event.spans)
         elif event.attempt != self._attempt:
-            return
+            if self._checkpoints is not None and isinstance(event, core.SubtaskAcknowledged):
+                # It is counted, and nobody else would ever delete its files.
+                self._checkpoints.handle(event)
         elif isinstance(event, events.StateQueried):
             self._queries.answered(event)
         elif isinstance(event, events.TaskInitialized):
@@ -264,13 +271,13 @@ class JobCoordinator:
         self._stop_tasks()
         self._go_on_when_stopped()
 
-    def trigger_checkpoint(self) -> CheckpointId | None:
-        """Ask for a checkpoint now; the least id it can get, or `None` if checkpointing is off."""
-        if self._checkpoints is None:
-            return None
-        first_id = self._checkpoints.next_checkpoint_id
-        self._checkpoints.handle(core.CheckpointRequested())
-        return first_id
+    def trigger_checkpoint(self) -> core.RequestId | None:
+        """Ask for a checkpoint now; its answer will be among `statistics.requests`.
+
+        Returns:
+            The id of the request, `None` if checkpointing is off.
+        """
+        return None if self._checkpoints is None else self._checkpoints.request()
 
     def query_state(self, query: StateQuery, answer: Answer) -> None:
         """Ask the running task that owns a key; `answer` is called once, perhaps much later."""
@@ -320,6 +327,8 @@ class JobCoordinator:
         self._queries.fail("the subtask that owns the key has finished", subtask)
         if self.status is JobStatus.RUNNING and not self._live:
             self._life.handle(JobEvent.TASKS_FINISHED)
+            if self._checkpoints is not None:
+                self._checkpoints.handle(core.TasksStopped(core.AbortReason.SHUT_DOWN))
             self._clean_up(self._spec.settings.keep_on_finish)
         else:
             self._go_on_when_stopped()
@@ -337,7 +346,9 @@ class JobCoordinator:
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
             self._restart_or_give_up(cause, "", is_recoverable=True)
 
-    def _give_up(self, cause: str) -> None:
+    def _give_way(self, cause: str) -> None:
+        """Another coordinator runs the job now: everything in storage is its own."""
+        self._is_fenced = True
         if self._life.allows(JobEvent.TASK_FAILED):
             self._restart_or_give_up(cause, "", is_recoverable=False)
 
@@ -359,7 +370,9 @@ class JobCoordinator:
         self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
         self._queries.fail(f"the job is {self.status.name}")
         if self._checkpoints is not None:
-            self._checkpoints.handle(core.TasksStopped())
+            is_restart = self.status is JobStatus.RESTARTING
+            reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN
+            self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
             self._ports.stop(self._attempt, sorted(self._live))
 
@@ -374,7 +387,7 @@ class JobCoordinator:
             self._clean_up(ended is JobStatus.FAILED or self._spec.settings.keep_on_cancel)
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
-        if self._store is not None:
+        if self._store is not None and not self._is_fenced:
             try:
                 self._before_clean_up(keep_checkpoints)
                 self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()

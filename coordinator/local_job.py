@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common.errors import JobExecutionError
-from ..protocol.ids import CheckpointId
+from ..protocol.checkpoint_events import RequestId
 from ..telemetry import (
     AttributeValue,
     FinishedSpan,
@@ -65,8 +65,8 @@ class LocalJob:
             with contextlib.suppress(JobExecutionError):
                 self._executor.call(self._executor.coordinator.cancel)
 
-    def trigger_checkpoint(self) -> CheckpointId | None:
-        answer: CheckpointId | None = self._executor.call(self._executor.coordinator.trigger_checkpoint)
+    def trigger_checkpoint(self) -> RequestId | None:
+        answer: RequestId | None = self._executor.call(self._executor.coordinator.trigger_checkpoint)
         return answer
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..actors.ports import TaskDeployment
@@ -18,6 +18,9 @@ class CoordinatorPorts(Protocol):
 
     def random_ms(self, bound_ms: int) -> int:
         """A random number of milliseconds below `bound_ms`."""
+
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        """Run `work`, which raises nothing, at some time, off the coordinator's loop."""
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         """Place and initialise subtasks; each answers `TaskInitialized` or `TaskFailed`."""

@@ -17,7 +17,8 @@ import ray
 
 from ..actors.ray_transport import decode_event
 from ..common.job_status import JobStatus
-from ..protocol.ids import Attempt, CheckpointId, SubtaskId
+from ..protocol.checkpoint_events import RequestId
+from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
@@ -157,8 +158,8 @@ class CoordinatorActor:
         """Stop the job."""
         self._call(self._coordinator.cancel)
 
-    def trigger_checkpoint(self) -> CheckpointId | None:
-        """Take a checkpoint now; the least id it can get, or `None` if checkpointing is off."""
+    def trigger_checkpoint(self) -> RequestId | None:
+        """Ask for a checkpoint now; the id of the request, or `None` if checkpointing is off."""
         return self._call(self._coordinator.trigger_checkpoint)
 
     def query_state(self, query: bytes, timeout_s: float) -> StateAnswer:

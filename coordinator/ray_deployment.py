@@ -9,7 +9,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,8 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import TaskActor
 from ..common.errors import JobExecutionError, ResourceError
-from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
+from ..protocol.checkpoint_events import RequestId
+from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.plan import ExecutionGraph, Subtask, build_execution_graph
 from ..protocol.task_events import (
     ResultsCollected,
@@ -92,6 +93,7 @@ class RayTaskGateway:
         self._attempt = Attempt(0)
         self._processes: dict[str, _Process] = {}
         self._shares = cpu_shares(self._graph, spec.settings.slot_cpus)
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-deletion")
 
     # ------------------------------------------------------------ CoordinatorPorts
 
@@ -100,6 +102,9 @@ class RayTaskGateway:
 
     def random_ms(self, bound_ms: int) -> int:
         return random.randrange(max(1, bound_ms))
+
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        self._background.submit(work)
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self._attempt = deployments[0].attempt
@@ -258,6 +263,7 @@ class RayTaskGateway:
         processes, self._processes = list(self._processes.values()), {}
         for process in processes:
             ray.kill(process.actor, no_restart=True)
+        self._background.shutdown(wait=True)
 
     # ------------------------------------------------------------ small things
 
@@ -359,8 +365,8 @@ class RayJobHandle:
         if not self._is_released:
             self._ask(self._actor.cancel.remote)
 
-    def trigger_checkpoint(self) -> CheckpointId | None:
-        answer: CheckpointId | None = self._ask(self._actor.trigger_checkpoint.remote)
+    def trigger_checkpoint(self) -> RequestId | None:
+        answer: RequestId | None = self._ask(self._actor.trigger_checkpoint.remote)
         return answer
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:

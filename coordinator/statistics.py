@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import enum
-from collections import deque
-from dataclasses import dataclass, field
+import math
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
-from ..protocol.checkpoint import SubtaskMetrics
+from ..protocol.abort_reasons import AbortReason
+from ..protocol.checkpoint_events import AnswerRequest, RequestId, SubtaskMetrics
+from ..protocol.elements import SnapshotKind
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 
 HISTORY_LENGTH = 1_000
 
 
 class CheckpointOutcome(enum.Enum):
-    """How a checkpoint ended."""
+    """How a checkpoint ended, if it did."""
 
+    IN_PROGRESS = "in progress"
     COMPLETED = "completed"
     ABORTED = "aborted"
 
 
 @dataclass(frozen=True)
 class CheckpointStatistics:
-    """One ended checkpoint; durations in milliseconds.
+    """One checkpoint; durations in milliseconds.
 
+    `duration_ms` ends with the last acknowledgement so far while the checkpoint is in progress.
     `size_bytes` is all state the checkpoint refers to; `new_bytes` what it added to storage.
     """
 
@@ -33,17 +39,93 @@ class CheckpointStatistics:
     size_bytes: int = 0
     new_bytes: int = 0
     reason: str = ""
+    abort_reason: AbortReason | None = None
     subtasks: dict[SubtaskId, SubtaskMetrics] = field(default_factory=dict)
+    """Those that have acknowledged."""
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT
+    subtask_count: int = 0
+
+    @property
+    def start_delay_ms(self) -> float:
+        """The longest time that a barrier took to the first channel of any subtask."""
+        return self._most(lambda metrics: metrics.start_delay_ms)
 
     @property
     def alignment_ms(self) -> float:
         """The longest alignment of any subtask."""
-        return max((metrics.alignment_ms for metrics in self.subtasks.values()), default=0.0)
+        return self._most(lambda metrics: metrics.alignment_ms)
 
     @property
     def sync_ms(self) -> float:
         """The longest synchronous part of any subtask."""
-        return max((metrics.sync_ms for metrics in self.subtasks.values()), default=0.0)
+        return self._most(lambda metrics: metrics.sync_ms)
+
+    @property
+    def async_ms(self) -> float:
+        """The longest asynchronous part of any subtask."""
+        return self._most(lambda metrics: metrics.async_ms)
+
+    @property
+    def processed_bytes(self) -> int:
+        """What all subtasks processed between their first barrier and their last."""
+        return sum(metrics.processed_bytes for metrics in self.subtasks.values())
+
+    @property
+    def persisted_bytes(self) -> int:
+        """What of the records under way was stored with the checkpoint."""
+        return sum(metrics.persisted_bytes for metrics in self.subtasks.values())
+
+    def _most(self, duration: Callable[[SubtaskMetrics], float]) -> float:
+        return max(map(duration, self.subtasks.values()), default=0.0)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How one figure is spread over several checkpoints; percentiles by nearest rank."""
+
+    count: int
+    minimum: float
+    average: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    maximum: float
+
+    @staticmethod
+    def of(values: list[float]) -> Summary | None:
+        """The summary of some values, `None` of no values."""
+        if not values:
+            return None
+        ranked = sorted(values)
+        low, high = ranked[0], ranked[-1]
+        p50, p90, p95, p99 = (ranked[math.ceil(len(ranked) * part) - 1] for part in (0.5, 0.9, 0.95, 0.99))
+        return Summary(len(ranked), low, sum(ranked) / len(ranked), p50, p90, p95, p99, high)
+
+
+SUMMARISED = (
+    "duration_ms",
+    "start_delay_ms",
+    "alignment_ms",
+    "sync_ms",
+    "async_ms",
+    "size_bytes",
+    "new_bytes",
+    "processed_bytes",
+    "persisted_bytes",
+)
+"""The figures of a checkpoint that `JobStatistics.summaries` covers."""
+
+
+@dataclass(frozen=True)
+class RestoredCheckpoint:
+    """A checkpoint that the job was started from."""
+
+    checkpoint_id: CheckpointId
+    kind: SnapshotKind
+    restored_ms: int
+    is_own: bool
+    """Whether this job wrote it, and not another one."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +146,72 @@ class RecoveryStatistics:
 
 @dataclass
 class JobStatistics:
-    """History of one job; the oldest entries go beyond `HISTORY_LENGTH`."""
+    """History of one job; the oldest entries go beyond `HISTORY_LENGTH`, the counts stay."""
 
     warnings: deque[str] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
     checkpoints: deque[CheckpointStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+    """Those that ended, in the order of their end."""
+    in_progress: dict[CheckpointId, CheckpointStatistics] = field(default_factory=dict)
+    counts: Counter[CheckpointOutcome] = field(default_factory=Counter)
+    """How many ended in which way, over the whole history."""
+    restored_count: int = 0
+    latest_completed: CheckpointStatistics | None = None
+    latest_aborted: CheckpointStatistics | None = None
+    latest_savepoint: CheckpointStatistics | None = None
+    latest_restored: RestoredCheckpoint | None = None
     recoveries: deque[RecoveryStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+    requests: dict[RequestId, AnswerRequest | None] = field(default_factory=dict)
+    """Manual requests and their answers, `None` while they wait."""
+
+    def summaries(self) -> dict[str, Summary]:
+        """Each of `SUMMARISED` over the completed checkpoints in the history; empty if there is none."""
+        completed = [one for one in self.checkpoints if one.outcome is CheckpointOutcome.COMPLETED]
+        found = {name: Summary.of([getattr(one, name) for one in completed]) for name in SUMMARISED}
+        return {name: summary for name, summary in found.items() if summary is not None}
+
+    # Dictionaries are replaced and not changed: in the local shell another thread may read them.
+
+    def started(self, checkpoint: CheckpointStatistics) -> None:
+        """A checkpoint was triggered."""
+        self.in_progress = {**self.in_progress, checkpoint.checkpoint_id: checkpoint}
+
+    def acknowledged(self, checkpoint_id: CheckpointId, subtask: SubtaskId, metrics: SubtaskMetrics) -> None:
+        """A subtask did its part of a checkpoint in progress."""
+        known = self.in_progress[checkpoint_id]
+        ended_ms = metrics.start_delay_ms + metrics.alignment_ms + metrics.sync_ms + metrics.async_ms
+        self.started(
+            replace(
+                known,
+                subtasks={**known.subtasks, subtask: metrics},
+                size_bytes=known.size_bytes + metrics.size_bytes,
+                duration_ms=max(known.duration_ms, ended_ms),
+            )
+        )
+
+    def ended(self, checkpoint: CheckpointStatistics) -> None:
+        """A checkpoint completed or was aborted."""
+        ended_id = checkpoint.checkpoint_id
+        self.in_progress = {known: one for known, one in self.in_progress.items() if known != ended_id}
+        self.checkpoints.append(checkpoint)
+        self.counts[checkpoint.outcome] += 1
+        if checkpoint.outcome is CheckpointOutcome.ABORTED:
+            self.latest_aborted = checkpoint
+        elif checkpoint.kind is SnapshotKind.SAVEPOINT:
+            self.latest_savepoint = checkpoint
+        else:
+            self.latest_completed = checkpoint
+
+    def restored(self, checkpoint: RestoredCheckpoint) -> None:
+        """The job was started from a checkpoint."""
+        self.restored_count += 1
+        self.latest_restored = checkpoint
+
+    def requested(self, request_id: RequestId) -> None:
+        """Somebody asked for a checkpoint."""
+        kept = dict(list(self.requests.items())[1 - 2 * HISTORY_LENGTH :])
+        self.requests = {**kept, request_id: None}
+
+    def answered(self, answer: AnswerRequest) -> None:
+        """A request has its answer."""
+        if answer.request_id in self.requests:
+            self.requests = {**self.requests, answer.request_id: answer}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
+from ..common.config_options import ConfigOption
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.options import CheckpointingOptions as Options
@@ -11,13 +13,22 @@ from ..common.time import Duration
 from ..protocol.elements import CheckpointingMode
 from .checkpoint_storage import CheckpointStorage
 
+LEAST_MS = 10
+"""The shortest interval and timeout, as in Flink."""
+
+UNLIMITED_FAILURES = 2**31 - 1
+"""As many tolerable failures as there may be."""
+
 
 class ExternalizedCheckpointRetention(enum.Enum):
-    """What happens to completed checkpoints when the job ends."""
+    """What happens to completed checkpoints when the job ends; those of a failed job always stay."""
 
     DELETE_ON_CANCELLATION = 0
+    """They go when the job is cancelled or finishes."""
     RETAIN_ON_CANCELLATION = 1
+    """They stay; whoever needs them no more removes them."""
     NO_EXTERNALIZED_CHECKPOINTS = 2
+    """They are the job's own business: they go when it is cancelled or finishes."""
 
 
 class CheckpointConfig:
@@ -65,11 +76,11 @@ class CheckpointConfig:
         return self._set_ms(Options.CHECKPOINTING_TIMEOUT, checkpoint_timeout)
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """Least time between the end of one checkpoint and the next trigger."""
+        """Least time between the completion of one checkpoint and the next periodic trigger."""
         return self._configuration.get(Options.MIN_PAUSE_BETWEEN_CHECKPOINTS).to_millis()
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
-        """Set the least time between the end of one checkpoint and the next trigger."""
+        """Set the least time between the completion of one checkpoint and the next periodic trigger."""
         if min_pause_between_checkpoints < 0:
             raise ConfigurationError("the pause between checkpoints cannot be negative")
         return self._set_ms(Options.MIN_PAUSE_BETWEEN_CHECKPOINTS, min_pause_between_checkpoints)
@@ -96,6 +107,55 @@ class CheckpointConfig:
         if tolerable_checkpoint_failure_number < 0:
             raise ConfigurationError("the number of tolerable checkpoint failures is negative")
         self._configuration.set(Options.TOLERABLE_FAILURE_NUMBER, tolerable_checkpoint_failure_number)
+        return self
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """Whether the first failed checkpoint fails the job."""
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
+        """Choose between no tolerable failure and any number of them (deprecated in Flink)."""
+        return self.set_tolerable_checkpoint_failure_number(
+            0 if fail_on_checkpointing_errors else UNLIMITED_FAILURES
+        )
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Whether barriers may overtake records."""
+        return self._configuration.get(Options.ENABLE_UNALIGNED)
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+        """Let barriers overtake records; needs exactly-once and one checkpoint at a time."""
+        self._configuration.set(Options.ENABLE_UNALIGNED, enabled)
+        return self
+
+    def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+        """Let no barrier overtake records."""
+        return self.enable_unaligned_checkpoints(False)
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        """How long an unaligned checkpoint first tries to align."""
+        return self._configuration.get(Options.ALIGNED_CHECKPOINT_TIMEOUT)
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Let an unaligned checkpoint try to align for so long first."""
+        self._configuration.set(Options.ALIGNED_CHECKPOINT_TIMEOUT, alignment_timeout)
+        return self
+
+    def get_alignment_timeout(self) -> Duration:
+        """Flink's older name of `get_aligned_checkpoint_timeout`."""
+        return self.get_aligned_checkpoint_timeout()
+
+    def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Flink's older name of `set_aligned_checkpoint_timeout`."""
+        return self.set_aligned_checkpoint_timeout(alignment_timeout)
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Whether barriers may also overtake records where the order of records matters."""
+        return self._configuration.get(Options.FORCE_UNALIGNED)
+
+    def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
+        """Let barriers also overtake records where the order of records matters."""
+        self._configuration.set(Options.FORCE_UNALIGNED, force_unaligned_checkpoints)
         return self
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
@@ -127,6 +187,42 @@ class CheckpointConfig:
         else:
             self._configuration.set(Options.CHECKPOINTS_DIRECTORY, checkpoint_storage)
         return self
+
+    def validate(self) -> None:
+        """Check what was set by key, where no setter saw it, and what contradicts itself.
+
+        Raises:
+            ConfigurationError: Naming the key, its value and what it may be.
+        """
+        interval_ms = self._configuration.get(Options.CHECKPOINTING_INTERVAL)
+        if interval_ms is not None:
+            self._at_least(Options.CHECKPOINTING_INTERVAL, interval_ms.to_millis(), LEAST_MS, " ms")
+        self._at_least(Options.CHECKPOINTING_TIMEOUT, self.get_checkpoint_timeout(), LEAST_MS, " ms")
+        self._at_least(Options.MAX_CONCURRENT_CHECKPOINTS, self.get_max_concurrent_checkpoints(), 1)
+        self._at_least(Options.TOLERABLE_FAILURE_NUMBER, self.get_tolerable_checkpoint_failure_number(), 0)
+        if not self.is_unaligned_checkpoints_enabled():
+            return
+        if self.get_max_concurrent_checkpoints() > 1:
+            raise ConfigurationError(
+                f"{Options.MAX_CONCURRENT_CHECKPOINTS.key} is {self.get_max_concurrent_checkpoints()}, but "
+                f"unaligned checkpoints need one at a time; leave it at 1 or switch off "
+                f"{Options.ENABLE_UNALIGNED.key}"
+            )
+        if self.get_checkpointing_mode() is not CheckpointingMode.EXACTLY_ONCE:
+            raise ConfigurationError(
+                f"{Options.ENABLE_UNALIGNED.key} needs {Options.CHECKPOINTING_CONSISTENCY_MODE.key}: "
+                f"EXACTLY_ONCE; at-least-once never aligns, so there is nothing to overtake"
+            )
+
+    @staticmethod
+    def _at_least(option: ConfigOption[Any], value: int, least: int, unit: str = "") -> None:
+        if value < least:
+            hint = (
+                "; leave it unset to take no checkpoints" if option is Options.CHECKPOINTING_INTERVAL else ""
+            )
+            raise ConfigurationError(
+                f"{option.key} is {value}{unit}; it must be at least {least}{unit}{hint}"
+            )
 
     def _set_ms(self, option: object, milliseconds: int) -> CheckpointConfig:
         self._configuration.set(option, Duration.of_millis(milliseconds))  # type: ignore[arg-type]

@@ -36,6 +36,7 @@ from ..state.backend import HashMapStateBackend, StateBackend
 from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
+from ..state.storage import is_absolute
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 
 DEFAULT_RESTART = ExponentialDelayRestart(
@@ -90,6 +91,7 @@ def job_settings(
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
         keep_on_cancel=keep,
         keep_on_finish=keep,
+        random_initial_delay=configuration.get(CheckpointingOptions.RANDOM_INITIAL_DELAY),
         restart_strategy=_restart_strategy(restart, trigger is not None),
         restore_path=configuration.get(StateRecoveryOptions.SAVEPOINT_PATH),
         allow_non_restored_state=configuration.get(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE),
@@ -110,6 +112,7 @@ def job_settings(
 
 def _trigger_policy(configuration: Configuration) -> TriggerPolicy | None:
     checkpoints = CheckpointConfig(configuration)
+    checkpoints.validate()
     if not checkpoints.is_checkpointing_enabled():
         return None
     return TriggerPolicy(
@@ -143,8 +146,27 @@ def _local_dir(configuration: Configuration, backend: StateBackend) -> str:
 
 def _checkpoint_dir(configuration: Configuration, backend: StateBackend) -> str | None:
     if isinstance(backend, FileSystemStateBackend) and backend.checkpoint_data_uri is not None:
-        return backend.checkpoint_data_uri
-    return configuration.get(CheckpointingOptions.CHECKPOINTS_DIRECTORY)
+        return _shared(backend.checkpoint_data_uri, configuration)
+    path = configuration.get(CheckpointingOptions.CHECKPOINTS_DIRECTORY)
+    return None if path is None else _shared(path, configuration)
+
+
+def _shared(path: str, configuration: Configuration) -> str:
+    """`path`, if it means the same to every process of the job."""
+    key = CheckpointingOptions.CHECKPOINTS_DIRECTORY.key
+    if configuration.get(DeploymentOptions.TARGET) == "local":
+        return path
+    if not is_absolute(path):
+        raise ConfigurationError(
+            f"{key} is {path!r}, which every process would look for in its own working directory; give "
+            f"an absolute path or a URL, such as {os.path.abspath(path)}"
+        )
+    if path.startswith("memory://"):
+        raise ConfigurationError(
+            f"{key} is {path!r}, which is the memory of one process, but the job runs in many; give a "
+            f"directory that all of them share, or set {DeploymentOptions.TARGET.key}: local"
+        )
+    return path
 
 
 def _max_inline_state(configuration: Configuration, backend: StateBackend) -> int | None:

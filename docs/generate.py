@@ -145,12 +145,16 @@ def _acknowledge(subtask: SubtaskId, checkpoint_id: int = 1) -> core.CheckpointE
 STARTED: list[core.CheckpointEvent] = [
     core.TasksRunning(ATTEMPT, frozenset(SUBTASKS), frozenset(SUBTASKS[1:]), 0)
 ]
-PENDING = [*STARTED, core.CheckpointRequested()]
+PENDING = [*STARTED, core.CheckpointRequested(core.RequestId(1))]
 WRITING = [*PENDING, *(_acknowledge(subtask) for subtask in SUBTASKS)]
-NEWER_WRITTEN = [*PENDING, core.CheckpointRequested(), *(_acknowledge(subtask, 2) for subtask in SUBTASKS)]
+NEWER_WRITTEN = [
+    *PENDING,
+    core.CheckpointRequested(core.RequestId(2)),
+    *(_acknowledge(subtask, 2) for subtask in SUBTASKS),
+]
 # What came before, the event, the time of the event, and what the event is called.
 CHECKPOINT_EXAMPLES: list[tuple[list[core.CheckpointEvent], core.CheckpointEvent, int, str]] = [
-    (STARTED, core.CheckpointRequested(), 0, "trigger"),
+    (STARTED, core.CheckpointRequested(core.RequestId(1)), 0, "trigger"),
     (PENDING, _acknowledge(SUBTASKS[0]), 0, "acknowledged, others missing"),
     (PENDING, core.SubtaskInputEnded(ATTEMPT, SUBTASKS[0]), 0, "input of a missing subtask ended"),
     ([*PENDING, _acknowledge(SUBTASKS[0])], _acknowledge(SUBTASKS[1]), 0, "last acknowledgement"),
@@ -184,7 +188,7 @@ def _about_first(commands: list[core.CheckpointCommand]) -> list[core.Checkpoint
     for command in commands:
         if isinstance(command, core.TriggerSubtasks):
             about += [command] if command.barrier.checkpoint_id == 1 else []
-        elif not isinstance(command, core.FailJob):
+        elif isinstance(command, core.WriteManifest | core.NotifyComplete | core.NotifyAborted):
             about += [command] if command.checkpoint_id == 1 else []
     return about
 
@@ -217,9 +221,11 @@ def page() -> str:
 
 
 def _reasons() -> str:
-    lines = ["| reason | counts against the tolerable failures |", "|---|---|"]
+    lines = ["| reason | said by | counts against the tolerable failures |", "|---|---|---|"]
     for reason in core.AbortReason:
-        lines.append(f"| {reason.value} | {'yes' if reason.counts_as_failure else 'no'} |")
+        who = "nobody: it is not triggered" if reason.is_pre_flight else "the coordinator"
+        who = "a task" if reason.is_decline else who
+        lines.append(f"| {reason.value} | {who} | {'yes' if reason.counts_as_failure else 'no'} |")
     return "\n".join(lines)
 
 
@@ -256,7 +262,7 @@ manifest is in storage; everything before can be given up without a trace.
 
 {checkpoint}
 
-Why a checkpoint is aborted, and whether that may fail the job:
+Why a checkpoint is not triggered or is aborted, and whether that may fail the job:
 
 {reasons}
 """

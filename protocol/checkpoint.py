@@ -11,14 +11,69 @@ never deletes or writes anything itself.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from .abort_reasons import AbortReason
+from .checkpoint_events import (
+    Acknowledgement,
+    AcknowledgeResult,
+    AnswerRequest,
+    CheckpointCommand,
+    CheckpointEvent,
+    CheckpointRequested,
+    DiscardFiles,
+    FailJob,
+    ManifestFailed,
+    ManifestWritten,
+    NotifyAborted,
+    NotifyComplete,
+    RegisterFiles,
+    RequestId,
+    SubtaskAcknowledged,
+    SubtaskDeclined,
+    SubtaskInputEnded,
+    SubtaskMetrics,
+    TasksRunning,
+    TasksStopped,
+    TimePassed,
+    TriggerSubtasks,
+    WriteManifest,
+)
 from .elements import CheckpointBarrier, SnapshotKind
 from .handles import OperatorSnapshot
 from .ids import Attempt, CheckpointId, SubtaskId
 from .trigger import NEVER_MS, TriggerDecider, TriggerPolicy
+
+__all__ = [
+    "AbortReason",
+    "AcknowledgeResult",
+    "Acknowledgement",
+    "AnswerRequest",
+    "CheckpointCommand",
+    "CheckpointCoordinator",
+    "CheckpointEvent",
+    "CheckpointRequested",
+    "DiscardFiles",
+    "FailJob",
+    "ManifestFailed",
+    "ManifestWritten",
+    "NotifyAborted",
+    "NotifyComplete",
+    "PendingCheckpoint",
+    "RegisterFiles",
+    "RequestId",
+    "SubtaskAcknowledged",
+    "SubtaskDeclined",
+    "SubtaskInputEnded",
+    "SubtaskMetrics",
+    "TasksRunning",
+    "TasksStopped",
+    "TimePassed",
+    "TriggerSubtasks",
+    "WriteManifest",
+    "operator_snapshots",
+]
 
 REMEMBERED_IDS = 1_000
 """How many ended checkpoints are remembered, so that a late acknowledgement is told from an unknown one."""
@@ -26,182 +81,7 @@ REMEMBERED_IDS = 1_000
 FINAL_RETRY_MS = 1_000
 """Pause before a failed final checkpoint is tried again where no interval is set."""
 
-
-class AcknowledgeResult(enum.Enum):
-    """What an acknowledgement meant."""
-
-    SUCCESS = "success"
-    DUPLICATE = "duplicate"
-    UNKNOWN = "unknown"
-    """No such checkpoint, or not a subtask of it, or a message of another attempt."""
-    DISCARDED = "discarded"
-    """The checkpoint had already ended; its late state is not used."""
-
-
-class AbortReason(enum.Enum):
-    """Why a checkpoint did not complete."""
-
-    DECLINED = "a task declined it"
-    EXPIRED = "it did not complete within its timeout"
-    SUBSUMED = "a newer checkpoint completed first"
-    TASKS_STOPPED = "the tasks stopped (failure, restart or cancellation)"
-    MANIFEST_FAILED = "its manifest could not be written"
-
-    @property
-    def counts_as_failure(self) -> bool:
-        """Whether it counts against the tolerable failures."""
-        return self in (AbortReason.DECLINED, AbortReason.EXPIRED, AbortReason.MANIFEST_FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskMetrics:
-    """How one subtask's snapshot went; times are wall-clock milliseconds or durations in ms."""
-
-    start_delay_ms: float = 0.0
-    alignment_ms: float = 0.0
-    sync_ms: float = 0.0
-    async_ms: float = 0.0
-    size_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
-    """One subtask's part of a checkpoint: the snapshots of its operators by uid."""
-
-    snapshots: Mapping[str, OperatorSnapshot]
-    metrics: SubtaskMetrics = SubtaskMetrics()
-
-
-# ---------------------------------------------------------------- events
-
-
-@dataclass(frozen=True, slots=True)
-class TasksRunning:
-    """All subtasks of `attempt` run; periodic checkpoints start after `initial_delay_ms`."""
-
-    attempt: Attempt
-    subtasks: frozenset[SubtaskId]
-    sources: frozenset[SubtaskId]
-    initial_delay_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class TasksStopped:
-    """The attempt is over, for whatever cause."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointRequested:
-    """Somebody asked for a checkpoint now."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimePassed:
-    """Look at the clock: a trigger or a timeout may be due."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskAcknowledged:
-    """A subtask persisted its part of a checkpoint."""
-
-    attempt: Attempt
-    subtask: SubtaskId
-    checkpoint_id: CheckpointId
-    acknowledgement: Acknowledgement
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskDeclined:
-    """A subtask could not take its part of a checkpoint."""
-
-    attempt: Attempt
-    subtask: SubtaskId
-    checkpoint_id: CheckpointId
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskInputEnded:
-    """All input of the subtask ended and it has passed everything on; it only waits to commit."""
-
-    attempt: Attempt
-    subtask: SubtaskId
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestWritten:
-    """The manifest of a checkpoint is in storage: it exists."""
-
-    checkpoint_id: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestFailed:
-    """The manifest of a checkpoint could not be written."""
-
-    checkpoint_id: CheckpointId
-    cause: str
-
-
-CheckpointEvent = (
-    TasksRunning
-    | TasksStopped
-    | CheckpointRequested
-    | TimePassed
-    | SubtaskAcknowledged
-    | SubtaskDeclined
-    | SubtaskInputEnded
-    | ManifestWritten
-    | ManifestFailed
-)
-
-# ---------------------------------------------------------------- commands
-
-
-@dataclass(frozen=True, slots=True)
-class TriggerSubtasks:
-    """Send the barrier to these subtasks; `is_new` when it opens the checkpoint."""
-
-    barrier: CheckpointBarrier
-    subtasks: tuple[SubtaskId, ...]
-    is_new: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WriteManifest:
-    """Every subtask has acknowledged: make the checkpoint exist."""
-
-    checkpoint_id: CheckpointId
-    barrier: CheckpointBarrier
-    acknowledgements: Mapping[SubtaskId, Acknowledgement]
-
-
-@dataclass(frozen=True, slots=True)
-class NotifyComplete:
-    """Tell these subtasks that a checkpoint is complete."""
-
-    checkpoint_id: CheckpointId
-    subtasks: tuple[SubtaskId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NotifyAborted:
-    """Tell these subtasks that a checkpoint will not complete."""
-
-    checkpoint_id: CheckpointId
-    subtasks: tuple[SubtaskId, ...]
-    reason: AbortReason
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailJob:
-    """Too many checkpoints failed."""
-
-    cause: str
-
-
-CheckpointCommand = TriggerSubtasks | WriteManifest | NotifyComplete | NotifyAborted | FailJob
+ALL_INPUT_ENDED = "all input ended and the last checkpoint is complete"
 
 
 @dataclass(slots=True)
@@ -211,6 +91,8 @@ class PendingCheckpoint:
     barrier: CheckpointBarrier
     deadline_ms: int
     missing: set[SubtaskId]
+    requests: tuple[RequestId, ...] = ()
+    """The manual requests that it answers."""
     acknowledgements: dict[SubtaskId, Acknowledgement] = field(default_factory=dict)
     is_writing: bool = False
 
@@ -236,6 +118,9 @@ class CheckpointCoordinator:
         self._final_completed = False
         self._final_due_ms = -NEVER_MS
         self._failures = 0
+        self._last_completed = CheckpointId(0)
+        self._is_failing = False
+        self._closed_by: AbortReason | None = None
         self.counts = dict.fromkeys(AcknowledgeResult, 0)
 
     @property
@@ -247,6 +132,11 @@ class CheckpointCoordinator:
     def pending(self) -> Mapping[CheckpointId, PendingCheckpoint]:
         """Checkpoints that are under way, by id."""
         return self._pending
+
+    @property
+    def failures(self) -> int:
+        """Checkpoints that failed since the last one that completed."""
+        return self._failures
 
     def next_due_ms(self) -> int:
         """When `TimePassed` should be handled next; `NEVER_MS` if nothing waits for time."""
@@ -262,8 +152,7 @@ class CheckpointCoordinator:
         if isinstance(event, TimePassed):
             return self._expire(now_ms) + self._trigger_if_due(now_ms)
         if isinstance(event, CheckpointRequested):
-            self._decider.request()
-            return self._trigger_if_due(now_ms)
+            return self._on_requested(event, now_ms)
         if isinstance(event, SubtaskInputEnded):
             return self._on_input_ended(event, now_ms)
         if isinstance(event, ManifestWritten):
@@ -272,7 +161,7 @@ class CheckpointCoordinator:
             return self._on_failed(event, now_ms)
         if isinstance(event, TasksRunning):
             return self._on_running(event, now_ms)
-        return self._on_stopped(now_ms)
+        return self._on_stopped(event, now_ms)
 
     # ------------------------------------------------------------ attempts
 
@@ -283,17 +172,36 @@ class CheckpointCoordinator:
         self._input_ended = set()
         self._final_completed = False
         self._final_due_ms = -NEVER_MS
-        self._failures = 0
+        self._is_failing = False
+        self._closed_by = None
         self._decider.start(now_ms, event.initial_delay_ms)
         return self._trigger_if_due(now_ms)
 
-    def _on_stopped(self, now_ms: int) -> list[CheckpointCommand]:
+    def _on_stopped(self, event: TasksStopped, now_ms: int) -> list[CheckpointCommand]:
         self._attempt = None
         self._decider.stop()
         commands: list[CheckpointCommand] = []
         for checkpoint_id in sorted(self._pending):
-            commands += self._abort(checkpoint_id, AbortReason.TASKS_STOPPED, "", now_ms)
+            commands += self._abort(checkpoint_id, event.reason, "", now_ms)
+        if event.reason not in (AbortReason.RESTARTED, AbortReason.TASK_FAILED):
+            self._closed_by = event.reason
+            commands += self._refuse_all(event.reason)
         return commands
+
+    # ------------------------------------------------------------ requests
+
+    def _on_requested(self, event: CheckpointRequested, now_ms: int) -> list[CheckpointCommand]:
+        if self._final_completed:
+            return [AnswerRequest(event.request_id, None, AbortReason.TASKS_NOT_RUNNING, ALL_INPUT_ENDED)]
+        refused = self._closed_by or self._decider.request(event)
+        if refused is not None:
+            return [AnswerRequest(event.request_id, None, refused)]
+        return self._trigger_if_due(now_ms)
+
+    def _refuse_all(self, reason: AbortReason, cause: str = "") -> list[CheckpointCommand]:
+        return [
+            AnswerRequest(waiting.request_id, None, reason, cause) for waiting in self._decider.take_all()
+        ]
 
     # ------------------------------------------------------------ trigger
 
@@ -301,26 +209,45 @@ class CheckpointCoordinator:
     def _all_input_ended(self) -> bool:
         return bool(self._subtasks) and len(self._input_ended) == len(self._subtasks)
 
+    @property
+    def _is_held(self) -> bool:
+        return self._attempt is None or self._final_completed or self._is_failing
+
     def _trigger_due_ms(self) -> int:
-        if self._final_completed or self._failures > self._policy.tolerable_failures:
+        if self._is_held:
             return NEVER_MS
         if self._all_input_ended:
             return self._final_due_ms if not self._pending else NEVER_MS
         return self._decider.due_at_ms(len(self._pending))
 
+    def obstacle(self, now_ms: int) -> AbortReason | None:
+        """Why no checkpoint is triggered at `now_ms`, `None` if one is due (pre-flight checks)."""
+        if self._is_held:
+            return AbortReason.TASKS_NOT_RUNNING
+        if not self._all_input_ended:
+            return self._decider.obstacle(now_ms, len(self._pending))
+        if self._pending:
+            return AbortReason.TOO_MANY_CONCURRENT
+        return AbortReason.NOT_DUE if self._final_due_ms > now_ms else None
+
     def _trigger_if_due(self, now_ms: int) -> list[CheckpointCommand]:
-        if self._attempt is None or self._trigger_due_ms() > now_ms:
+        if self.obstacle(now_ms) is not None:
             return []
-        kind = SnapshotKind.CHECKPOINT
+        kind, timeout_ms = SnapshotKind.CHECKPOINT, self._policy.timeout_ms
         if self._all_input_ended:
-            kind = SnapshotKind.FINAL
+            kind, requests = SnapshotKind.FINAL, self._decider.take_all()
         else:
-            self._decider.take(now_ms, len(self._pending))
+            request = self._decider.take(now_ms)
+            requests = [] if request is None else [request]
+            if request is not None:
+                kind = request.kind
+                timeout_ms = timeout_ms if request.timeout_ms is None else request.timeout_ms
         checkpoint_id = CheckpointId(self._next_id)
         self._next_id += 1
         barrier = CheckpointBarrier(checkpoint_id, now_ms, kind)
+        answered = tuple(request.request_id for request in requests)
         self._pending[checkpoint_id] = PendingCheckpoint(
-            barrier, now_ms + self._policy.timeout_ms, set(self._subtasks)
+            barrier, now_ms + timeout_ms, set(self._subtasks), answered
         )
         targets = tuple(sorted(self._sources | self._input_ended))
         return [TriggerSubtasks(barrier, targets, is_new=True)]
@@ -342,15 +269,21 @@ class CheckpointCoordinator:
     def _on_acknowledged(self, event: SubtaskAcknowledged) -> list[CheckpointCommand]:
         result = self._classify(event)
         self.counts[result] += 1
-        if result is not AcknowledgeResult.SUCCESS:
+        if event.attempt != self._attempt or event.subtask not in self._subtasks:
+            return [DiscardFiles(event.acknowledgement)]
+        if result is AcknowledgeResult.DUPLICATE:
             return []
+        is_pending = result is AcknowledgeResult.SUCCESS
+        register = RegisterFiles(event.subtask, event.checkpoint_id, event.acknowledgement, is_pending)
+        if not is_pending:
+            return [register]
         pending = self._pending[event.checkpoint_id]
         pending.missing.discard(event.subtask)
         pending.acknowledgements[event.subtask] = event.acknowledgement
         if pending.missing:
-            return []
+            return [register]
         pending.is_writing = True
-        return [WriteManifest(event.checkpoint_id, pending.barrier, pending.acknowledgements)]
+        return [register, WriteManifest(event.checkpoint_id, pending.barrier, pending.acknowledgements)]
 
     def _classify(self, event: SubtaskAcknowledged) -> AcknowledgeResult:
         if event.attempt != self._attempt:
@@ -370,14 +303,26 @@ class CheckpointCoordinator:
             return []
         self._remember(checkpoint_id)
         self._failures = 0
-        self._decider.checkpoint_ended(now_ms)
-        if pending.barrier.kind is SnapshotKind.FINAL:
+        self._last_completed = max(self._last_completed, checkpoint_id)
+        self._decider.checkpoint_completed(now_ms)
+        kind = pending.barrier.kind
+        commands: list[CheckpointCommand] = []
+        if kind is not SnapshotKind.SAVEPOINT:
+            commands += self._subsume_before(checkpoint_id, now_ms)
+            # A savepoint is nobody's fallback: what it holds is committed with the next checkpoint.
+            commands.append(NotifyComplete(checkpoint_id, tuple(sorted(self._subtasks))))
+        commands += [AnswerRequest(request_id, checkpoint_id) for request_id in pending.requests]
+        if kind is SnapshotKind.FINAL:
             self._final_completed = True
+            commands += self._refuse_all(AbortReason.TASKS_NOT_RUNNING, ALL_INPUT_ENDED)
+        return commands + self._trigger_if_due(now_ms)
+
+    def _subsume_before(self, checkpoint_id: CheckpointId, now_ms: int) -> list[CheckpointCommand]:
         commands: list[CheckpointCommand] = []
         for older in sorted(known for known in self._pending if known < checkpoint_id):
-            commands += self._abort(older, AbortReason.SUBSUMED, "", now_ms)
-        commands.append(NotifyComplete(checkpoint_id, tuple(sorted(self._subtasks))))
-        return commands + self._trigger_if_due(now_ms)
+            if self._pending[older].barrier.kind is not SnapshotKind.SAVEPOINT:
+                commands += self._abort(older, AbortReason.SUBSUMED, "", now_ms)
+        return commands
 
     # ------------------------------------------------------------ abort
 
@@ -387,7 +332,8 @@ class CheckpointCoordinator:
         elif event.attempt != self._attempt:
             return []
         else:
-            reason, cause = AbortReason.DECLINED, f"{event.subtask}: {event.cause}"
+            assert event.reason.is_decline, f"{event.reason} is not for a task to give"
+            reason, cause = event.reason, f"{event.subtask}: {event.cause}"
         commands = self._abort(event.checkpoint_id, reason, cause, now_ms)
         return commands + self._trigger_if_due(now_ms)
 
@@ -395,8 +341,9 @@ class CheckpointCoordinator:
         commands: list[CheckpointCommand] = []
         for checkpoint_id, pending in sorted(self._pending.items()):
             if not pending.is_writing and pending.deadline_ms <= now_ms:
+                timeout_ms = pending.deadline_ms - pending.barrier.timestamp_ms
                 waiting = ", ".join(str(subtask) for subtask in sorted(pending.missing))
-                cause = f"no acknowledgement from {waiting} within {self._policy.timeout_ms} ms"
+                cause = f"no acknowledgement from {waiting} within {timeout_ms} ms"
                 commands += self._abort(checkpoint_id, AbortReason.EXPIRED, cause, now_ms)
         return commands
 
@@ -407,18 +354,27 @@ class CheckpointCoordinator:
         if pending is None:
             return []
         self._remember(checkpoint_id)
-        self._decider.checkpoint_ended(now_ms)
         if pending.barrier.kind is SnapshotKind.FINAL:
             # Tried again until it completes, but not in a tight loop.
             self._final_due_ms = now_ms + (self._policy.interval_ms or FINAL_RETRY_MS)
         commands: list[CheckpointCommand] = [
             NotifyAborted(checkpoint_id, tuple(sorted(self._subtasks)), reason, cause)
         ]
-        if reason.counts_as_failure:
+        commands += [AnswerRequest(request, None, reason, cause) for request in pending.requests]
+        if self._counts(pending, reason):
             self._failures += 1
             if self._failures > self._policy.tolerable_failures:
                 commands.append(FailJob(_too_many(checkpoint_id, reason, cause, self._failures)))
+                self._is_failing, self._failures = True, 0
         return commands
+
+    def _counts(self, pending: PendingCheckpoint, reason: AbortReason) -> bool:
+        if pending.barrier.checkpoint_id < self._last_completed or self._is_failing:
+            return False
+        if pending.barrier.kind is SnapshotKind.SAVEPOINT and not reason.is_decline:
+            # A restart would not help what went wrong in the coordinator, and a person looks after it.
+            return False
+        return reason.counts_as_failure
 
     def _remember(self, checkpoint_id: CheckpointId) -> None:
         self._ended_ids[checkpoint_id] = None

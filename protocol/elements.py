@@ -25,6 +25,8 @@ class SnapshotKind(enum.Enum):
     CHECKPOINT = "checkpoint"
     FINAL = "final"
     """The last one, after all input ended: it commits what two-phase sinks still hold."""
+    SAVEPOINT = "savepoint"
+    """Asked for by a person, who owns it: it replaces no checkpoint, and no checkpoint replaces it."""
 
 
 @dataclass(slots=True)

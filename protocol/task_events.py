@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .checkpoint import SubtaskAcknowledged, SubtaskDeclined, SubtaskInputEnded
+from .checkpoint_events import SubtaskAcknowledged, SubtaskDeclined, SubtaskInputEnded
 from .elements import CheckpointBarrier
 from .ids import Attempt, ChannelId, CheckpointId, SubtaskId
 

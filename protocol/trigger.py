@@ -1,15 +1,23 @@
 """When the next checkpoint may be triggered.
 
 Source: the rules of Flink's `CheckpointRequestDecider`: a fixed interval, a minimum pause measured
-from the last completion, a bound on concurrent checkpoints, and manual requests that are queued and
-skip the interval but not the bound.
+from the last completion, a bound on concurrent checkpoints, and a bounded queue of manual requests,
+savepoints first, that skip interval and pause but not the bound.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+
+from .abort_reasons import AbortReason
+from .checkpoint_events import CheckpointRequested
+from .elements import SnapshotKind
 
 NEVER_MS = 1 << 62
+
+MAX_WAITING_REQUESTS = 1_000
+"""Manual requests that may wait at once; Flink's bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,41 +39,70 @@ class TriggerDecider:
     """Decides from facts alone; it never looks at a clock."""
 
     policy: TriggerPolicy
+    is_running: bool = False
     next_periodic_ms: int = NEVER_MS
-    last_ended_ms: int = -NEVER_MS
-    manual_requests: int = 0
+    last_completed_ms: int = -NEVER_MS
+    requests: deque[CheckpointRequested] = field(default_factory=deque)
 
     def start(self, now_ms: int, initial_delay_ms: int) -> None:
         """All tasks run: the first periodic checkpoint is due after `initial_delay_ms`."""
         interval = self.policy.interval_ms
         self.next_periodic_ms = NEVER_MS if interval is None else now_ms + initial_delay_ms
+        self.is_running = True
 
     def stop(self) -> None:
-        """Tasks stopped: nothing periodic until the next `start`."""
+        """Tasks stopped: nothing is triggered until the next `start`; requests wait for it."""
         self.next_periodic_ms = NEVER_MS
+        self.is_running = False
 
-    def request(self) -> None:
-        """Queue one manual request."""
-        self.manual_requests += 1
+    def request(self, request: CheckpointRequested) -> AbortReason | None:
+        """Queue a manual request, or return why it is refused."""
+        if len(self.requests) >= MAX_WAITING_REQUESTS:
+            return AbortReason.TOO_MANY_REQUESTS
+        if request.kind is SnapshotKind.SAVEPOINT:
+            waiting = [each.kind for each in self.requests]
+            self.requests.insert(waiting.count(SnapshotKind.SAVEPOINT), request)
+        else:
+            self.requests.append(request)
+        return None
 
-    def checkpoint_ended(self, now_ms: int) -> None:
-        """A checkpoint completed or was aborted; the minimum pause counts from here."""
-        self.last_ended_ms = now_ms
+    def checkpoint_completed(self, now_ms: int) -> None:
+        """A checkpoint completed; the minimum pause counts from here."""
+        self.last_completed_ms = now_ms
 
     def due_at_ms(self, pending_count: int) -> int:
-        """Earliest time at which a checkpoint may be triggered, `NEVER_MS` while the bound is reached."""
-        if pending_count >= self.policy.max_concurrent:
+        """Earliest time at which a checkpoint may be triggered, `NEVER_MS` while time alone cannot help."""
+        if not self.is_running or pending_count >= self.policy.max_concurrent:
             return NEVER_MS
-        if self.manual_requests:
+        if self.requests:
             return -NEVER_MS
-        return max(self.next_periodic_ms, self.last_ended_ms + self.policy.min_pause_ms)
+        return max(self.next_periodic_ms, self.last_completed_ms + self.policy.min_pause_ms)
 
-    def take(self, now_ms: int, pending_count: int) -> bool:
-        """Whether to trigger now; if so, the request or the period is used up."""
-        if self.due_at_ms(pending_count) > now_ms:
-            return False
-        if self.manual_requests:
-            self.manual_requests -= 1
-        elif self.policy.interval_ms is not None:
+    def obstacle(self, now_ms: int, pending_count: int) -> AbortReason | None:
+        """Why no checkpoint is triggered now, `None` if one is due: the pre-flight check."""
+        if not self.is_running:
+            return AbortReason.TASKS_NOT_RUNNING
+        if pending_count >= self.policy.max_concurrent:
+            return AbortReason.TOO_MANY_CONCURRENT
+        if self.requests:
+            return None
+        if self.next_periodic_ms > now_ms:
+            is_off = self.next_periodic_ms == NEVER_MS
+            return AbortReason.SCHEDULER_STOPPED if is_off else AbortReason.NOT_DUE
+        if self.last_completed_ms + self.policy.min_pause_ms > now_ms:
+            return AbortReason.MIN_PAUSE
+        return None
+
+    def take(self, now_ms: int) -> CheckpointRequested | None:
+        """Use up what is due: the first request, which is returned, or else the period."""
+        if self.requests:
+            return self.requests.popleft()
+        if self.policy.interval_ms is not None:
             self.next_periodic_ms = now_ms + self.policy.interval_ms
-        return True
+        return None
+
+    def take_all(self) -> list[CheckpointRequested]:
+        """All requests that wait; none waits any more."""
+        taken = list(self.requests)
+        self.requests.clear()
+        return taken

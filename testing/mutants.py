@@ -18,7 +18,7 @@ from ..operators.sinks import SinkOperator
 from ..operators.sources import SourceOperator
 from ..protocol import redistribution
 from ..protocol.alignment import BarrierAligner, BarrierTracker, ResumeChannels, TakeSnapshot
-from ..protocol.checkpoint import CheckpointCoordinator
+from ..protocol.checkpoint import CheckpointCoordinator, NotifyComplete
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,12 @@ def _wrong_key_groups(original: Any) -> Any:
 def _early_notification(original: Any) -> Any:
     def acknowledged(self: CheckpointCoordinator, event: Any) -> Any:
         commands = original(self, event)
-        if commands:
+        if len(commands) > 1:
             return commands
         pending = self._pending.get(event.checkpoint_id)
         if pending is None or event.subtask not in pending.acknowledgements:
             return commands
-        from ..protocol.checkpoint import NotifyComplete
-
-        return [NotifyComplete(event.checkpoint_id, (event.subtask,))]
+        return [*commands, NotifyComplete(event.checkpoint_id, (event.subtask,))]
 
     return acknowledged
 

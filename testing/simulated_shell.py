@@ -147,6 +147,10 @@ class SimulatedShell:
     def random_ms(self, bound_ms: int) -> int:
         return self.world.random.randrange(max(1, bound_ms))
 
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        # Even when the coordinator has died since: deletions on their way are not called back.
+        self.world.soon(2 * self._faults.delay_ns, work)
+
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         for deployment in deployments:
             ports = _TaskPorts(self, deployment)
@@ -285,7 +289,7 @@ class SimulatedShell:
 
         self.world.soon(self._faults.delay_ns, arrive)
 
-    def run_in_background(self, process: Process, work: Callable[[], None]) -> None:
+    def run_for_task(self, process: Process, work: Callable[[], None]) -> None:
         """Run `work` later, after the work before it; it may outlive its process."""
         process.background.append(work)
         if len(process.background) == 1:
@@ -338,4 +342,4 @@ class _TaskPorts:
         self._shell.report(self.process, event)
 
     def run_in_background(self, work: Callable[[], None]) -> None:
-        self._shell.run_in_background(self.process, work)
+        self._shell.run_for_task(self.process, work)

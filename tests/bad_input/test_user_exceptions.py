@@ -221,7 +221,11 @@ CASES = [
     Case("source create_splits", source("create_splits"), ("opening the source",)),
     Case("source open", source("open"), ("opening the source",)),
     Case("source poll", source("poll"), ("reading the source",)),
-    Case("source snapshot", source("snapshot_state"), ("a task declined it", "snapshotting the source")),
+    Case(
+        "source snapshot",
+        source("snapshot_state"),
+        ("a task could not take its snapshot", "snapshotting the source"),
+    ),
     Case("source close", source("close"), ("closing the source",)),
     Case("sink create_writer", sink("create_writer"), ("opening the sink",)),
     Case("sink open", sink("open"), ("opening the sink",)),

@@ -71,14 +71,17 @@ class FakeCluster:
         self.sent: list[tuple[Attempt, SubtaskId, events.TaskMail]] = []
         self.stopped: list[tuple[Attempt, list[SubtaskId]]] = []
         self.storage = storage or MemoryCheckpointStorage()
-        tracer = create_tracer("test")
-        self.coordinator = JobCoordinator(spec or job_spec(), self, tracer, self.storage)
+        self.tracer = create_tracer("test")
+        self.coordinator = JobCoordinator(spec or job_spec(), self, self.tracer, self.storage)
 
     def now_ns(self) -> int:
         return self.time_ms * 1_000_000
 
     def random_ms(self, bound_ms: int) -> int:
         return bound_ms - 1
+
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        work()
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self.deployments.append(list(deployments))

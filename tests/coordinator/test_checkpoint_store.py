@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
-from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError
+from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError, Garbage
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
@@ -49,6 +49,14 @@ def operator_lists(checkpoint_id: int, *files: FileHandle) -> CheckpointManifest
 
 def segment(storage: MemoryCheckpointStorage, name: str) -> FileHandle:
     return storage.write_file(f"shared/op-totals/{name}", name.encode())
+
+
+def collected(opened: CheckpointStore) -> Garbage:
+    """What is classified as needless, and then deleted."""
+    garbage = opened.take_garbage() or Garbage((), ())
+    opened.delete(garbage)
+    opened.validate()
+    return garbage
 
 
 # ---------------------------------------------------------------- epochs and ids
@@ -148,7 +156,7 @@ def test_as_many_checkpoints_are_kept_as_asked_for(storage: MemoryCheckpointStor
     opened = store(storage, num_retained=2)
     for checkpoint_id in (1, 2, 3, 4):
         opened.complete(manifest(checkpoint_id))
-        opened.drop_old()
+        collected(opened)
     assert opened.retained == [manifest(3), manifest(4)]
     assert storage.list_files("chk-1") == storage.list_files("chk-2") == []
     assert store(storage, num_retained=2).retained == [manifest(3), manifest(4)]
@@ -159,7 +167,7 @@ def test_a_file_that_a_kept_checkpoint_shares_is_never_deleted(storage: MemoryCh
     base, first, second = (segment(storage, name) for name in ("base", "first", "second"))
     opened.complete(manifest(1, base, first))
     opened.complete(manifest(2, base, second))
-    assert opened.drop_old() == [1]
+    assert collected(opened).manifests == ("chk-1/MANIFEST",)
     assert storage.list_files("shared") == ["shared/op-totals/base", "shared/op-totals/second"]
 
 
@@ -170,7 +178,7 @@ def test_the_files_of_another_job_are_never_deleted(storage: MemoryCheckpointSto
     absolute = FileHandle(f"{other.uri}/{foreign.path}", foreign.size_bytes, foreign.sha256)
     opened.complete(manifest(1, absolute))
     opened.complete(manifest(2))
-    opened.drop_old()
+    collected(opened)
     opened.remove_orphans()
     opened.remove_all()
     assert other.list_files("") == [foreign.path]
@@ -189,7 +197,7 @@ def test_the_manifest_goes_before_its_files(storage: MemoryCheckpointStorage) ->
     opened = store(recording)
     opened.complete(manifest(1, segment(recording, "a")))
     opened.complete(manifest(2))
-    opened.drop_old()
+    collected(opened)
     assert recording.deleted == ["chk-1/MANIFEST", "shared/op-totals/a"]
 
 
@@ -239,7 +247,7 @@ def test_inline_files_are_in_the_manifest_alone(storage: MemoryCheckpointStorage
     assert read == inline
     assert MemoryCheckpointStorage().read_file(read) == b"s"
     opened.complete(manifest(2, segment(storage, "b")))
-    assert opened.drop_old() == [1]
+    assert collected(opened).manifests == ("chk-1/MANIFEST",)
     assert storage.list_files("shared") == ["shared/op-totals/b"]
 
 
@@ -251,7 +259,7 @@ def test_files_of_operator_state_live_and_die_with_their_checkpoints(
     storage.write_file("shared/op/orphan", b"items")
     opened.complete(operator_lists(1, dropped, kept))
     opened.complete(operator_lists(2, kept))
-    assert opened.drop_old() == [1]
+    assert collected(opened).manifests == ("chk-1/MANIFEST",)
     assert opened.remove_orphans() == ["shared/op/orphan"]
     assert storage.list_files("shared") == ["shared/op/kept"]
     (file,) = read_checkpoint(opened.directory_of(CheckpointId(2))).files()

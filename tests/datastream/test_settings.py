@@ -10,6 +10,7 @@ import pytest
 from tidegate.common import Configuration
 from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.common.restart_strategy import RestartStrategies, restart_strategy_from
+from tidegate.common.time import Duration
 from tidegate.coordinator.spec import JobSettings
 from tidegate.datastream import (
     CheckpointConfig,
@@ -180,6 +181,37 @@ def test_the_memory_in_front_of_lmdb_is_configured() -> None:
         ({"tidegate.batch.size": "0"}, r"tidegate.batch.size is 0; it must be at least 1"),
         ({"execution.checkpointing.interval": "1 s"}, r"set execution.checkpointing.dir"),
         ({**CHECKPOINTS, "execution.checkpointing.num-retained": "0"}, "keep at least 1"),
+        ({**CHECKPOINTS, "execution.checkpointing.interval": "0 ms"}, r"is 0 ms; .* leave it unset"),
+        ({**CHECKPOINTS, "execution.checkpointing.timeout": "1 ms"}, r"timeout is 1 ms; .* at least 10 ms"),
+        (
+            {**CHECKPOINTS, "execution.checkpointing.max-concurrent-checkpoints": "0"},
+            r"max-concurrent-checkpoints is 0; it must be at least 1",
+        ),
+        (
+            {**CHECKPOINTS, "execution.checkpointing.tolerable-failed-checkpoints": "-1"},
+            r"tolerable-failed-checkpoints is -1; it must be at least 0",
+        ),
+        (
+            {
+                **CHECKPOINTS,
+                "execution.checkpointing.unaligned.enabled": "true",
+                "execution.checkpointing.max-concurrent-checkpoints": "2",
+            },
+            "unaligned checkpoints need one at a time",
+        ),
+        (
+            {
+                **CHECKPOINTS,
+                "execution.checkpointing.unaligned.enabled": "true",
+                "execution.checkpointing.mode": "AT_LEAST_ONCE",
+            },
+            "unaligned.enabled needs .*EXACTLY_ONCE",
+        ),
+        (
+            {**CHECKPOINTS, "execution.checkpointing.dir": "checkpoints"},
+            r"its own working directory; give an absolute path",
+        ),
+        ({**CHECKPOINTS, "execution.checkpointing.dir": "memory://x"}, "the memory of one process"),
         ({"execution.checkpointing.interval": "soon"}, "execution.checkpointing.interval"),
         ({"execution.target": "moon"}, "execution.target"),
     ],
@@ -272,6 +304,39 @@ def test_checkpoint_settings_read_what_was_written() -> None:
     assert config.get_checkpoint_storage_path() == "/data"
     assert config.get_externalized_checkpoint_retention() is retention
     assert config.is_externalized_checkpoints_enabled()
+
+
+def test_unaligned_checkpoints_are_set_with_flinks_names() -> None:
+    config = environment().get_checkpoint_config()
+    assert not config.is_unaligned_checkpoints_enabled()
+    config.enable_unaligned_checkpoints().set_aligned_checkpoint_timeout(Duration.of_seconds(2))
+    config.set_force_unaligned_checkpoints()
+    assert config.is_unaligned_checkpoints_enabled()
+    assert config.is_force_unaligned_checkpoints()
+    assert config.get_aligned_checkpoint_timeout() == Duration.of_seconds(2)
+    assert config.set_alignment_timeout(Duration.of_seconds(3)).get_alignment_timeout().to_millis() == 3_000
+    assert not config.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+
+
+def test_failing_on_checkpoint_errors_is_another_word_for_no_tolerable_failure() -> None:
+    config = environment().get_checkpoint_config()
+    assert config.is_fail_on_checkpointing_errors()
+    config.set_fail_on_checkpointing_errors(False)
+    assert not config.is_fail_on_checkpointing_errors()
+    assert config.get_tolerable_checkpoint_failure_number() > 1_000_000
+    assert config.set_fail_on_checkpointing_errors(True).get_tolerable_checkpoint_failure_number() == 0
+
+
+def test_the_random_initial_delay_can_be_switched_off() -> None:
+    assert settings_of(CHECKPOINTS).random_initial_delay
+    option = {"tidegate.checkpointing.random-initial-delay": "false"}
+    assert not settings_of({**CHECKPOINTS, **option}).random_initial_delay
+
+
+def test_a_local_job_may_keep_its_checkpoints_anywhere() -> None:
+    local = {"execution.checkpointing.interval": "1 s", "execution.target": "local"}
+    for path in ("checkpoints", "memory://x"):
+        assert settings_of({**local, "execution.checkpointing.dir": path}).checkpoint_dir == path
 
 
 def test_a_negative_buffer_timeout_is_refused() -> None:

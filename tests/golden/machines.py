@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tidegate.protocol import alignment
 from tidegate.protocol import checkpoint as core
-from tidegate.protocol.elements import CheckpointBarrier
+from tidegate.protocol.elements import CheckpointBarrier, SnapshotKind
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
 from tidegate.protocol.trigger import NEVER_MS, TriggerPolicy
 
@@ -73,25 +73,30 @@ class CoordinatorMachine:
         self._core = core.CheckpointCoordinator(policy, settings.get("first", 1))
         self._now_ms = 0
         self._attempt = Attempt(0)
+        self._requests = 0
 
     def perform(self, line: str) -> list[str]:
         words = line.split()
         if words[0] == "due":
             due_ms = self._core.next_due_ms()
             return ["never" if due_ms == NEVER_MS else "now" if due_ms <= self._now_ms else f"at {due_ms} ms"]
+        if words[0] == "why":
+            obstacle = self._core.obstacle(self._now_ms)
+            return ["one is due" if obstacle is None else f"not now: {obstacle.value}"]
         before = dict(self._core.counts)
         commands = self._core.handle(self._event(words), self._now_ms)
         self._core.validate()
         results = [
             f"is {result.name}" for result, count in self._core.counts.items() if count > before[result]
         ]
-        return results + [_checkpoint_outcome(command) for command in commands] or ["nothing"]
+        outcomes = [_checkpoint_outcome(command) for command in commands]
+        return results + [outcome for outcome in outcomes if outcome] or ["nothing"]
 
     def _event(self, words: list[str]) -> core.CheckpointEvent:
         handlers: dict[str, Callable[[list[str]], core.CheckpointEvent]] = {
             "running": self._running,
-            "stopped": lambda _: core.TasksStopped(),
-            "request": lambda _: core.CheckpointRequested(),
+            "stopped": self._stopped,
+            "request": self._request,
             "time": self._time,
             "acknowledge": self._acknowledge,
             "decline": self._decline,
@@ -104,6 +109,15 @@ class CoordinatorMachine:
     def _running(self, words: list[str]) -> core.CheckpointEvent:
         self._attempt = Attempt(int(words[2]))
         return core.TasksRunning(self._attempt, self.SUBTASKS, self.SOURCES, int(words[5]))
+
+    def _stopped(self, words: list[str]) -> core.CheckpointEvent:
+        return core.TasksStopped(core.AbortReason[words[1]]) if len(words) > 1 else core.TasksStopped()
+
+    def _request(self, words: list[str]) -> core.CheckpointEvent:
+        self._requests += 1
+        kind = SnapshotKind.SAVEPOINT if "savepoint" in words else SnapshotKind.CHECKPOINT
+        timeout_ms = int(words[words.index("within") + 1]) if "within" in words else None
+        return core.CheckpointRequested(core.RequestId(self._requests), kind, timeout_ms)
 
     def _time(self, words: list[str]) -> core.CheckpointEvent:
         self._now_ms = int(words[1])
@@ -119,7 +133,11 @@ class CoordinatorMachine:
 
     def _decline(self, words: list[str]) -> core.CheckpointEvent:
         return core.SubtaskDeclined(
-            self._attempt_in(words), _subtask(words[2]), CheckpointId(int(words[1])), "its disk is full"
+            self._attempt_in(words),
+            _subtask(words[2]),
+            CheckpointId(int(words[1])),
+            "its disk is full",
+            core.AbortReason[words[3]] if len(words) == 4 else core.AbortReason.DECLINED,
         )
 
     def _attempt_in(self, words: list[str]) -> Attempt:
@@ -131,7 +149,13 @@ def _subtask(text: str) -> SubtaskId:
     return SubtaskId(task_id, int(index))
 
 
-def _checkpoint_outcome(command: core.CheckpointCommand) -> str:
+def _checkpoint_outcome(command: core.CheckpointCommand) -> str | None:
+    if isinstance(command, core.RegisterFiles):
+        return None if command.is_pending else f"keep the files of {command.subtask} for its next checkpoint"
+    if isinstance(command, core.DiscardFiles):
+        return "discard its files"
+    if isinstance(command, core.AnswerRequest):
+        return _answer(command)
     if isinstance(command, core.TriggerSubtasks):
         how = "trigger" if command.is_new else "trigger also"
         targets = " ".join(map(str, command.subtasks))
@@ -145,6 +169,13 @@ def _checkpoint_outcome(command: core.CheckpointCommand) -> str:
         cause = f" ({command.cause})" if command.cause else ""
         return f"notify aborted {command.checkpoint_id}: {command.reason.value}{cause}"
     return f"fail job: {command.cause}"
+
+
+def _answer(command: core.AnswerRequest) -> str:
+    if command.reason is None:
+        return f"answer request {command.request_id}: checkpoint {command.checkpoint_id}"
+    cause = f" ({command.cause})" if command.cause else ""
+    return f"answer request {command.request_id}: none, {command.reason.value}{cause}"
 
 
 def machine_of(line: str) -> Machine | None:

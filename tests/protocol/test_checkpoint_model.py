@@ -34,6 +34,12 @@ class CheckpointModel(RuleBasedStateMachine):
         self.final_completed = False
         self.failures = 0
         self.job_failed = False
+        self.requests = 0
+        self.waiting: dict[int, SnapshotKind] = {}
+        """Requests that have no answer yet."""
+        self.is_over = False
+        self.savepoints: set[int] = set()
+        self.newest_completed = 0
 
     @initialize(
         interval=st.sampled_from([None, 10, 25]),
@@ -57,18 +63,40 @@ class CheckpointModel(RuleBasedStateMachine):
             assert set(command.acknowledgements) == set(SUBTASKS)
             self.writing.add(command.checkpoint_id)
         elif isinstance(command, core.NotifyComplete):
-            assert command.checkpoint_id in self.writing
+            assert command.checkpoint_id == self.newest_completed
+            assert command.checkpoint_id not in self.savepoints, "nobody commits on a savepoint"
             assert set(command.subtasks) == set(SUBTASKS)
-            self.end(command.checkpoint_id)
-            self.failures = 0
+            assert set(self.acknowledged) <= set(range(command.checkpoint_id, self.newest_id + 1)) | (
+                self.savepoints
+            ), "an older checkpoint was not subsumed"
         elif isinstance(command, core.NotifyAborted):
-            is_expired = command.reason is core.AbortReason.EXPIRED
-            assert not is_expired or command.checkpoint_id not in self.writing
-            self.end(command.checkpoint_id)
-            self.failures += command.reason.counts_as_failure
-        else:
+            self.aborted(command)
+        elif isinstance(command, core.AnswerRequest):
+            self.answered(command)
+        elif isinstance(command, core.RegisterFiles):
+            assert command.is_pending == (command.checkpoint_id in self.acknowledged)
+        elif isinstance(command, core.FailJob):
             assert self.failures > self.policy.tolerable_failures
-            self.job_failed = True
+            self.job_failed, self.failures = True, 0
+
+    def aborted(self, command: core.NotifyAborted) -> None:
+        assert not command.reason.is_pre_flight
+        is_expired = command.reason is core.AbortReason.EXPIRED
+        assert not is_expired or command.checkpoint_id not in self.writing
+        is_savepoint = command.checkpoint_id in self.savepoints
+        assert not (is_savepoint and command.reason is core.AbortReason.SUBSUMED)
+        self.end(command.checkpoint_id)
+        counts = command.reason.counts_as_failure and (command.reason.is_decline or not is_savepoint)
+        if counts and command.checkpoint_id > self.newest_completed and not self.job_failed:
+            self.failures += 1
+
+    def answered(self, command: core.AnswerRequest) -> None:
+        kind = self.waiting.pop(command.request_id)
+        assert (command.checkpoint_id is None) == (command.reason is not None)
+        if command.checkpoint_id is not None:
+            assert command.checkpoint_id in self.ended
+            is_savepoint = command.checkpoint_id in self.savepoints
+            assert is_savepoint == (kind is SnapshotKind.SAVEPOINT)
 
     def triggered(self, command: core.TriggerSubtasks) -> None:
         checkpoint_id = command.barrier.checkpoint_id
@@ -83,7 +111,10 @@ class CheckpointModel(RuleBasedStateMachine):
         is_final = command.barrier.kind is SnapshotKind.FINAL
         assert is_final == (self.input_ended == set(SUBTASKS))
         assert not self.final_completed
-        assert self.failures <= self.policy.tolerable_failures, "the job fails already"
+        assert not self.job_failed, "the job fails already"
+        if command.barrier.kind is SnapshotKind.SAVEPOINT:
+            self.savepoints.add(checkpoint_id)
+            assert SnapshotKind.SAVEPOINT in self.waiting.values()
         self.newest_id = checkpoint_id
         self.acknowledged[checkpoint_id] = set()
         self.deadlines[checkpoint_id] = self.now_ms + TIMEOUT_MS
@@ -99,15 +130,18 @@ class CheckpointModel(RuleBasedStateMachine):
         if self.attempt is None:
             self.attempts += 1
             self.attempt = self.attempts
-            self.input_ended, self.final_completed, self.failures = set(), False, 0
+            self.input_ended, self.final_completed = set(), False
+            self.job_failed = self.is_over = False
             subtasks = frozenset(SUBTASKS)
             self.handle(core.TasksRunning(Attempt(self.attempts), subtasks, SOURCES, delay))
 
-    @rule()
-    def stopped(self) -> None:
+    @rule(reason=st.sampled_from([core.AbortReason.RESTARTED, core.AbortReason.SHUT_DOWN]))
+    def stopped(self, reason: core.AbortReason) -> None:
         self.attempt = None
-        self.handle(core.TasksStopped())
+        self.is_over = reason is core.AbortReason.SHUT_DOWN
+        self.handle(core.TasksStopped(reason))
         assert not self.acknowledged
+        assert not (self.is_over and self.waiting), "a request is left without an answer"
 
     @rule(passed=st.integers(min_value=1, max_value=30))
     def time(self, passed: int) -> None:
@@ -116,9 +150,24 @@ class CheckpointModel(RuleBasedStateMachine):
         for checkpoint_id in set(self.acknowledged) - self.writing:
             assert self.deadlines[checkpoint_id] > self.now_ms, "expired but still pending"
 
-    @rule()
-    def request(self) -> None:
-        self.handle(core.CheckpointRequested())
+    @rule(kind=st.sampled_from([SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT]))
+    def request(self, kind: SnapshotKind) -> None:
+        self.requests += 1
+        self.waiting[self.requests] = kind
+        self.handle(core.CheckpointRequested(core.RequestId(self.requests), kind))
+        can_wait = not self.is_over and not (self.attempt is not None and self.final_completed)
+        assert can_wait or self.requests not in self.waiting, "refused at once"
+
+    @invariant()
+    def why_and_when_agree(self) -> None:
+        if self.newest_id or self.attempts:
+            obstacle = self.coordinator.obstacle(self.now_ms)
+            assert obstacle is None or obstacle.is_pre_flight
+            is_due = self.coordinator.next_due_ms() <= self.now_ms
+            expired = any(
+                self.deadlines[known] <= self.now_ms for known in set(self.acknowledged) - self.writing
+            )
+            assert is_due == (expired or obstacle is None)
 
     @rule(subtask=ANY_SUBTASK, age=AGE, attempts_ago=st.sampled_from([0, 0, 0, 1]))
     def acknowledge(self, subtask: SubtaskId, age: int, attempts_ago: int) -> None:
@@ -172,6 +221,9 @@ class CheckpointModel(RuleBasedStateMachine):
             pending = self.coordinator.pending[CheckpointId(checkpoint_id)]
             if is_written:
                 self.final_completed |= pending.barrier.kind is SnapshotKind.FINAL
+                self.end(checkpoint_id)
+                self.newest_completed = max(self.newest_completed, checkpoint_id)
+                self.failures = 0
                 self.handle(core.ManifestWritten(CheckpointId(checkpoint_id)))
             else:
                 self.handle(core.ManifestFailed(CheckpointId(checkpoint_id), "cause"))
@@ -182,7 +234,7 @@ class CheckpointModel(RuleBasedStateMachine):
         if self.newest_id or self.attempts:
             assert len(self.acknowledged) <= self.policy.max_concurrent
             assert set(self.coordinator.pending) == set(self.acknowledged)
-            assert self.job_failed or self.failures <= self.policy.tolerable_failures
+            assert self.failures <= self.policy.tolerable_failures
 
 
 CheckpointModel.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from tidegate.protocol.trigger import NEVER_MS, TriggerDecider, TriggerPolicy
+from tidegate.protocol.abort_reasons import AbortReason
+from tidegate.protocol.checkpoint_events import CheckpointRequested, RequestId
+from tidegate.protocol.elements import SnapshotKind
+from tidegate.protocol.trigger import MAX_WAITING_REQUESTS, NEVER_MS, TriggerDecider, TriggerPolicy
+
+
+def request(number: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> CheckpointRequested:
+    return CheckpointRequested(RequestId(number), kind)
 
 
 def test_nothing_is_due_before_the_tasks_run_or_after_they_stopped() -> None:
     decider = TriggerDecider(TriggerPolicy(interval_ms=10))
-    assert not decider.take(10_000, 0)
+    assert decider.obstacle(10_000, 0) is AbortReason.TASKS_NOT_RUNNING
     decider.start(10_000, 5)
     decider.stop()
+    assert decider.obstacle(10_000, 0) is AbortReason.TASKS_NOT_RUNNING
     assert decider.due_at_ms(0) == NEVER_MS
 
 
@@ -17,44 +25,62 @@ def test_the_first_is_due_after_the_initial_delay_and_the_next_an_interval_after
     decider = TriggerDecider(TriggerPolicy(interval_ms=100))
     decider.start(1_000, 30)
     assert decider.due_at_ms(0) == 1_030
-    assert not decider.take(1_029, 0)
-    assert decider.take(1_040, 0)
+    assert decider.obstacle(1_029, 0) is AbortReason.NOT_DUE
+    assert decider.obstacle(1_030, 0) is None
+    assert decider.take(1_040) is None
     assert decider.due_at_ms(0) == 1_140
 
 
-def test_the_pause_counts_from_the_end_of_the_last_one() -> None:
+def test_the_pause_counts_from_the_last_completed_one() -> None:
     decider = TriggerDecider(TriggerPolicy(interval_ms=100, min_pause_ms=50))
     decider.start(0, 0)
-    assert decider.take(0, 0)
-    decider.checkpoint_ended(80)
+    decider.take(0)
+    decider.checkpoint_completed(80)
     assert decider.due_at_ms(0) == 130
-    assert not decider.take(129, 0)
-    assert decider.take(130, 0)
+    assert decider.obstacle(129, 0) is AbortReason.MIN_PAUSE
+    assert decider.obstacle(130, 0) is None
 
 
 def test_the_bound_on_concurrent_checkpoints_holds_for_periods_and_requests() -> None:
     decider = TriggerDecider(TriggerPolicy(interval_ms=10, max_concurrent=2))
     decider.start(0, 0)
-    decider.request()
-    assert not decider.take(100, 2)
+    decider.request(request(1, SnapshotKind.SAVEPOINT))
+    assert decider.obstacle(100, 2) is AbortReason.TOO_MANY_CONCURRENT
     assert decider.due_at_ms(2) == NEVER_MS
-    assert decider.take(100, 1)
+    assert decider.obstacle(100, 1) is None
 
 
 def test_a_request_skips_interval_and_pause_and_is_used_up() -> None:
     decider = TriggerDecider(TriggerPolicy(interval_ms=None, min_pause_ms=1_000))
     decider.start(0, 0)
-    decider.checkpoint_ended(0)
-    decider.request()
-    decider.request()
-    assert decider.take(1, 0)
-    assert decider.take(1, 0)
-    assert not decider.take(1_000_000, 0)
+    decider.checkpoint_completed(0)
+    decider.request(request(1))
+    assert decider.obstacle(1, 0) is None
+    assert decider.take(1) == request(1)
+    assert decider.obstacle(1_000_000, 0) is AbortReason.SCHEDULER_STOPPED
 
 
 def test_a_request_does_not_use_up_the_period() -> None:
     decider = TriggerDecider(TriggerPolicy(interval_ms=100))
     decider.start(0, 100)
-    decider.request()
-    assert decider.take(50, 0)
+    decider.request(request(1))
+    decider.take(50)
     assert decider.due_at_ms(0) == 100
+
+
+def test_savepoints_go_first_and_else_the_order_is_kept() -> None:
+    decider = TriggerDecider(TriggerPolicy(interval_ms=None))
+    decider.start(0, 0)
+    savepoint = SnapshotKind.SAVEPOINT
+    for waiting in (request(1), request(2, savepoint), request(3), request(4, savepoint)):
+        decider.request(waiting)
+    assert [each.request_id for each in decider.take_all()] == [2, 4, 1, 3]
+    assert decider.take_all() == []
+
+
+def test_so_many_requests_may_wait_and_no_more() -> None:
+    decider = TriggerDecider(TriggerPolicy(interval_ms=None))
+    for number in range(MAX_WAITING_REQUESTS):
+        assert decider.request(request(number)) is None
+    assert decider.request(request(-1)) is AbortReason.TOO_MANY_REQUESTS
+    assert len(decider.take_all()) == MAX_WAITING_REQUESTS

@@ -91,5 +91,5 @@ def test_an_aborted_checkpoint_ends_as_an_error_with_its_reason(tmp_path: Path) 
     roots = [span for trace in traces for span in trace["spans"] if not span["references"]]
     failed = [tags(root) for root in roots if tags(root).get("error")]
     assert failed
-    assert all("declined" in root["checkpoint.abort_reason"] for root in failed)
+    assert all("could not store its snapshot" in root["checkpoint.abort_reason"] for root in failed)
     assert any("not for storage" in root["checkpoint.abort_reason"] for root in failed)

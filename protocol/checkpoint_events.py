@@ -1,0 +1,228 @@
+"""What happens to the checkpoints of a job, and what the coordinator orders: the messages of its core."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NewType
+
+from .abort_reasons import AbortReason
+from .elements import CheckpointBarrier, SnapshotKind
+from .handles import OperatorSnapshot
+from .ids import Attempt, CheckpointId, SubtaskId
+
+RequestId = NewType("RequestId", int)
+"""One manual request; unique over all coordinators of a job."""
+
+
+class AcknowledgeResult(enum.Enum):
+    """What an acknowledgement meant."""
+
+    SUCCESS = "success"
+    DUPLICATE = "duplicate"
+    UNKNOWN = "unknown"
+    """No such checkpoint, or not a subtask of it, or a message of another attempt."""
+    DISCARDED = "discarded"
+    """The checkpoint had already ended; its late state is not used."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskMetrics:
+    """How one subtask's snapshot went; times are wall-clock milliseconds or durations in ms."""
+
+    start_delay_ms: float = 0.0
+    alignment_ms: float = 0.0
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    size_bytes: int = 0
+    processed_bytes: int = 0
+    """What the subtask processed between the first barrier and the last."""
+    persisted_bytes: int = 0
+    """What of the records under way was stored with the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """One subtask's part of a checkpoint: the snapshots of its operators by uid."""
+
+    snapshots: Mapping[str, OperatorSnapshot]
+    metrics: SubtaskMetrics = SubtaskMetrics()
+
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class TasksRunning:
+    """All subtasks of `attempt` run; periodic checkpoints start after `initial_delay_ms`."""
+
+    attempt: Attempt
+    subtasks: frozenset[SubtaskId]
+    sources: frozenset[SubtaskId]
+    initial_delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TasksStopped:
+    """The attempt is over: `RESTARTED` and `TASK_FAILED` let requests wait, other reasons refuse them."""
+
+    reason: AbortReason = AbortReason.RESTARTED
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequested:
+    """Somebody asked for a checkpoint or a savepoint; `timeout_ms` of `None` is the usual timeout."""
+
+    request_id: RequestId
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Look at the clock: a trigger or a timeout may be due."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskAcknowledged:
+    """A subtask persisted its part of a checkpoint."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+    checkpoint_id: CheckpointId
+    acknowledgement: Acknowledgement
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskDeclined:
+    """A subtask could not take its part of a checkpoint."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+    checkpoint_id: CheckpointId
+    cause: str
+    reason: AbortReason = AbortReason.DECLINED
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskInputEnded:
+    """All input of the subtask ended and it has passed everything on; it only waits to commit."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestWritten:
+    """The manifest of a checkpoint is in storage: it exists."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFailed:
+    """The manifest of a checkpoint could not be written."""
+
+    checkpoint_id: CheckpointId
+    cause: str
+
+
+CheckpointEvent = (
+    TasksRunning
+    | TasksStopped
+    | CheckpointRequested
+    | TimePassed
+    | SubtaskAcknowledged
+    | SubtaskDeclined
+    | SubtaskInputEnded
+    | ManifestWritten
+    | ManifestFailed
+)
+
+# ---------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerSubtasks:
+    """Send the barrier to these subtasks; `is_new` when it opens the checkpoint."""
+
+    barrier: CheckpointBarrier
+    subtasks: tuple[SubtaskId, ...]
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteManifest:
+    """Every subtask has acknowledged: make the checkpoint exist."""
+
+    checkpoint_id: CheckpointId
+    barrier: CheckpointBarrier
+    acknowledgements: Mapping[SubtaskId, Acknowledgement]
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyComplete:
+    """Tell these subtasks that a checkpoint is complete."""
+
+    checkpoint_id: CheckpointId
+    subtasks: tuple[SubtaskId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyAborted:
+    """Tell these subtasks that a checkpoint will not complete."""
+
+    checkpoint_id: CheckpointId
+    subtasks: tuple[SubtaskId, ...]
+    reason: AbortReason
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterFiles:
+    """The last acknowledgement of this subtask refers to these files, so its next one may.
+
+    `is_pending` when the checkpoint is under way and needs them too; else it had ended before.
+    """
+
+    subtask: SubtaskId
+    checkpoint_id: CheckpointId
+    acknowledgement: Acknowledgement
+    is_pending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardFiles:
+    """An acknowledgement that is not of this attempt: nobody else needs what only it refers to."""
+
+    acknowledgement: Acknowledgement
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """What became of a manual request: a completed checkpoint, or the reason why there is none."""
+
+    request_id: RequestId
+    checkpoint_id: CheckpointId | None
+    reason: AbortReason | None = None
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailJob:
+    """Too many checkpoints failed."""
+
+    cause: str
+
+
+CheckpointCommand = (
+    TriggerSubtasks
+    | WriteManifest
+    | NotifyComplete
+    | NotifyAborted
+    | RegisterFiles
+    | DiscardFiles
+    | AnswerRequest
+    | FailJob
+)
