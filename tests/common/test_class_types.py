@@ -211,7 +211,8 @@ def test_a_class_that_travels_by_value_has_the_same_fields() -> None:
         lines: list[str] = dataclasses.field(default_factory=list)
 
     program = (
-        "import pickle, sys; from tidegate.common import Types; from tidegate.common.typeinfo import type_text\n"
+        "import pickle, sys\nfrom tidegate.common import Types\n"
+        "from tidegate.common.typeinfo import type_text\n"
         "print(type_text(Types.of(pickle.load(sys.stdin.buffer))))"
     )
     done = subprocess.run(
