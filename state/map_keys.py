@@ -60,8 +60,8 @@ class MapKeys:
             self._codec.encode_many([key])
         except StateError as error:
             raise StateError(
-                f"{self._where}, map key {key!r:.100} is not of the declared type {self._type_text}: {error}; "
-                f"use keys of that type, or declare another in the MapStateDescriptor"
+                f"{self._where}, map key {key!r:.100} is not of the type {self._type_text}: {error}; "
+                f"use keys of the declared type, or declare another in the MapStateDescriptor"
             ) from error
 
 
