@@ -8,7 +8,6 @@ after a restore those in the snapshot are committed again, so a commit must be i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,7 +170,7 @@ class SinkOperator(StreamOperator):
     def _recover(self, committer: Committer) -> None:
         items = list(self._state.get())
         # What a completed checkpoint holds may or may not have been committed before the failure.
-        self._commit([item for item in items if isinstance(item, _Pending)], committer.recover_and_commit)
+        self._commit([item for item in items if isinstance(item, _Pending)])
         begun = [name for item in items if isinstance(item, _Begun) for name in item.names]
         # Another job's checkpoint may be a savepoint: that job may still be writing what it had begun.
         if begun and self._is_owned:
@@ -207,8 +206,8 @@ class SinkOperator(StreamOperator):
         # Subsuming contract: a completed checkpoint also covers every earlier one, notified or not.
         ready = [pending for pending in self._pending if pending.checkpoint_id <= checkpoint_id]
         try:
+            self._commit(ready)
             if self._committer is not None:
-                self._commit(ready, self._committer.commit)
                 self._committer.notify_checkpoint_complete(checkpoint_id)
             self._hooks.complete(checkpoint_id)
         except Exception as error:
@@ -225,8 +224,7 @@ class SinkOperator(StreamOperator):
         if not self.context.is_checkpointing:
             committables = self._prepare_commit()
             try:
-                if self._committer is not None:
-                    self._commit([_Pending(CheckpointId(0), committables)], self._committer.commit)
+                self._commit([_Pending(CheckpointId(0), committables)])
             except Exception as error:
                 raise self.user_error("committing at the end of input", error) from error
 
@@ -252,11 +250,12 @@ class SinkOperator(StreamOperator):
         except Exception as error:
             raise self.user_error("preparing the sink's commit", error) from error
 
-    def _commit(self, ready: list[_Pending], commit: Callable[[list[Any]], None]) -> None:
-        """Commit what some checkpoints hold, oldest first."""
+    def _commit(self, ready: list[_Pending]) -> None:
+        """Commit what some checkpoints hold, oldest first; before there is a writer, this is recovery."""
         filled = [pending.committables for pending in ready if pending.committables]
-        if not filled:
+        if not filled or self._committer is None:
             return
+        commit = self._committer.recover_and_commit if self._writer is None else self._committer.commit
         failpoints.reach("commit_before")
         for committables in filled:
             commit(committables)

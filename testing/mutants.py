@@ -71,9 +71,9 @@ def _commit_what_was_aborted(original: Any) -> Any:
 
 
 def _no_commit_after_restore(original: Any) -> Any:
-    def commit(self: SinkOperator, ready: list[Any], commit: Any) -> None:
+    def commit(self: SinkOperator, committables: list[Any]) -> None:
         if self._writer is not None:
-            original(self, ready, commit)
+            original(self, committables)
 
     return commit
 
