@@ -23,6 +23,26 @@ from typing import Protocol
 
 from .errors import CheckpointStorageError, ConfigurationError
 
+__all__ = [
+    "ACTIONS",
+    "Arming",
+    "FailPoint",
+    "FailPointError",
+    "FailPointReport",
+    "MARKS",
+    "Marks",
+    "POINTS",
+    "Place",
+    "Point",
+    "VARIABLE",
+    "arm",
+    "enter",
+    "parse",
+    "passing",
+    "reach",
+    "reports",
+]
+
 VARIABLE = "TIDEGATE_FAILPOINTS"
 ACTIONS = ("kill", "raise", "sleep=SECONDS", "enospc", "corrupt")
 MARKS = "fail-points"
