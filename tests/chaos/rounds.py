@@ -38,8 +38,8 @@ class Round:
 
     name: str
     events: list[Event] = field(default_factory=list)
-    recoveries: int = 0
-    checkpoints: int = 0
+    attempts: set[int] = field(default_factory=set)
+    """Those that were seen to run after a failure."""
     result: str = ""
     is_right: bool = False
 
@@ -75,9 +75,7 @@ def _work_through(target: Target, names: Sequence[str], outcome: Round) -> None:
         what = FAULTS[name](target)
         target.running()
         outcome.events.append(Event(what, time.monotonic() - started_s))
-        statistics = target.client.report().statistics
-        outcome.recoveries += len(statistics.recoveries)
-    outcome.checkpoints = max((one.checkpoint_id for one in statistics.checkpoints), default=0)
+        outcome.attempts |= {one.attempt for one in target.client.report().statistics.recoveries}
 
 
 def damage_round(directory: Path, chance: random.Random) -> Round:

@@ -4,8 +4,8 @@ Rounds follow one another until the time is over. Each starts a job, does to it 
 compares its output with the expected one, record for record. The same seed gives the same faults in the
 same order; when exactly they hit is up to the machine. Processes are killed by their ids only.
 
-The clock does not jump here: the operating system's would jump for everybody on the machine. The shells take
-their clock as an argument, so that is tested in `tests/coordinator/test_clock.py`.
+The clock does not jump here: that of the machine would jump for everybody on it. The shells read a clock that
+cannot jump, see `tests/common/test_clock.py`.
 """
 
 from __future__ import annotations
@@ -82,17 +82,20 @@ def _rounds(arguments: argparse.Namespace, root: Path, can_fill_disk: bool) -> i
     end_s = time.monotonic() + arguments.minutes * 60
     chance = random.Random(arguments.seed)
     number = wrong = 0
-    print(f"{'round':>5}  {'recovered':>9}  what was done, and the result")
+    lines = [f"{'round':>5}  {'recovered':>9}  what was done, and the result"]
     while time.monotonic() < end_s:
         number += 1
         directory = root / str(number)
         directory.mkdir()
         outcome = _one_round(number, directory, chance, arguments.no_spark, can_fill_disk)
         wrong += not outcome.is_right
-        _print(number, outcome)
+        told = _told(number, outcome)
+        print("\n".join(told), flush=True)
+        lines += told
         if outcome.is_right:
             shutil.rmtree(directory, ignore_errors=True)
-    print(f"{number} rounds, {wrong} wrong, seed {arguments.seed}")
+    # Once more in one piece: Ray tells of every process that died in between.
+    print("\n".join(["", *lines, f"{number} rounds, {wrong} wrong, seed {arguments.seed}"]), flush=True)
     return wrong
 
 
@@ -113,12 +116,14 @@ def _one_round(
     )
 
 
-def _print(number: int, outcome: rounds.Round) -> None:
+def _told(number: int, outcome: rounds.Round) -> list[str]:
+    lines = []
     for event in outcome.events:
         took = "" if event.recovered_s is None else f"{event.recovered_s:.1f} s"
-        print(f"{number:>5}  {took:>9}  {event.what}")
+        lines.append(f"{number:>5}  {took:>9}  {event.what}")
     verdict = "ok" if outcome.is_right else "WRONG"
-    print(f"{number:>5}  {verdict:>9}  {outcome.result}; {outcome.recoveries} recoveries", flush=True)
+    seen = f"; {len(outcome.attempts)} recoveries seen" if outcome.attempts else ""
+    return [*lines, f"{number:>5}  {verdict:>9}  {outcome.result}{seen}"]
 
 
 if __name__ == "__main__":
