@@ -23,7 +23,7 @@ from tidegate.state.stored_checkpoint import read_checkpoint
 from .job import ChaosJob
 
 T = TypeVar("T")
-DEADLINE_S = 120
+DEADLINE_S = 180
 DISK_BYTES = 32 << 20
 
 

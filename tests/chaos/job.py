@@ -28,13 +28,16 @@ from tidegate.protocol.elements import Batch
 KEYS = 100
 RECORDS_PER_SECOND = 2_000
 """Of each subtask of the source; the job is to live for a while, not to be fast."""
+TRICKLE_PER_SECOND = 8
+"""Of the last tenth, until the gate is open: no epoch is empty, and nothing ends too early."""
+MOST_AT_ONCE = 200
 COUNTS = pa.schema([("key", pa.int64()), ("count", pa.int64())])
 NUMBERS = pa.schema([("number", pa.int64())])
 IN_SPARK = pa.schema([("number", pa.int64()), ("executor", pa.string())])
 
 
 class Paced(Source):
-    """The numbers below `count`; the last tenth waits until a file appears.
+    """The numbers below `count`; the last tenth trickles until a file appears.
 
     Args:
         gate: Path of the file.
@@ -56,27 +59,33 @@ class _PacedReader(SourceReader):
     def __init__(self, splits: list[tuple[int, int, int]], gate: str) -> None:
         self._splits = list(splits)
         self._gate = gate
-        self._read = 0
+        self._allowed = 0.0
 
     def open(self, context: OperatorContext) -> None:
-        self._started_s = time.monotonic()
+        self._polled_s = time.monotonic()
 
     def poll(self, max_records: int) -> Batch | None:
         if not self._splits:
             return None
         start, position, end = self._splits[0]
-        if os.path.exists(self._gate):
-            allowed = 200
-        else:
-            due = int((time.monotonic() - self._started_s) * RECORDS_PER_SECOND) - self._read
-            allowed = min(200, due, end - (end - start) // 10 - position)
-        stop = min(position + max(0, allowed), end)
-        self._read += stop - position
+        is_last_tenth = position >= end - (end - start) // 10
+        stop = min(position + self._pace(is_last_tenth), end)
         if stop < end:
             self._splits[0] = (start, stop, end)
         else:
             self._splits.pop(0)
         return Batch(list(range(position, stop)))
+
+    def _pace(self, is_last_tenth: bool) -> int:
+        """How many records are due since the last poll."""
+        if os.path.exists(self._gate):
+            return MOST_AT_ONCE
+        now_s, before_s = time.monotonic(), self._polled_s
+        self._polled_s = now_s
+        rate = TRICKLE_PER_SECOND if is_last_tenth else RECORDS_PER_SECOND
+        due = min(MOST_AT_ONCE, self._allowed + (now_s - before_s) * rate)
+        self._allowed = due % 1
+        return int(due)
 
     def snapshot_state(self) -> list[Any]:
         return list(self._splits)

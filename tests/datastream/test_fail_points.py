@@ -67,8 +67,8 @@ def test_a_restore_may_fail_too(tmp_path: Path) -> None:
 
 
 def test_a_point_that_is_not_reached_is_reported_as_such(tmp_path: Path) -> None:
-    (point,) = run(tmp_path, "process@nowhere:1:kill").fail_points
-    assert (point.fired, str(point)) == (0, "fail point process@nowhere:1:kill was not reached")
+    (point,) = run(tmp_path, "process@sums/9:1:kill").fail_points
+    assert (point.fired, str(point)) == (0, "fail point process@sums/9:1:kill was not reached")
 
 
 def test_a_corrupted_upload_is_found_when_it_is_restored(tmp_path: Path) -> None:
@@ -80,6 +80,11 @@ def test_a_corrupted_upload_is_found_when_it_is_restored(tmp_path: Path) -> None
 def test_without_checkpoints_a_point_fires_and_leaves_no_file(tmp_path: Path) -> None:
     (point,) = run(None, "process@sums:3:sleep=0").fail_points
     assert point.fired == 1
+
+
+def test_a_point_of_an_operator_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no operator with uid 'sum'; there are collect, .*sums"):
+        run(tmp_path, "process@sum:1:kill")
 
 
 def test_a_malformed_point_is_refused_before_anything_runs(tmp_path: Path) -> None:
