@@ -7,6 +7,7 @@ import tempfile
 
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
+from ..common.known_options import check_settings
 from ..common.options import (
     CheckpointingOptions,
     DataPlaneOptions,
@@ -74,8 +75,9 @@ def job_settings(
         state_backend: The backend set in code, or `None` for the configured one.
 
     Raises:
-        ConfigurationError: An option is malformed, or options contradict each other.
+        ConfigurationError: A key is not known, an option is malformed, or options contradict each other.
     """
+    check_settings(configuration)
     trigger = _trigger_policy(configuration)
     retention = CheckpointConfig(configuration).get_externalized_checkpoint_retention()
     keep = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
