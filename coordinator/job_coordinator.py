@@ -83,6 +83,7 @@ class JobCoordinator:
         self._finished: set[SubtaskId] = set()
         self._restart_at_ms: int | None = None
         self._is_fenced = False
+        self._is_beyond_restart = False
         self._failure: Failure | None = None
         self._queries = StateQueries(
             spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
@@ -358,6 +359,7 @@ class JobCoordinator:
         self._failure = Failure(cause, details, now_ms)
         decision = self._strategy.on_failure(now_ms) if is_recoverable else GiveUp("")
         if isinstance(decision, GiveUp):
+            self._is_beyond_restart = not is_recoverable
             if decision.reason and self._restarts:
                 self._failure = Failure(f"{cause} ({decision.reason})", details, now_ms)
             self._life.handle(JobEvent.GAVE_UP)
@@ -383,8 +385,14 @@ class JobCoordinator:
             if self._restart_at_ms <= self._now_ms():
                 self._deploy()
         elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING):
+            settings = self._spec.settings
             ended = self._life.handle(JobEvent.TASKS_STOPPED)
-            self._clean_up(ended is JobStatus.FAILED or self._spec.settings.keep_on_cancel)
+            self._clean_up(self._keeps_on_fail if ended is JobStatus.FAILED else settings.keep_on_cancel)
+
+    @property
+    def _keeps_on_fail(self) -> bool:
+        # What could not be restored may be all that is left of the state, and somebody can repair it.
+        return self._spec.settings.keep_on_fail or self._is_beyond_restart
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
         if self._store is not None and not self._is_fenced:

@@ -27,6 +27,7 @@ class JobSettings:
             declines the checkpoint.
         num_retained: Completed checkpoints to keep.
         keep_on_cancel: Whether checkpoints survive the cancellation of the job.
+        keep_on_fail: Whether they survive when it fails for good.
         keep_on_finish: Whether they survive its regular end.
         restore_path: Checkpoint to start from, as a URI of its directory.
         allow_non_restored_state: Whether stored state that no operator claims may be dropped.
@@ -48,6 +49,7 @@ class JobSettings:
     max_inline_state_bytes: int | None = None
     num_retained: int = 1
     keep_on_cancel: bool = False
+    keep_on_fail: bool = False
     keep_on_finish: bool = False
     restart_strategy: RestartStrategy = field(default_factory=NoRestart)
     restore_path: str | None = None

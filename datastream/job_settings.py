@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
+from dataclasses import replace
 
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
@@ -80,7 +82,7 @@ def job_settings(
     check_settings(configuration)
     trigger = _trigger_policy(configuration)
     retention = CheckpointConfig(configuration).get_externalized_checkpoint_retention()
-    keep = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    is_retained = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     backend = state_backend or _state_backend(configuration)
     return JobSettings(
         state_backend=backend,
@@ -91,8 +93,9 @@ def job_settings(
         inline_threshold_bytes=_inline_threshold(configuration),
         max_inline_state_bytes=_max_inline_state(configuration, backend),
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
-        keep_on_cancel=keep,
-        keep_on_finish=keep,
+        keep_on_cancel=is_retained,
+        keep_on_fail=retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
+        keep_on_finish=is_retained,
         random_initial_delay=configuration.get(CheckpointingOptions.RANDOM_INITIAL_DELAY),
         restart_strategy=_restart_strategy(restart, trigger is not None),
         restore_path=configuration.get(StateRecoveryOptions.SAVEPOINT_PATH),
@@ -193,7 +196,7 @@ def _inline_threshold(configuration: Configuration) -> int:
 
 def _restart_strategy(restart: RestartStrategyConfiguration, is_checkpointing: bool) -> RestartStrategy:
     if isinstance(restart, FallbackRestartStrategyConfiguration):
-        return DEFAULT_RESTART if is_checkpointing else NoRestart()
+        return replace(DEFAULT_RESTART, seed=_seed()) if is_checkpointing else NoRestart()
     if isinstance(restart, FixedDelayRestartStrategyConfiguration):
         return FixedDelayRestart(restart.restart_attempts, restart.delay_ms)
     if isinstance(restart, FailureRateRestartStrategyConfiguration):
@@ -208,8 +211,13 @@ def _restart_strategy(restart: RestartStrategyConfiguration, is_checkpointing: b
             reset_threshold_ms=restart.reset_backoff_threshold_ms,
             jitter_factor=restart.jitter_factor,
             max_attempts=restart.attempts_before_reset_backoff,
+            seed=_seed(),
         )
     return NoRestart()
+
+
+def _seed() -> int:
+    return random.getrandbits(32)
 
 
 def _job_parameters(configuration: Configuration) -> dict[str, str]:

@@ -296,15 +296,6 @@ def test_an_error_that_a_restart_cannot_mend_ends_the_job() -> None:
     assert len(cluster.deployments) == 1
 
 
-def test_a_job_without_restarts_fails_and_keeps_its_checkpoints() -> None:
-    cluster = FakeCluster(job_spec(restart_strategy=NoRestart())).run()
-    cluster.complete_checkpoint()
-    cluster.fail()
-    cluster.stop_tasks()
-    assert cluster.coordinator.status is JobStatus.FAILED
-    assert "chk-1/MANIFEST" in cluster.files()
-
-
 def test_the_strategy_of_the_job_has_no_memory_of_other_jobs() -> None:
     strategy = FixedDelayRestart(1, 0)
     for _ in range(2):
@@ -441,6 +432,20 @@ def test_checkpoints_survive_a_cancellation_if_asked_to(keep: bool) -> None:
     cluster.coordinator.cancel()
     cluster.stop_tasks()
     assert ("chk-1/MANIFEST" in cluster.files()) == keep
+
+
+@pytest.mark.parametrize(
+    ("keep", "is_recoverable", "stays"), [(True, True, True), (False, True, False), (False, False, True)]
+)
+def test_checkpoints_of_a_failed_job_stay_if_asked_to_or_if_no_restart_could_help(
+    keep: bool, is_recoverable: bool, stays: bool
+) -> None:
+    cluster = FakeCluster(job_spec(keep_on_fail=keep, restart_strategy=NoRestart())).run()
+    cluster.complete_checkpoint()
+    cluster.fail(SOURCE, is_recoverable=is_recoverable)
+    cluster.stop_tasks(*TOTALS)
+    assert cluster.coordinator.status is JobStatus.FAILED
+    assert ("chk-1/MANIFEST" in cluster.files()) == stays
 
 
 def test_a_task_that_fails_while_it_is_being_cancelled_has_stopped() -> None:
