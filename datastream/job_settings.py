@@ -7,6 +7,7 @@ import random
 import tempfile
 from dataclasses import replace
 
+from ..common import failpoints
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.known_options import check_settings
@@ -112,6 +113,7 @@ def job_settings(
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
+        fail_points=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
     )
 
 
