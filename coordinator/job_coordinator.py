@@ -33,6 +33,7 @@ from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
 from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
+from .stored_statistics import read_statistics
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
@@ -154,10 +155,14 @@ class JobCoordinator:
             return
         assert settings.checkpoint_dir is not None
         root = self._storage or open_storage(settings.checkpoint_dir)
-        self._store = CheckpointStore(root.sub(self._spec.job_id), settings.num_retained)
+        self._store = CheckpointStore(
+            root.sub(self._spec.job_id), settings.num_retained, settings.deleting_threads
+        )
         epoch = self._store.claim()
         self._attempt = Attempt((epoch - 1) * ATTEMPTS_PER_EPOCH)
-        self._store.load()
+        newest = self._store.load()
+        if newest is not None and newest.statistics is not None:
+            self.statistics = read_statistics(newest.statistics)
         self._checkpoints = CheckpointDriver(
             self._spec,
             self._store,
@@ -183,7 +188,8 @@ class JobCoordinator:
         self._live = set(self._graph.subtasks)
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
-        self._remove_orphans()
+        if self._checkpoints is not None:
+            self._checkpoints.remove_orphans()
         if manifest is not None:
             self.statistics.restored(
                 RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
@@ -205,14 +211,6 @@ class JobCoordinator:
                 for subtask_id, subtask in self._graph.subtasks.items()
             ]
         )
-
-    def _remove_orphans(self) -> None:
-        if self._store is None:
-            return
-        try:
-            self._store.remove_orphans()
-        except TidegateError as error:
-            self.statistics.warnings.append(f"orphaned files could not be removed: {error}")
 
     def _task_settings(self) -> TaskSettings:
         settings = self._spec.settings

@@ -55,6 +55,9 @@ DEFAULT_RESTART = ExponentialDelayRestart(
 
 _MOST_INLINE_BYTES = 1 << 20
 
+_DELETING_THREADS = 4
+"""As many deletions at a time as Flink's clean-up has threads on a machine with four cores."""
+
 _BACKENDS: dict[str, type[StateBackend]] = {
     "filesystem": FileSystemStateBackend,
     "hashmap": HashMapStateBackend,
@@ -83,6 +86,7 @@ def job_settings(
     check_settings(configuration)
     trigger = _trigger_policy(configuration)
     retention = CheckpointConfig(configuration).get_externalized_checkpoint_retention()
+    is_parallel = configuration.get(CheckpointingOptions.CLEANER_PARALLEL_MODE)
     is_retained = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     backend = state_backend or _state_backend(configuration)
     return JobSettings(
@@ -94,6 +98,7 @@ def job_settings(
         inline_threshold_bytes=_inline_threshold(configuration),
         max_inline_state_bytes=_max_inline_state(configuration, backend),
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
+        deleting_threads=_DELETING_THREADS if is_parallel else 1,
         keep_on_cancel=is_retained,
         keep_on_fail=retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
         keep_on_finish=is_retained,

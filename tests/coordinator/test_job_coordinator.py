@@ -159,6 +159,7 @@ def test_orphans_that_cannot_be_removed_do_not_keep_a_job_from_restarting() -> N
 
     storage = Sticky("nothing")
     cluster = FakeCluster(job_spec(), storage).run()
+    storage.write_file("shared/op/orphan", b"")
     storage.is_broken = True
     cluster.fail()
     cluster.stop_tasks()
