@@ -84,6 +84,11 @@ class CheckpointStore:
         """The job's directory."""
         return self._storage
 
+    @property
+    def probe(self) -> str:
+        """A file of this coordinator, for the tasks to see that they share its directory."""
+        return f"epochs/{self.epoch}"
+
     # ------------------------------------------------------------ taking over
 
     def claim(self) -> int:

@@ -222,6 +222,7 @@ class JobCoordinator:
         return TaskSettings(
             state_backend=settings.state_backend,
             storage=storage,
+            storage_probe=None if self._store is None else self._store.probe,
             max_inline_state_bytes=settings.max_inline_state_bytes,
             local_dir=settings.local_dir,
             is_checkpointing=settings.trigger is not None,

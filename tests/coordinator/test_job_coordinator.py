@@ -514,3 +514,13 @@ def test_an_acknowledgement_of_an_old_attempt_completes_nothing() -> None:
     for subtask in SUBTASKS:
         cluster.coordinator.handle(SubtaskAcknowledged(old, subtask, CheckpointId(1), empty))
     assert not [path for path in cluster.files() if path.startswith("chk-")]
+
+
+def test_tasks_are_told_a_file_that_the_coordinator_has_written() -> None:
+    cluster = FakeCluster().start()
+    second = FakeCluster(storage=cluster.storage).start()
+    probes = []
+    for deployed in (cluster, second):
+        probes += [deployment.settings.storage_probe for deployment in deployed.deployments[0]]
+    assert set(probes) == {"epochs/1", "epochs/2"}
+    assert set(probes) <= set(cluster.files())
