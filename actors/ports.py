@@ -54,6 +54,7 @@ class TaskSettings:
         storage: Checkpoint storage of this job; `None` without checkpoints.
         local_dir: Directory for local files of all tasks.
         max_inline_state_bytes: The largest file of a state that a snapshot may hold; `None` for any.
+        storage_probe: A file that the coordinator wrote into `storage`; who does not see it is elsewhere.
         fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
     """
 
@@ -68,6 +69,7 @@ class TaskSettings:
     result_credit_bytes: int = 16 << 20
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     max_inline_state_bytes: int | None = None
+    storage_probe: str | None = None
     fail_points: Arming | None = None
 
 

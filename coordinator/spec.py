@@ -27,7 +27,9 @@ class JobSettings:
         max_inline_state_bytes: When set, all state travels so, and a file of a state that is larger
             declines the checkpoint.
         num_retained: Completed checkpoints to keep.
+        deleting_threads: How many files of old checkpoints are deleted at a time.
         keep_on_cancel: Whether checkpoints survive the cancellation of the job.
+        keep_on_fail: Whether they survive when it fails for good.
         keep_on_finish: Whether they survive its regular end.
         restore_path: Checkpoint to start from, as a URI of its directory.
         allow_non_restored_state: Whether stored state that no operator claims may be dropped.
@@ -49,7 +51,9 @@ class JobSettings:
     inline_threshold_bytes: int = 20 << 10
     max_inline_state_bytes: int | None = None
     num_retained: int = 1
+    deleting_threads: int = 1
     keep_on_cancel: bool = False
+    keep_on_fail: bool = False
     keep_on_finish: bool = False
     restart_strategy: RestartStrategy = field(default_factory=NoRestart)
     restore_path: str | None = None
