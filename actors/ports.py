@@ -53,6 +53,7 @@ class TaskSettings:
         storage: Checkpoint storage of this job; `None` without checkpoints.
         local_dir: Directory for local files of all tasks.
         max_inline_state_bytes: The largest file of a state that a snapshot may hold; `None` for any.
+        local_snapshots_dir: Where tasks keep copies of their last snapshots; `None` for no copies.
     """
 
     state_backend: StateBackend
@@ -66,6 +67,7 @@ class TaskSettings:
     result_credit_bytes: int = 16 << 20
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     max_inline_state_bytes: int | None = None
+    local_snapshots_dir: str | None = None
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,8 @@ class StreamTask:
     def _initialize(self) -> None:
         self._parts = assemble(self._deployment, self._ports)
         self._chain = self._parts.chain
-        self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put)
+        copies = self._parts.local_snapshots
+        self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
         restored = self._deployment.restored
         if restored is not None:
             self._chain.restore(restored, self._deployment.restored_is_owned)
@@ -359,6 +360,7 @@ class StreamTask:
         if isinstance(mail, events.TriggerCheckpoint):
             self._align(CheckpointTriggered(mail.barrier))
         elif isinstance(mail, events.CheckpointCompleted):
+            self._snapshots.confirmed(mail.checkpoint_id)
             self._chain.notify_checkpoint_complete(mail.checkpoint_id)
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()

@@ -78,6 +78,14 @@ class CheckpointingOptions:
         .default_value(20 << 10)
     )
     """The largest file of state that is kept in the checkpoint's manifest."""
+    LOCAL_BACKUP_ENABLED: ConfigOption[bool] = (
+        ConfigOptions.key("execution.checkpointing.local-backup.enabled").boolean_type().default_value(False)
+    )
+    """Whether tasks keep copies of their last snapshots on local disk and restart from them."""
+    LOCAL_BACKUP_DIRS: ConfigOption[str | None] = (
+        ConfigOptions.key("execution.checkpointing.local-backup.dirs").string_type().no_default_value()
+    )
+    """Directory for those copies; `tidegate.local-dir` where it is not set."""
     EXTERNALIZED_CHECKPOINT_RETENTION: ConfigOption[str] = (
         ConfigOptions.key("execution.checkpointing.externalized-checkpoint-retention")
         .choice_type("NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION")
@@ -210,6 +218,10 @@ class StateBackendOptions:
     STATE_BACKEND: ConfigOption[str] = (
         ConfigOptions.key("state.backend.type").string_type().default_value("hashmap")
     )
+    LOCAL_RECOVERY: ConfigOption[bool] = (
+        ConfigOptions.key("state.backend.local-recovery").boolean_type().default_value(False)
+    )
+    """The name that `execution.checkpointing.local-backup.enabled` had before Flink 2."""
     LMDB_MEMORY: ConfigOption[int] = (
         ConfigOptions.key("tidegate.state.lmdb.memory").memory_type().default_value(512 << 20)
     )

@@ -221,6 +221,7 @@ class JobCoordinator:
             storage=storage,
             max_inline_state_bytes=settings.max_inline_state_bytes,
             local_dir=settings.local_dir,
+            local_snapshots_dir=settings.local_snapshots_dir,
             is_checkpointing=settings.trigger is not None,
             mode=settings.mode,
             batch_size=settings.batch_size,

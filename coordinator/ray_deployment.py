@@ -45,6 +45,7 @@ _CONNECT_TIMEOUT_S = 10
 _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
+_CLEAN_UP_S = 2.0
 
 
 # ---------------------------------------------------------------- placing tasks
@@ -261,6 +262,10 @@ class RayTaskGateway:
     def close(self) -> None:
         """Kill every task actor: the job is over."""
         processes, self._processes = list(self._processes.values()), {}
+        ended = [process.actor.job_ended.remote() for process in processes]
+        # What does not answer leaves its local files to whoever starts next on its machine.
+        if ended:
+            ray.wait(ended, num_returns=len(ended), timeout=_CLEAN_UP_S)
         for process in processes:
             ray.kill(process.actor, no_restart=True)
         self._background.shutdown(wait=True)

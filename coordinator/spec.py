@@ -19,6 +19,8 @@ class JobSettings:
     """Everything about a job that is not its graph.
 
     Attributes:
+        local_snapshots_dir: Where tasks keep copies of their last snapshots for a restart on the same
+            machine; `None` switches that off.
         trigger: When checkpoints are taken; `None` switches them off.
         checkpoint_dir: URI under which the job makes its own directory; required with `trigger`.
         inline_threshold_bytes: The largest file of state that travels in the acknowledgement and lies in
@@ -64,6 +66,7 @@ class JobSettings:
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
     trace_file: str | None = None
+    local_snapshots_dir: str | None = None
 
     def __post_init__(self) -> None:
         if self.trigger is not None and self.checkpoint_dir is None:

@@ -83,6 +83,7 @@ def job_settings(
     return JobSettings(
         state_backend=backend,
         local_dir=_local_dir(configuration, backend),
+        local_snapshots_dir=_local_snapshots_dir(configuration, backend),
         trigger=trigger,
         mode=CheckpointConfig(configuration).get_checkpointing_mode(),
         checkpoint_dir=_checkpoint_dir(configuration, backend),
@@ -142,6 +143,13 @@ def _local_dir(configuration: Configuration, backend: StateBackend) -> str:
             return path
     chosen = configuration.get(DeploymentOptions.LOCAL_DIR)
     return chosen or os.path.join(tempfile.gettempdir(), "tidegate")
+
+
+def _local_snapshots_dir(configuration: Configuration, backend: StateBackend) -> str | None:
+    is_on = configuration.get(CheckpointingOptions.LOCAL_BACKUP_ENABLED)
+    if not is_on and not configuration.get(StateBackendOptions.LOCAL_RECOVERY):
+        return None
+    return configuration.get(CheckpointingOptions.LOCAL_BACKUP_DIRS) or _local_dir(configuration, backend)
 
 
 def _checkpoint_dir(configuration: Configuration, backend: StateBackend) -> str | None:
