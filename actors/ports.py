@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..common.failpoints import Arming
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
@@ -54,6 +55,7 @@ class TaskSettings:
         local_dir: Directory for local files of all tasks.
         max_inline_state_bytes: The largest file of a state that a snapshot may hold; `None` for any.
         local_snapshots_dir: Where tasks keep copies of their last snapshots; `None` for no copies.
+        fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
     """
 
     state_backend: StateBackend
@@ -68,6 +70,7 @@ class TaskSettings:
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     max_inline_state_bytes: int | None = None
     local_snapshots_dir: str | None = None
+    fail_points: Arming | None = None
 
 
 @dataclass(frozen=True)
