@@ -91,6 +91,14 @@ class TaskActor:
         await consumed
 
     @ray.method(concurrency_group="control")
+    async def warm_up(self) -> int:
+        """Import what most tasks need, before there is one; returns the process id."""
+        from ..state import keyed_backend, lmdb_store  # noqa: F401 (imported for those who will need it)
+
+        keyed_backend.warm_up()
+        return os.getpid()
+
+    @ray.method(concurrency_group="control")
     async def deploy(
         self,
         attempt: Attempt,

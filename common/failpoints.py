@@ -67,8 +67,8 @@ class Point:
 
 
 POINTS = {
-    "recover": Point("the job is about to be deployed from a checkpoint", is_in_task=False),
     "restore": Point("a subtask is about to take over the state of a checkpoint"),
+    "recover": Point("the job is about to be deployed from a checkpoint", is_in_task=False),
     "process": Point("a batch is about to be processed; at a source: to be emitted"),
     "send": Point("a message is about to leave for another subtask"),
     "receive": Point("a message has arrived from another subtask"),
@@ -76,8 +76,6 @@ POINTS = {
     "snapshot_async": Point("the asynchronous part of a snapshot begins"),
     "upload": Point("a file is about to be written to checkpoint storage", has_data=True),
     "acknowledge": Point("a subtask's snapshot is stored, the coordinator does not know it yet"),
-    "trigger": Point("a checkpoint is about to be triggered", is_in_task=False),
-    "acknowledged": Point("the coordinator has heard of a subtask's snapshot", is_in_task=False),
     "before_manifest": Point(
         "all have acknowledged, the manifest is about to be written", is_in_task=False, has_data=True
     ),

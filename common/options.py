@@ -259,6 +259,10 @@ class DeploymentOptions:
         ConfigOptions.key("slot.request.timeout").duration_type().default_value(Duration.of_minutes(5))
     )
     """How long a task's process may wait for a place in the cluster."""
+    REDUNDANT_PROCESSES: ConfigOption[int] = (
+        ConfigOptions.key("slotmanager.redundant-taskmanager-num").int_type().default_value(0)
+    )
+    """Started processes that wait to replace one that dies; each takes the CPUs of the largest in use."""
     CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("task.cancellation.timeout").duration_type().default_value(Duration.of_seconds(10))
     )

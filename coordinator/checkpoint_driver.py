@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..common import failpoints
 from ..common.errors import CheckpointStorageError
 from ..protocol import checkpoint as core
 from ..protocol.elements import CheckpointBarrier, SnapshotKind
@@ -154,12 +153,10 @@ class CheckpointDriver:
             command.subtask, command.checkpoint_id, _files(acknowledgement), command.is_pending
         )
         if command.is_pending:
-            failpoints.reach("acknowledged")
             self._statistics.acknowledged(command.checkpoint_id, command.subtask, acknowledgement.metrics)
 
     def _trigger(self, command: core.TriggerSubtasks) -> None:
         barrier = command.barrier
-        failpoints.reach("trigger")
         if command.is_new:
             self._statistics.started(
                 CheckpointStatistics(

@@ -183,9 +183,8 @@ class JobCoordinator:
         self._live = set(self._graph.subtasks)
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
-        self._remove_orphans()
+        self._remove_orphans(is_recovery=manifest is not None)
         if manifest is not None:
-            failpoints.reach("recover")
             self.statistics.restored(
                 RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
             )
@@ -207,10 +206,12 @@ class JobCoordinator:
             ]
         )
 
-    def _remove_orphans(self) -> None:
+    def _remove_orphans(self, is_recovery: bool) -> None:
         if self._store is None:
             return
         try:
+            if is_recovery:
+                failpoints.reach("recover")
             self._store.remove_orphans()
         except TidegateError as error:
             self.statistics.warnings.append(f"orphaned files could not be removed: {error}")

@@ -37,6 +37,7 @@ class JobSettings:
         slot_cpus: CPUs that the subtasks of one slot share (Ray shell).
         heartbeat_timeout_ms: Silence after which a process counts as hung (Ray shell).
         slot_request_timeout_ms: How long a process may wait for a place in the cluster (Ray shell).
+        redundant_processes: How many started processes wait to replace one that dies (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
         trace_file: Where the coordinator writes the traces, or `None`.
@@ -65,6 +66,7 @@ class JobSettings:
     slot_cpus: float = 1.0
     heartbeat_timeout_ms: int = 50_000
     slot_request_timeout_ms: int = 300_000
+    redundant_processes: int = 0
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
     trace_file: str | None = None

@@ -6,6 +6,7 @@ import os
 import tempfile
 
 from ..common import failpoints
+from ..common.config_options import ConfigOption
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.options import (
@@ -106,6 +107,7 @@ def job_settings(
         slot_cpus=configuration.get(DeploymentOptions.SLOT_CPUS),
         heartbeat_timeout_ms=configuration.get(DeploymentOptions.HEARTBEAT_TIMEOUT).to_millis(),
         slot_request_timeout_ms=configuration.get(DeploymentOptions.SLOT_REQUEST_TIMEOUT).to_millis(),
+        redundant_processes=_not_negative(configuration, DeploymentOptions.REDUNDANT_PROCESSES),
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
@@ -223,6 +225,13 @@ def _restart_strategy(restart: RestartStrategyConfiguration, is_checkpointing: b
 def _job_parameters(configuration: Configuration) -> dict[str, str]:
     parameters = configuration.get(PipelineOptions.GLOBAL_JOB_PARAMETERS)
     return {} if parameters is None else dict(parameters)
+
+
+def _not_negative(configuration: Configuration, option: ConfigOption[int]) -> int:
+    value = configuration.get(option)
+    if value < 0:
+        raise ConfigurationError(f"{option.key} is {value}; it must be at least 0")
+    return value
 
 
 def _positive(value: int, key: str) -> int:

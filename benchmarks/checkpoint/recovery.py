@@ -32,6 +32,7 @@ from ..jobs.workloads import keyed
 from ..plan import CHECKPOINT_INTERVAL_MS, K_LARGE
 
 ROUNDS = 3
+TASKS = 2
 GOALS_S = {("task", True): 3, ("task", False): 5, ("coordinator", True): 5, ("coordinator", False): 5}
 NAMES = {
     "task": "kill -9 of a task to the first record",
@@ -39,8 +40,8 @@ NAMES = {
 }
 
 
-def measure(victim: str, is_local: bool, keys: int) -> float:
-    """Seconds from the kill to the first result after it.
+def measure(victim: str, is_local: bool, spares: int, keys: int) -> float:
+    """Seconds from the kill to the first result after it, with a number of redundant processes.
 
     Raises:
         expected.WrongResultError: the first result shows that state was lost.
@@ -52,7 +53,10 @@ def measure(victim: str, is_local: bool, keys: int) -> float:
         "lmdb",
         interval_ms=CHECKPOINT_INTERVAL_MS,
         fill_records=keys + keys // 10,
-        options={"state.backend.local-recovery": "true"} if is_local else {},
+        options={
+            "state.backend.local-recovery": str(is_local).lower(),
+            "slotmanager.redundant-taskmanager-num": str(spares),
+        },
     )
     job = keyed(orders, WatchedCountSum(orders.marks_dir), TallySink(orders))
     client = job.execute_async("recovery")
@@ -60,6 +64,7 @@ def measure(victim: str, is_local: bool, keys: int) -> float:
         wait_for("a full state", lambda: mark(orders, "filled"))
         full_ms = time.time() * 1000
         wait_for("a checkpoint of the full state", lambda: completed_since(client, full_ms))
+        wait_for("redundant processes", lambda: len(client.processes()) >= TASKS + spares)
         pid = _task_pid(orders) if victim == "task" else _coordinator_pid(client)
         killed_ns = time.monotonic_ns()
         os.kill(pid, signal.SIGKILL)
@@ -87,13 +92,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kill", choices=sorted(NAMES), default="task")
     parser.add_argument("--local", action="store_true", help="with task-local recovery")
+    parser.add_argument("--spares", type=int, default=0, help="redundant processes")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     keys, rounds = (K_LARGE // 10, 1) if options.quick else (K_LARGE, options.rounds)
-    times = sorted(measure(options.kill, options.local, keys) for _ in range(rounds))
+    times = sorted(measure(options.kill, options.local, options.spares, keys) for _ in range(rounds))
     goal_s, middle_s = GOALS_S[options.kill, options.local], statistics.median(times)
     local = "with local recovery" if options.local else "without local recovery"
+    if options.spares:
+        local += ", with a redundant process"
     row(
         f"{NAMES[options.kill]}, K={keys:,}, {local}: <= {goal_s} s",
         f"{middle_s:.2f} s ({times[0]:.2f} to {times[-1]:.2f})",

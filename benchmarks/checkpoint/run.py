@@ -15,6 +15,7 @@ PARTS: dict[str, tuple[str, list[str]]] = {
     "alignment": ("alignment", []),
     "task": ("recovery", ["--kill", "task"]),
     "task_locally": ("recovery", ["--kill", "task", "--local"]),
+    "task_redundant": ("recovery", ["--kill", "task", "--local", "--spares", "1"]),
     "coordinator": ("recovery", ["--kill", "coordinator"]),
 }
 
