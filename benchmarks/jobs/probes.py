@@ -46,8 +46,13 @@ def shell_option(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def wait_for(what: str, condition: Callable[[], Any]) -> Any:
+def wait_for(what: str, condition: Callable[[], Any], pause_s: float = 0.01) -> Any:
     """Asks until the answer is true and returns it.
+
+    Args:
+        what: what is waited for.
+        condition: the question; one that goes to the coordinator takes part of a core.
+        pause_s: seconds between two questions.
 
     Raises:
         TimeoutError: it was not within five minutes.
@@ -57,7 +62,7 @@ def wait_for(what: str, condition: Callable[[], Any]) -> Any:
         answer = condition()
         if answer:
             return answer
-        time.sleep(0.01)
+        time.sleep(pause_s)
     raise TimeoutError(f"{what}: not within {WAIT_LIMIT_S:.0f} s")
 
 
