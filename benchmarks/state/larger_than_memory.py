@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
+from benchmarks.goals import row
 from benchmarks.state.common import (
     Subtask,
     parameters,
     prepare_process,
     random_batches,
-    row,
     scratch,
     sequential,
 )
