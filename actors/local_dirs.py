@@ -62,20 +62,22 @@ class JobDirectories:
     """
 
     def __init__(self, roots: Iterable[str], job_id: str) -> None:
-        self._paths = {_job_dir(root, job_id) for root in roots}
-        self._locks = [_held(path) for path in self._paths]
-        for parent in {os.path.dirname(path) for path in self._paths}:
+        self._held = {path: _held(path) for path in {_job_dir(root, job_id) for root in roots}}
+        for parent in {os.path.dirname(path) for path in self._held}:
             for name in os.listdir(parent):
                 _remove_unless_held(os.path.join(parent, name))
 
     def close(self) -> None:
-        """The job has ended: delete everything of it here, also what killed processes left."""
-        for path in self._paths:
-            shutil.rmtree(path, ignore_errors=True)
+        """The job has ended: the last of its processes here deletes everything, also what killed ones left.
+
+        Not earlier: a coordinator that was replaced ends its processes while those of its successor run.
+        """
+        while self._held:
+            path, lock = self._held.popitem()
+            os.close(lock)
+            _remove_unless_held(path)
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.dirname(path))
-        while self._locks:
-            os.close(self._locks.pop())
 
 
 def _job_dir(root: str, job_id: str) -> str:

@@ -158,7 +158,7 @@ class RayTaskGateway:
 
     def _keep_spares(self) -> None:
         """Start the processes that are to wait for a failure, once the job's own are placed."""
-        if any(not process.pid for process in self._processes.values()):
+        if not self._processes or not all(process.pid for process in self._processes.values()):
             return
         while len(self._spares) < self._settings.redundant_processes:
             spare = self._create("spare", max(self._shares.values()))

@@ -35,6 +35,15 @@ def test_the_end_of_a_job_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_last_process_of_a_job_deletes(tmp_path: Path) -> None:
+    first, last = (JobDirectories([str(tmp_path)], "one") for _ in range(2))
+    files = files_of(tmp_path, "one")
+    first.close()
+    assert all(file.exists() for file in files)
+    last.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_job_in_two_places_leaves_nothing_in_either(tmp_path: Path) -> None:
     roots = [tmp_path / "state", tmp_path / "copies"]
     directories = JobDirectories(map(str, roots), "one")
