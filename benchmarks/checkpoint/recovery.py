@@ -13,9 +13,7 @@ import statistics
 import time
 from typing import Any
 
-import ray
-
-from tidegate.coordinator.ray_deployment import NAMESPACE
+import psutil
 
 from .. import expected
 from ..goals import row
@@ -65,7 +63,7 @@ def measure(victim: str, is_local: bool, spares: int, keys: int) -> float:
         full_ms = time.time() * 1000
         wait_for("a checkpoint of the full state", lambda: completed_since(client, full_ms))
         wait_for("redundant processes", lambda: len(client.processes()) >= TASKS + spares)
-        pid = _task_pid(orders) if victim == "task" else _coordinator_pid(client)
+        pid = _task_pid(orders) if victim == "task" else _coordinator_pid()
         killed_ns = time.monotonic_ns()
         os.kill(pid, signal.SIGKILL)
         first = wait_for("a result after the kill", lambda: first_since(orders, killed_ns))
@@ -81,9 +79,10 @@ def _task_pid(orders: Any) -> int:
     return int(opened["pid"])
 
 
-def _coordinator_pid(client: Any) -> int:
-    actor = ray.get_actor(f"job-{client.get_job_id()}", namespace=NAMESPACE)
-    pid: int = ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
+def _coordinator_pid() -> int:
+    """Ray runs below this process, and names its workers after the actors in them."""
+    members = psutil.Process().children(recursive=True)
+    (pid,) = [each.pid for each in members if each.cmdline()[:1] == ["ray::CoordinatorActor"]]
     return pid
 
 
