@@ -10,10 +10,12 @@ from ..operators.chain import OperatorChain
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import StreamNode
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
+from ..state.local_snapshots import LocalSnapshots
 from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
+from ..state.storage import CheckpointStorage
 from .gate import InputGate
-from .local_dirs import as_file_name, local_dir, remove_older_attempts
+from .local_dirs import as_file_name, local_dir, local_snapshots_dir, remove_older_attempts
 from .output import OutputChannel, TaskOutput
 from .partitioners import partitioner
 from .ports import TaskDeployment, TaskPorts
@@ -28,6 +30,7 @@ class TaskParts:
     output: TaskOutput
     chain: OperatorChain
     results: CoordinatorResults
+    local_snapshots: LocalSnapshots | None
 
 
 def assemble(deployment: TaskDeployment, ports: TaskPorts) -> TaskParts:
@@ -49,15 +52,36 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts) -> TaskParts:
         for out in subtask.outputs
     }
     results = CoordinatorResults(deployment, ports)
-    chain = OperatorChain(subtask, _ContextFactory(deployment, ports, results), exchanges)
-    return TaskParts(gate, TaskOutput(list(channels.values())), chain, results)
+    copies, storage = _local_snapshots(deployment), deployment.settings.storage
+    if copies is not None and storage is not None:
+        storage = copies.beside(storage)
+    chain = OperatorChain(subtask, _ContextFactory(deployment, ports, results, storage), exchanges)
+    return TaskParts(gate, TaskOutput(list(channels.values())), chain, results, copies)
+
+
+def _local_snapshots(deployment: TaskDeployment) -> LocalSnapshots | None:
+    """The copies that earlier attempts left on this machine, without what is not restored."""
+    root = deployment.settings.local_snapshots_dir
+    if root is None:
+        return None
+    copies = LocalSnapshots(local_snapshots_dir(root, deployment.job_id, str(deployment.subtask_id)))
+    restored = (deployment.restored or {}).values()
+    copies.start(file for snapshot in restored for file in snapshot.files())
+    return copies
 
 
 class _ContextFactory:
     """Makes the context of each operator of one subtask."""
 
-    def __init__(self, deployment: TaskDeployment, ports: TaskPorts, results: CoordinatorResults) -> None:
+    def __init__(
+        self,
+        deployment: TaskDeployment,
+        ports: TaskPorts,
+        results: CoordinatorResults,
+        storage: CheckpointStorage | None,
+    ) -> None:
         self._deployment = deployment
+        self._storage = storage
         self._ports = ports
         self._results = results
 
@@ -92,7 +116,7 @@ class _ContextFactory:
                 node.name,
                 deployment.subtask_id.index,
                 deployment.attempt,
-                deployment.settings.storage,
+                self._storage,
                 _file_prefix(node),
             )
         )
@@ -106,7 +130,7 @@ class _ContextFactory:
                 index,
                 deployment.attempt,
                 key_group_range_of_subtask(index, node.max_parallelism, node.parallelism),
-                deployment.settings.storage,
+                self._storage,
                 _file_prefix(node),
             )
         )
@@ -124,7 +148,7 @@ class _ContextFactory:
                 key_groups=key_group_range_of_subtask(index, node.max_parallelism, node.parallelism),
                 key_type=key_type,
                 local_dir=self._local_dir(node),
-                storage=settings.storage,
+                storage=self._storage,
                 file_prefix=_file_prefix(node),
                 now_ms=self._now_ms,
             )

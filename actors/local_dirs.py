@@ -1,16 +1,33 @@
-"""Local directories of operators: one per attempt, and none left behind by earlier ones."""
+"""Local directories of jobs and their operators, and how none is left behind.
+
+    <root>/tidegate-jobs/<job id>/<operator>-<subtask>/<attempt>    state of one attempt
+    <root>/tidegate-jobs/<job id>/snapshots/<subtask>               copies of its last snapshots
+
+A process that runs tasks of a job holds a lock on the job's directory, which the system gives back when
+the process dies, however it dies. A directory that nobody holds belongs to a job that has ended, or that
+has lost all its processes here: whoever starts next removes it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import urllib.parse
+from collections.abc import Iterable
+
+_JOBS = "tidegate-jobs"
 
 
 def local_dir(root: str, job_id: str, uid: str, subtask_index: int, attempt: int) -> str:
     """Path of one operator's local files in one attempt; created by whoever needs it."""
-    return os.path.join(root, job_id, f"{as_file_name(uid)}-{subtask_index}", str(attempt))
+    return os.path.join(_job_dir(root, job_id), f"{as_file_name(uid)}-{subtask_index}", str(attempt))
+
+
+def local_snapshots_dir(root: str, job_id: str, subtask: str) -> str:
+    """Path of the copies of one subtask's snapshots; created by whoever needs it."""
+    return os.path.join(_job_dir(root, job_id), "snapshots", subtask)
 
 
 def as_file_name(uid: str) -> str:
@@ -29,9 +46,73 @@ def remove_older_attempts(path: str) -> None:
 
 
 def remove_if_empty(path: str) -> None:
-    """Delete the directories of an attempt, a subtask and a job that nothing is left in."""
-    for _ in range(3):
+    """Delete a directory and the one above it where nothing is left in them."""
+    for _ in range(2):
         # Not empty, or gone already: both are fine.
         with contextlib.suppress(OSError):
             os.rmdir(path)
         path = os.path.dirname(path)
+
+
+class JobDirectories:
+    """The directories of one job on this machine, held as long as this process lives.
+
+    Args:
+        roots: Where directories of jobs are made.
+    """
+
+    def __init__(self, roots: Iterable[str], job_id: str) -> None:
+        self._held = {path: _held(path) for path in {_job_dir(root, job_id) for root in roots}}
+        for parent in {os.path.dirname(path) for path in self._held}:
+            for name in os.listdir(parent):
+                _remove_unless_held(os.path.join(parent, name))
+
+    def close(self) -> None:
+        """The job has ended: the last of its processes here deletes everything, also what killed ones left.
+
+        Not earlier: a coordinator that was replaced ends its processes while those of its successor run.
+        """
+        while self._held:
+            path, lock = self._held.popitem()
+            os.close(lock)
+            _remove_unless_held(path)
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(path))
+
+
+def _job_dir(root: str, job_id: str) -> str:
+    return os.path.join(root, _JOBS, job_id)
+
+
+def _held(path: str) -> int:
+    """A file descriptor that holds the directory `path`, which is created."""
+    while True:
+        os.makedirs(path, exist_ok=True)
+        lock = _lock(path, fcntl.LOCK_SH)
+        # Somebody may have removed the directory before it was held.
+        with contextlib.suppress(FileNotFoundError):
+            if lock is not None and os.path.samestat(os.fstat(lock), os.stat(path)):
+                return lock
+        if lock is not None:
+            os.close(lock)
+
+
+def _remove_unless_held(path: str) -> None:
+    lock = _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if lock is not None:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def _lock(path: str, kind: int) -> int | None:
+    """A file descriptor with a lock on a directory; None if it is gone or held otherwise."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        fcntl.flock(descriptor, kind)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor

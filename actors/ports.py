@@ -55,6 +55,7 @@ class TaskSettings:
         local_dir: Directory for local files of all tasks.
         max_inline_state_bytes: The largest file of a state that a snapshot may hold; `None` for any.
         storage_probe: A file that the coordinator wrote into `storage`; who does not see it is elsewhere.
+        local_snapshots_dir: Where tasks keep copies of their last snapshots; `None` for no copies.
         fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
     """
 
@@ -70,6 +71,7 @@ class TaskSettings:
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     max_inline_state_bytes: int | None = None
     storage_probe: str | None = None
+    local_snapshots_dir: str | None = None
     fail_points: Arming | None = None
 
 

@@ -17,6 +17,7 @@ from ..common import failpoints
 from ..protocol.elements import Message
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CancelTask, TaskMail
+from .local_dirs import JobDirectories
 from .ports import TaskDeployment
 from .ray_transport import RayTaskPorts
 from .task import StreamTask
@@ -73,6 +74,7 @@ class TaskActor:
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._runners: dict[SubtaskId, _Runner] = {}
+        self._directories: JobDirectories | None = None
         self._attempt = Attempt(-1)
         self._stopped = Attempt(-1)
 
@@ -87,6 +89,14 @@ class TaskActor:
             # The loop ended between the check and the mail: nobody would answer any more.
             runner.ports.close()
         await consumed
+
+    @ray.method(concurrency_group="control")
+    async def warm_up(self) -> int:
+        """Import what most tasks need, before there is one; returns the process id."""
+        from ..state import keyed_backend, lmdb_store  # noqa: F401 (imported for those who will need it)
+
+        keyed_backend.warm_up()
+        return os.getpid()
 
     @ray.method(concurrency_group="control")
     async def deploy(
@@ -108,10 +118,17 @@ class TaskActor:
                 channel: receivers[channel] for out in deployment.subtask.outputs for channel in out.channels
             }
             runners[deployment.subtask_id] = _Runner(deployment, mine, coordinator)
+            self._hold_directories(deployment)
         self._attempt, self._runners = attempt, runners
         for runner in runners.values():
             runner.thread.start()
         return os.getpid()
+
+    def _hold_directories(self, deployment: TaskDeployment) -> None:
+        if self._directories is None:
+            settings = deployment.settings
+            roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
+            self._directories = JobDirectories(roots, deployment.job_id)
 
     @ray.method(concurrency_group="control")
     async def mail(self, subtask: SubtaskId, attempt: Attempt, mail: TaskMail) -> None:
@@ -130,6 +147,12 @@ class TaskActor:
             runner.task.put(CancelTask())
         for runner in self._runners.values():
             await asyncio.get_running_loop().run_in_executor(None, runner.thread.join)
+
+    @ray.method(concurrency_group="control")
+    async def job_ended(self) -> None:
+        """Delete the local files of the job, all attempts of it on this machine."""
+        if self._directories is not None:
+            self._directories.close()
 
     @ray.method(concurrency_group="control")
     async def ping(self) -> None:

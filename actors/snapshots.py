@@ -19,8 +19,10 @@ from ..protocol.checkpoint_events import (
 )
 from ..protocol.elements import CheckpointBarrier
 from ..protocol.handles import OperatorSnapshot
+from ..protocol.ids import CheckpointId
 from ..protocol.task_events import SpansRecorded
 from ..state.backend import FrozenKeyedState
+from ..state.local_snapshots import LocalSnapshots
 from ..telemetry import AttributeValue, FinishedSpan, create_tracer
 from ..telemetry.spans import (
     ALIGNMENT,
@@ -64,6 +66,7 @@ class Snapshotter:
 
     Args:
         mail: Puts a mail into the task's own mailbox, from any thread.
+        copies: Where copies of what is stored stay on this machine, or `None` for no copies.
     """
 
     def __init__(
@@ -72,11 +75,13 @@ class Snapshotter:
         ports: TaskPorts,
         chain: OperatorChain,
         mail: Callable[[SnapshotDone], None],
+        copies: LocalSnapshots | None,
     ) -> None:
         self._deployment = deployment
         self._ports = ports
         self._chain = chain
         self._mail = mail
+        self._copies = copies
 
     def start(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
         """Freeze now and persist in the background. A failure to freeze declines the checkpoint."""
@@ -152,6 +157,9 @@ class Snapshotter:
             cause = done.error or "unknown error"
             self._decline(done.barrier, done.times, cause, AbortReason.ASYNC_FAILED)
             return
+        if self._copies is not None:
+            files = (file for snapshot in done.snapshots.values() for file in snapshot.files())
+            self._copies.acknowledged(done.barrier.checkpoint_id, files)
         size_bytes = sum(snapshot.size_bytes for snapshot in done.snapshots.values())
         self._report_spans(done.barrier, done.times, size_bytes, None)
         failpoints.reach("acknowledge")
@@ -163,6 +171,12 @@ class Snapshotter:
                 Acknowledgement(done.snapshots, _metrics(done, size_bytes)),
             )
         )
+
+    def confirmed(self, checkpoint_id: CheckpointId) -> None:
+        """A checkpoint is complete: of older ones no copies are needed."""
+        copies = self._copies
+        if copies is not None:
+            self._ports.run_in_background(lambda: copies.confirmed(checkpoint_id))
 
     def _decline(
         self, barrier: CheckpointBarrier, times: SnapshotTimes, cause: str, reason: AbortReason

@@ -180,7 +180,8 @@ class StreamTask:
         check_storage_is_shared(self._deployment)
         self._parts = assemble(self._deployment, self._ports)
         self._chain = self._parts.chain
-        self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put)
+        copies = self._parts.local_snapshots
+        self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
         restored = self._deployment.restored
         if restored is not None:
             failpoints.reach("restore")
@@ -368,6 +369,7 @@ class StreamTask:
             self._align(CheckpointTriggered(mail.barrier))
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")
+            self._snapshots.confirmed(mail.checkpoint_id)
             self._chain.notify_checkpoint_complete(mail.checkpoint_id)
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()

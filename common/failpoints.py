@@ -64,6 +64,7 @@ class Point:
 
 POINTS = {
     "restore": Point("a subtask is about to take over the state of a checkpoint"),
+    "recover": Point("the job is about to be deployed from a checkpoint", is_in_task=False),
     "process": Point("a batch is about to be processed; at a source: to be emitted"),
     "send": Point("a message is about to leave for another subtask"),
     "receive": Point("a message has arrived from another subtask"),

@@ -86,6 +86,14 @@ class CheckpointingOptions:
         .with_deprecated_keys("state.storage.fs.memory-threshold")
     )
     """The largest file of state that is kept in the checkpoint's manifest."""
+    LOCAL_BACKUP_ENABLED: ConfigOption[bool] = (
+        ConfigOptions.key("execution.checkpointing.local-backup.enabled").boolean_type().default_value(False)
+    )
+    """Whether tasks keep copies of their last snapshots on local disk and restart from them."""
+    LOCAL_BACKUP_DIRS: ConfigOption[str | None] = (
+        ConfigOptions.key("execution.checkpointing.local-backup.dirs").string_type().no_default_value()
+    )
+    """Directory for those copies; `tidegate.local-dir` where it is not set."""
     EXTERNALIZED_CHECKPOINT_RETENTION: ConfigOption[str] = (
         ConfigOptions.key("execution.checkpointing.externalized-checkpoint-retention")
         .choice_type("NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION")
@@ -231,6 +239,10 @@ class StateBackendOptions:
         .default_value("hashmap")
         .with_deprecated_keys("state.backend")
     )
+    LOCAL_RECOVERY: ConfigOption[bool] = (
+        ConfigOptions.key("state.backend.local-recovery").boolean_type().default_value(False)
+    )
+    """The name that `execution.checkpointing.local-backup.enabled` had before Flink 2."""
     LMDB_MEMORY: ConfigOption[int] = (
         ConfigOptions.key("tidegate.state.lmdb.memory").memory_type().default_value(512 << 20)
     )
@@ -268,6 +280,10 @@ class DeploymentOptions:
         ConfigOptions.key("slot.request.timeout").duration_type().default_value(Duration.of_minutes(5))
     )
     """How long a task's process may wait for a place in the cluster."""
+    REDUNDANT_PROCESSES: ConfigOption[int] = (
+        ConfigOptions.key("slotmanager.redundant-taskmanager-num").int_type().default_value(0)
+    )
+    """Started processes that wait to replace one that dies; each takes the CPUs of the largest in use."""
     CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("task.cancellation.timeout").duration_type().default_value(Duration.of_seconds(10))
     )

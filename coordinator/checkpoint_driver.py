@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..common import failpoints
 from ..common.errors import CheckpointStorageError
 from ..protocol import checkpoint as core
 from ..protocol.elements import CheckpointBarrier, SnapshotKind
@@ -205,9 +206,11 @@ class CheckpointDriver:
         self.handle(core.ManifestWritten(command.checkpoint_id))
         self._cleaner.collect()
 
-    def remove_orphans(self) -> None:
+    def remove_orphans(self, is_recovery: bool) -> None:
         """Delete in the background what the attempts before left behind; only while no task runs."""
         try:
+            if is_recovery:
+                failpoints.reach("recover")
             self._store.find_orphans()
         except CheckpointStorageError as error:
             self._statistics.warnings.append(f"orphaned files could not be found: {error}")

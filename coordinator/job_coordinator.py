@@ -189,7 +189,7 @@ class JobCoordinator:
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
         if self._checkpoints is not None:
-            self._checkpoints.remove_orphans()
+            self._checkpoints.remove_orphans(is_recovery=manifest is not None)
         if manifest is not None:
             self.statistics.restored(
                 RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
@@ -225,6 +225,7 @@ class JobCoordinator:
             storage_probe=None if self._store is None else self._store.probe,
             max_inline_state_bytes=settings.max_inline_state_bytes,
             local_dir=settings.local_dir,
+            local_snapshots_dir=settings.local_snapshots_dir,
             is_checkpointing=settings.trigger is not None,
             mode=settings.mode,
             batch_size=settings.batch_size,

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from ..actors.local_dirs import JobDirectories
 from ..common.errors import JobExecutionError
 from ..protocol.checkpoint_events import RequestId
 from ..telemetry import (
@@ -29,6 +30,9 @@ class LocalJob:
     """The `JobHandle` of a job in this process."""
 
     def __init__(self, spec: JobSpec, otlp: OtlpSettings | None = None) -> None:
+        settings = spec.settings
+        self._job_id = spec.job_id
+        self._roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
         self._tracer = coordinator_tracer(spec, otlp)
         self._executor = LocalExecutor(spec, self._tracer)
         self._thread: threading.Thread | None = None
@@ -37,7 +41,8 @@ class LocalJob:
     def run(self) -> None:
         """Run in the calling thread to the end."""
         try:
-            self._executor.run()
+            with contextlib.closing(JobDirectories(self._roots, self._job_id)):
+                self._executor.run()
         except BaseException as error:
             self._crash = error
             raise

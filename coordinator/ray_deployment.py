@@ -46,12 +46,13 @@ _CONNECT_TIMEOUT_S = 10
 _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
+_CLEAN_UP_S = 2.0
 
 
 # ---------------------------------------------------------------- placing tasks
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Process:
     """One task actor and what runs in it."""
 
@@ -94,6 +95,7 @@ class RayTaskGateway:
         self._on_event = on_event
         self._attempt = Attempt(0)
         self._processes: dict[str, _Process] = {}
+        self._spares: list[_Process] = []
         self._shares = cpu_shares(self._graph, spec.settings.slot_cpus)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-deletion")
 
@@ -119,7 +121,7 @@ class RayTaskGateway:
         for deployment in deployments:
             groups.setdefault(process_key(deployment.subtask), []).append(deployment)
         for key, members in groups.items():
-            process = self._processes.get(key) or self._create(key)
+            process = self._processes.get(key) or self._place(key)
             process.subtasks = [member.subtask_id for member in members]
             process.stopping, process.stop_deadline_ms = {}, None
         for key, members in groups.items():
@@ -144,11 +146,40 @@ class RayTaskGateway:
 
     # ------------------------------------------------------------ actors
 
-    def _create(self, key: str) -> _Process:
+    def _place(self, key: str) -> _Process:
+        """A process for some subtasks: one that waits for that, else a new one."""
+        spare = next((each for each in self._spares if each.pid), None)
+        if spare is None:
+            process = self._create(key, self._shares[key])
+        else:
+            self._spares.remove(spare)
+            process = spare
+            process.key, process.last_seen_ms = key, self._now_ms()
+        self._processes[key] = process
+        return process
+
+    def _keep_spares(self) -> None:
+        """Start the processes that are to wait for a failure, once the job's own are placed."""
+        if not self._processes or not all(process.pid for process in self._processes.values()):
+            return
+        while len(self._spares) < self._settings.redundant_processes:
+            spare = self._create("spare", max(self._shares.values()))
+            self._spares.append(spare)
+            self._when_done(spare.actor.warm_up.remote(), self._warmed_up(spare))
+
+    @staticmethod
+    def _warmed_up(spare: _Process) -> Answered:
+        def answered(pid: Any, error: BaseException | None) -> None:
+            # One that died has a broken watch.
+            spare.pid = pid or 0
+
+        return answered
+
+    def _create(self, key: str, cpus: float) -> _Process:
         actor = (
             ray.remote(concurrency_groups={"control": 1_000})(TaskActor)  # type: ignore[call-overload]
             .options(
-                num_cpus=self._shares[key],
+                num_cpus=cpus,
                 max_restarts=0,
                 max_task_retries=0,
                 max_concurrency=10_000,
@@ -156,7 +187,6 @@ class RayTaskGateway:
             .remote()
         )
         process = _Process(key, actor, [], self._now_ms())
-        self._processes[key] = process
 
         def ended(future: Future[Any]) -> None:
             self._post(lambda: self._process_lost(process, future.exception()))
@@ -205,7 +235,9 @@ class RayTaskGateway:
 
     def _process_lost(self, process: _Process, error: BaseException | None) -> None:
         """Its watch broke: it died, or cannot be reached and must not come back."""
-        if self._processes.get(process.key) is process:
+        if process in self._spares:
+            self._spares.remove(process)
+        elif self._processes.get(process.key) is process:
             self._kill(process, f"the process of {self._names(process)} died: {_first_line(error)}")
 
     def _kill(self, process: _Process, cause: str, is_recoverable: bool = True) -> None:
@@ -221,6 +253,7 @@ class RayTaskGateway:
 
     def tick(self) -> None:
         """Ask every process whether it is alive; kill those that hang or do not stop."""
+        self._keep_spares()
         now_ms = self._now_ms()
         for process in list(self._processes.values()):
             names, silent_ms = self._names(process), now_ms - process.last_seen_ms
@@ -252,8 +285,10 @@ class RayTaskGateway:
             self.send(event.attempt, event.subtask, ResultsTaken(event.size_bytes))
 
     def process_ids(self) -> dict[str, int]:
-        """Process ids of the live task actors by the names of what runs in them."""
-        return {self._names(process): process.pid for process in self._processes.values() if process.pid}
+        """Process ids of the live task actors by the names of what runs in them, or `redundant 1`…"""
+        spares = {f"redundant {number}": spare for number, spare in enumerate(self._spares, 1)}
+        used = {self._names(process): process for process in self._processes.values()}
+        return {name: process.pid for name, process in {**used, **spares}.items() if process.pid}
 
     @property
     def tick_interval_ms(self) -> int:
@@ -262,7 +297,12 @@ class RayTaskGateway:
 
     def close(self) -> None:
         """Kill every task actor: the job is over."""
-        processes, self._processes = list(self._processes.values()), {}
+        processes, self._processes = [*self._processes.values(), *self._spares], {}
+        self._spares.clear()
+        ended = [process.actor.job_ended.remote() for process in processes]
+        # What does not answer leaves its local files to whoever starts next on its machine.
+        if ended:
+            ray.wait(ended, num_returns=len(ended), timeout=_CLEAN_UP_S)
         for process in processes:
             ray.kill(process.actor, no_restart=True)
         self._background.shutdown(wait=True)
@@ -494,11 +534,12 @@ def _connect(spec: JobSpec) -> None:
                 f"and the token (RAY_AUTH_TOKEN), or unset RAY_ADDRESS for an embedded Ray"
             ) from error
         return
-    shares = cpu_shares(build_execution_graph(spec.graph), spec.settings.slot_cpus)
+    shares = cpu_shares(build_execution_graph(spec.graph), spec.settings.slot_cpus).values()
+    wanted = sum(shares) + max(shares) * spec.settings.redundant_processes
     ray.init(
         address="local",
         # An embedded Ray is made for this job, so it is made to fit.
-        num_cpus=max(os.cpu_count() or 1, -(-int(sum(shares.values()) * 100) // 100)),
+        num_cpus=max(os.cpu_count() or 1, -(-int(wanted * 100) // 100)),
         include_dashboard=False,
         logging_level=logging.WARNING,
     )

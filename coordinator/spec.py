@@ -20,6 +20,8 @@ class JobSettings:
     """Everything about a job that is not its graph.
 
     Attributes:
+        local_snapshots_dir: Where tasks keep copies of their last snapshots for a restart on the same
+            machine; `None` switches that off.
         trigger: When checkpoints are taken; `None` switches them off.
         checkpoint_dir: URI under which the job makes its own directory; required with `trigger`.
         inline_threshold_bytes: The largest file of state that travels in the acknowledgement and lies in
@@ -37,6 +39,7 @@ class JobSettings:
         slot_cpus: CPUs that the subtasks of one slot share (Ray shell).
         heartbeat_timeout_ms: Silence after which a process counts as hung (Ray shell).
         slot_request_timeout_ms: How long a process may wait for a place in the cluster (Ray shell).
+        redundant_processes: How many started processes wait to replace one that dies (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
         trace_file: Where the coordinator writes the traces, or `None`.
@@ -67,9 +70,11 @@ class JobSettings:
     slot_cpus: float = 1.0
     heartbeat_timeout_ms: int = 50_000
     slot_request_timeout_ms: int = 300_000
+    redundant_processes: int = 0
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
     trace_file: str | None = None
+    local_snapshots_dir: str | None = None
     fail_points: tuple[FailPoint, ...] = ()
 
     def __post_init__(self) -> None:

@@ -31,15 +31,20 @@ def validate_before_start(spec: JobSpec) -> None:
     if settings.restore_path is not None:
         manifest = read_checkpoint(settings.restore_path)
         check_restore(spec.graph, manifest, settings.allow_non_restored_state)
-    try:
-        os.makedirs(settings.local_dir, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(
-            f"tidegate.local-dir {settings.local_dir} cannot be used: {error}; choose a directory "
-            f"that can be written"
-        ) from error
+    _check_directory("tidegate.local-dir", settings.local_dir)
+    if settings.local_snapshots_dir is not None:
+        _check_directory("execution.checkpointing.local-backup.dirs", settings.local_snapshots_dir)
     for node in spec.graph.operators:
         load_operator(node).validate()
+
+
+def _check_directory(key: str, path: str) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{key} {path} cannot be used: {error}; choose a directory that can be written"
+        ) from error
 
 
 def _check_fail_points(spec: JobSpec) -> None:

@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import replace
 
 from ..common import failpoints
+from ..common.config_options import ConfigOption
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.known_options import check_settings
@@ -92,6 +93,7 @@ def job_settings(
     return JobSettings(
         state_backend=backend,
         local_dir=_local_dir(configuration, backend),
+        local_snapshots_dir=_local_snapshots_dir(configuration, backend),
         trigger=trigger,
         mode=CheckpointConfig(configuration).get_checkpointing_mode(),
         checkpoint_dir=_checkpoint_dir(configuration, backend),
@@ -115,6 +117,7 @@ def job_settings(
         slot_cpus=configuration.get(DeploymentOptions.SLOT_CPUS),
         heartbeat_timeout_ms=configuration.get(DeploymentOptions.HEARTBEAT_TIMEOUT).to_millis(),
         slot_request_timeout_ms=configuration.get(DeploymentOptions.SLOT_REQUEST_TIMEOUT).to_millis(),
+        redundant_processes=_not_negative(configuration, DeploymentOptions.REDUNDANT_PROCESSES),
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
@@ -154,6 +157,13 @@ def _local_dir(configuration: Configuration, backend: StateBackend) -> str:
             return path
     chosen = configuration.get(DeploymentOptions.LOCAL_DIR)
     return chosen or os.path.join(tempfile.gettempdir(), "tidegate")
+
+
+def _local_snapshots_dir(configuration: Configuration, backend: StateBackend) -> str | None:
+    is_on = configuration.get(CheckpointingOptions.LOCAL_BACKUP_ENABLED)
+    if not is_on and not configuration.get(StateBackendOptions.LOCAL_RECOVERY):
+        return None
+    return configuration.get(CheckpointingOptions.LOCAL_BACKUP_DIRS) or _local_dir(configuration, backend)
 
 
 def _checkpoint_dir(configuration: Configuration, backend: StateBackend) -> str | None:
@@ -230,6 +240,13 @@ def _seed() -> int:
 def _job_parameters(configuration: Configuration) -> dict[str, str]:
     parameters = configuration.get(PipelineOptions.GLOBAL_JOB_PARAMETERS)
     return {} if parameters is None else dict(parameters)
+
+
+def _not_negative(configuration: Configuration, option: ConfigOption[int]) -> int:
+    value = configuration.get(option)
+    if value < 0:
+        raise ConfigurationError(f"{option.key} is {value}; it must be at least 0")
+    return value
 
 
 def _positive(value: int, key: str) -> int:

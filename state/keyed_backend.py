@@ -86,7 +86,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._budget = budget
         journals = store is not None or params.storage is not None
         if journals:
-            _warm_up()
+            warm_up()
         self._factory = StateFactory(
             store,
             params.max_parallelism,
@@ -369,7 +369,7 @@ class _FrozenTables(FrozenKeyedState):
         return self._backend.persist_until(self._epoch_number)
 
 
-def _warm_up() -> None:
+def warm_up() -> None:
     """Have pyarrow import what it imports on first use: pandas, half a second of the first snapshot."""
     pa.array(np.zeros(1))
 

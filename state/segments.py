@@ -215,29 +215,52 @@ def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | No
         keep_tombstones: whether there are older tables, so that what is removed must stay marked.
         now_ms: drop what is expired by then; only without older tables, which may hold the same entries.
     """
-    table = pa.concat_tables(with_one_key_type(tables))
+    table = pa.concat_tables(with_one_key_type(tables)).combine_chunks()
     if len(tables) > 1:
-        by = [name for name in KEY_COLUMNS if not pa.types.is_null(table[name].type)]
-        rows = table.select(by).append_column("row", pa.array(np.arange(len(table))))
-        latest = rows.group_by(by).aggregate([("row", "max")])["row_max"]
-        table = table.take(latest)
+        table = _latest(table)
     if not keep_tombstones:
         if pc.any(table["deleted"]).as_py():
             table = table.filter(pc.invert(table["deleted"]))
         if now_ms is not None:
             table = _unexpired(table, now_ms)
-    return sorted_table(table) if len(tables) > 1 else table.combine_chunks()
+    return table.combine_chunks()
+
+
+def _latest(table: pa.Table) -> pa.Table:
+    """The last row of every entry, sorted."""
+    by = _key_columns(table)
+    if _is_sorted_by_numbers(table, by):
+        # One sort does both, in half the time: it is stable, so of equal keys the last row is the latest.
+        keys, order = table["key"].to_numpy(), _order(table)
+        ranked = keys[order]
+        is_last = np.append(ranked[1:] != ranked[:-1], True)
+        return table.take(pa.array(order[is_last]))
+    rows = table.select(by).append_column("row", pa.array(np.arange(len(table))))
+    latest = rows.group_by(by).aggregate([("row", "max")])["row_max"]
+    return sorted_table(table.take(latest))
 
 
 def sorted_table(table: pa.Table) -> pa.Table:
     """The table in the order of LMDB keys, in one chunk."""
     table = table.combine_chunks()
-    by = [name for name in KEY_COLUMNS if not pa.types.is_null(table[name].type)]
-    if by == ["key"] and pa.types.is_int64(table["key"].type):
-        order = np.lexsort((table["key"].to_numpy(), table["key_group"].to_numpy()))
-        return table.take(pa.array(order))
+    by = _key_columns(table)
+    if _is_sorted_by_numbers(table, by):
+        return table.take(pa.array(_order(table)))
     keys = [(name, "ascending") for name in ("key_group", *by)]
     return table.take(pc.sort_indices(table, sort_keys=keys))
+
+
+def _key_columns(table: pa.Table) -> list[str]:
+    return [name for name in KEY_COLUMNS if not pa.types.is_null(table[name].type)]
+
+
+def _is_sorted_by_numbers(table: pa.Table, by: list[str]) -> bool:
+    return by == ["key"] and pa.types.is_int64(table["key"].type)
+
+
+def _order(table: pa.Table) -> Any:
+    """The rows' numbers in the order of key groups and integer keys; equal ones stay in their order."""
+    return np.lexsort((table["key"].to_numpy(), table["key_group"].to_numpy()))
 
 
 def column_slice(column: pa.ChunkedArray, start: int, length: int) -> pa.Array:

@@ -21,15 +21,15 @@ ENDLESS = 1_000_000_000
 WAIT_LIMIT_S = 300.0
 
 
-def orders_for(name: str, shell: str, keys: int, backend: str, **more: Any) -> Orders:
-    """Orders for a job without an end, in empty folders of its own."""
+def orders_for(name: str, shell: str, keys: int, backend: str, records: int = ENDLESS, **more: Any) -> Orders:
+    """Orders for a job, endless unless told otherwise, in empty folders of its own."""
     folder = environments.cache_dir() / "probes" / name
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "marks").mkdir(parents=True)
     (folder / "state").mkdir()
     return Orders(
         workload="W3",
-        records=ENDLESS,
+        records=records,
         keys=keys,
         marks_dir=str(folder / "marks"),
         state_dir=str(folder / "state"),
@@ -46,8 +46,13 @@ def shell_option(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def wait_for(what: str, condition: Callable[[], Any]) -> Any:
+def wait_for(what: str, condition: Callable[[], Any], pause_s: float = 0.01) -> Any:
     """Asks until the answer is true and returns it.
+
+    Args:
+        what: what is waited for.
+        condition: the question; one that goes to the coordinator takes part of a core.
+        pause_s: seconds between two questions.
 
     Raises:
         TimeoutError: it was not within five minutes.
@@ -57,7 +62,7 @@ def wait_for(what: str, condition: Callable[[], Any]) -> Any:
         answer = condition()
         if answer:
             return answer
-        time.sleep(0.01)
+        time.sleep(pause_s)
     raise TimeoutError(f"{what}: not within {WAIT_LIMIT_S:.0f} s")
 
 
@@ -65,6 +70,12 @@ def mark(orders: Orders, name: str) -> dict[str, Any] | None:
     """A mark the job has left, or None."""
     path = Path(orders.marks_dir) / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def first_since(orders: Orders, since_ns: int) -> dict[str, Any] | None:
+    """The mark of a `WatchedCountSum` that gave its first result after a moment, or None."""
+    marks = (json.loads(path.read_text()) for path in Path(orders.marks_dir).glob("first-*.json"))
+    return next((each for each in marks if each["at_ns"] > since_ns), None)
 
 
 def completed_since(client: Any, since_ms: float) -> list[Any]:

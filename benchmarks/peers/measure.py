@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class Orders:
         interval_ms: checkpoint interval; 0 means none.
         restore_path: checkpoint to start from; empty means a fresh start.
         fill_records: `W5-fill` reports as soon as the sink has seen this many records.
+        options: further configuration keys and their values (Tidegate only).
     """
 
     workload: str
@@ -47,6 +48,7 @@ class Orders:
     interval_ms: int = 0
     restore_path: str = ""
     fill_records: int = 0
+    options: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_argv(cls) -> Orders:

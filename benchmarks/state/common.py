@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import shutil
 import sys
 import tempfile
@@ -14,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
@@ -145,8 +143,3 @@ class Subtask:
         """Wait for what is under way, and close the backend."""
         self._executor.shutdown(wait=True)
         self.backend.close()
-
-
-def row(goal: str, measured: str, met: bool | None) -> None:
-    """One line of the table, for the process that collects them."""
-    print(json.dumps({"goal": goal, "measured": measured, "met": met}), flush=True)

@@ -6,16 +6,17 @@ import sys
 import threading
 from pathlib import Path
 
+from tidegate.state.lmdb_backend import LmdbStateBackend
+
+from benchmarks.goals import row
 from benchmarks.state.common import (
     Subtask,
     parameters,
     prepare_process,
     random_batches,
-    row,
     scratch,
     sequential,
 )
-from tidegate.state.lmdb_backend import LmdbStateBackend
 
 MIB = 1 << 20
 

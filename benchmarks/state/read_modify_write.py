@@ -12,19 +12,19 @@ from typing import Any
 
 import lmdb
 from rocksdict import Options, Rdict
+from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.lmdb_backend import LmdbStateBackend
 
+from benchmarks.goals import row
 from benchmarks.state.common import (
     BATCH,
     Subtask,
     parameters,
     prepare_process,
     random_batches,
-    row,
     scratch,
     sequential,
 )
-from tidegate.state.backend import HashMapStateBackend, StateBackend
-from tidegate.state.lmdb_backend import LmdbStateBackend
 
 ROUNDS = 3
 _VALUE = struct.Struct("<qq")

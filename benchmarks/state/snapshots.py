@@ -8,18 +8,6 @@ import time
 from statistics import median
 
 import numpy as np
-
-from benchmarks.state.common import (
-    BATCH,
-    DESCRIPTOR,
-    Subtask,
-    parameters,
-    prepare_process,
-    random_batches,
-    row,
-    scratch,
-    sequential,
-)
 from tidegate.protocol.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import HashMapStateBackend, StateBackend
@@ -27,6 +15,18 @@ from tidegate.state.keyed_backend import TableKeyedStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.lmdb_store import LmdbStore
 from tidegate.state.memory_budget import MemoryBudget
+
+from benchmarks.goals import row
+from benchmarks.state.common import (
+    BATCH,
+    DESCRIPTOR,
+    Subtask,
+    parameters,
+    prepare_process,
+    random_batches,
+    scratch,
+    sequential,
+)
 
 ROUNDS = 3
 

@@ -55,7 +55,9 @@ def test_unset_nothing_is_reported(tmp_path: Path) -> None:
     assert run(tmp_path, "").fail_points == ()
 
 
-@pytest.mark.parametrize("name", [name for name in POINTS if name not in ("spark_stage", "restore")])
+@pytest.mark.parametrize(
+    "name", [name for name in POINTS if name not in ("spark_stage", "restore", "recover")]
+)
 @pytest.mark.parametrize("action", ["raise", "enospc", "sleep=0.01"])
 def test_a_point_fires_once_and_the_output_is_exact(name: str, action: str, tmp_path: Path) -> None:
     (point,) = run(tmp_path, f"{name}:2:{action}").fail_points
@@ -66,6 +68,12 @@ def test_a_restore_may_fail_too(tmp_path: Path) -> None:
     report = run(tmp_path, "commit_after:1:raise,restore:1:raise")
     assert [point.fired for point in report.fail_points] == [1, 1]
     assert report.restarts == 2
+
+
+def test_a_recovery_may_meet_an_error_too(tmp_path: Path) -> None:
+    report = run(tmp_path, "commit_after:1:raise,recover:1:raise")
+    assert [point.fired for point in report.fail_points] == [1, 1]
+    assert report.restarts == 1
 
 
 def test_a_point_that_is_not_reached_is_reported_as_such(tmp_path: Path) -> None:
@@ -86,7 +94,7 @@ def test_without_checkpoints_a_point_fires_and_leaves_no_file(tmp_path: Path) ->
 
 
 def test_a_point_of_an_operator_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no operator with uid 'sum'; there are collect, .*sums"):
+    with pytest.raises(ConfigurationError, match=r"no operator with uid 'sum'; there are collect, .*sums"):
         run(tmp_path, "process@sum:1:kill")
 
 

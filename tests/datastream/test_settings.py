@@ -355,3 +355,17 @@ def test_a_local_job_may_keep_its_checkpoints_anywhere() -> None:
 def test_a_negative_buffer_timeout_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="cannot be negative"):
         environment().set_buffer_timeout(-2)
+
+
+def test_copies_for_recovery_lie_with_the_local_state_unless_told_otherwise() -> None:
+    assert settings_of(CHECKPOINTS).local_snapshots_dir is None
+    on = {**CHECKPOINTS, "execution.checkpointing.local-backup.enabled": "true"}
+    assert settings_of({**on, "tidegate.local-dir": "/local"}).local_snapshots_dir == "/local"
+    elsewhere = {**on, "execution.checkpointing.local-backup.dirs": "/copies"}
+    assert settings_of(elsewhere).local_snapshots_dir == "/copies"
+
+
+def test_fewer_than_no_redundant_processes_are_refused() -> None:
+    assert settings_of(CHECKPOINTS).redundant_processes == 0
+    with pytest.raises(ConfigurationError, match="redundant-taskmanager-num is -1; it must be at least 0"):
+        settings_of({**CHECKPOINTS, "slotmanager.redundant-taskmanager-num": "-1"})

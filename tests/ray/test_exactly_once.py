@@ -39,6 +39,23 @@ def test_a_killed_keyed_task_is_replaced_and_the_others_stay(tmp_path: Path) -> 
     jobs.assert_gone(after.values())
 
 
+def test_a_redundant_process_takes_the_place_of_a_killed_one(tmp_path: Path) -> None:
+    gate, output = jobs.Gate(tmp_path), tmp_path / "output"
+    settings = jobs.configuration(tmp_path, parallelism=1)
+    settings.set_string("slotmanager.redundant-taskmanager-num", "1")
+    with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
+        before = jobs.half_way(client)
+        waiting = jobs.eventually("a process that waits", lambda: client.processes().get("redundant 1"))
+        jobs.kill(jobs.pid_of(before, "count"))
+        jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
+        assert jobs.pid_of(client.processes(), "count") == waiting
+        other = jobs.eventually("another one", lambda: client.processes().get("redundant 1"))
+        gate.open()
+        assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+    jobs.assert_gone([waiting, other])
+
+
 def test_a_source_may_be_killed_and_a_task_while_the_job_recovers_and_again_later(tmp_path: Path) -> None:
     gate, output = jobs.Gate(tmp_path), tmp_path / "output"
     stream = jobs.counts(jobs.configuration(tmp_path), COUNT, gate)

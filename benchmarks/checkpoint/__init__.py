@@ -1,0 +1,1 @@
+"""Checkpoints and recovery of whole jobs on Ray, against their goals."""
