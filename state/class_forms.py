@@ -98,8 +98,9 @@ def _declared_default(type_info: ClassTypeInfo, name: str) -> Any:
         field = python_class.model_fields[name]
         return None if field.is_required() else field.get_default(call_default_factory=True)
     (found,) = (field for field in dataclasses.fields(python_class) if field.name == name)
-    if not is_missing(found.default_factory):
-        return found.default_factory()
+    factory: Any = found.default_factory
+    if not is_missing(factory):
+        return factory()
     return None if is_missing(found.default) else found.default
 
 
