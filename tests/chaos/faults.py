@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import select
 import signal
 import subprocess
 import time
@@ -202,11 +203,11 @@ class SmallDisk:
 # ---------------------------------------------------------------- damage
 
 
-def damage_newest(target: Target) -> tuple[str, str]:
-    """Take a task down and flip a bit of the newest checkpoint before it is restored.
+def damage_state(target: Target) -> tuple[str, str]:
+    """Take a task down and flip a bit of the newest checkpoint's state before it is restored.
 
     Returns:
-        The address of the newest older checkpoint that is whole, and the path of the damaged file.
+        The address of the newest older checkpoint, which is whole, and the path of the damaged file.
     """
     target.eventually("checkpoints", lambda _: len(checkpoints_in(target.job.checkpoints)) > 2)
     _, pid = target.task()
@@ -215,6 +216,23 @@ def damage_newest(target: Target) -> tuple[str, str]:
     older, newest = checkpoints_in(target.job.checkpoints)[-2:]
     files = sorted(_stored_files(newest) - _stored_files(older))
     path = target.chance.choice(files)
+    _flip_a_bit(Path(path), target.chance)
+    return older, path
+
+
+def damage_manifest(target: Target) -> tuple[str, str]:
+    """Take the coordinator down and flip a bit of the newest manifest before the next one reads it.
+
+    Returns:
+        As `damage_state` does.
+    """
+    target.eventually("checkpoints", lambda _: len(checkpoints_in(target.job.checkpoints)) > 2)
+    pid = target.coordinator_pid()
+    with open(os.pidfd_open(pid)) as process:
+        os.kill(pid, signal.SIGKILL)
+        select.select([process], [], [], DEADLINE_S)
+    older, newest = checkpoints_in(target.job.checkpoints)[-2:]
+    path = f"{newest}/MANIFEST"
     _flip_a_bit(Path(path), target.chance)
     return older, path
 
@@ -251,4 +269,8 @@ FAULTS: dict[str, Fault] = {
     "full-disk": fill_disk,
     "kill-executor": kill_executor,
 }
-"""The faults of a running job by name; `damage_newest` ends one."""
+"""The faults that a job gets over, by name."""
+
+Damage = Callable[[Target], tuple[str, str]]
+DAMAGES: tuple[Damage, ...] = (damage_state, damage_manifest)
+"""Damage to the newest checkpoint, which ends a job."""
