@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import select
 import signal
 import subprocess
 import time
@@ -76,14 +77,9 @@ class Target:
             ),
         )
 
-    def recovery_after(self, moment_ms: int) -> str:
-        """Wait for a restart of the tasks after a moment; the cause it had."""
-
-        def found(report: JobReport) -> str:
-            later = [one.cause for one in report.statistics.recoveries if one.running_ms > moment_ms]
-            return later[0] if later else ""
-
-        return self.eventually("recovery", found)
+    def replaced(self, pid: int) -> None:
+        """Wait until a task process is none of the job any more."""
+        self.eventually("replacement", lambda _: pid not in self.client.processes().values())
 
     def task(self) -> tuple[str, int]:
         """One of the task processes, at random."""
@@ -110,9 +106,8 @@ Fault = Callable[[Target], str]
 def kill_task(target: Target) -> str:
     """SIGKILL of a task process."""
     name, pid = target.task()
-    moment_ms = _now_ms()
     os.kill(pid, signal.SIGKILL)
-    target.recovery_after(moment_ms)
+    target.replaced(pid)
     return f"SIGKILL of {name}"
 
 
@@ -127,14 +122,11 @@ def kill_coordinator(target: Target) -> str:
 def stop_task(target: Target) -> str:
     """SIGSTOP of a task process for longer than the heartbeat; it is woken when it has been replaced."""
     name, pid = target.task()
-    moment_ms = _now_ms()
     os.kill(pid, signal.SIGSTOP)
-    cause = target.recovery_after(moment_ms)
+    target.replaced(pid)
     # Ray may have removed it already.
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
-    if "heartbeat" not in cause:
-        raise ChaosError(f"{name} was stopped, but the job restarted because of: {cause}")
     return f"SIGSTOP of {name} until it was replaced"
 
 
@@ -202,11 +194,11 @@ class SmallDisk:
 # ---------------------------------------------------------------- damage
 
 
-def damage_newest(target: Target) -> tuple[str, str]:
-    """Take a task down and flip a bit of the newest checkpoint before it is restored.
+def damage_state(target: Target) -> tuple[str, str]:
+    """Take a task down and flip a bit of the newest checkpoint's state before it is restored.
 
     Returns:
-        The address of the newest older checkpoint that is whole, and the path of the damaged file.
+        The address of the newest older checkpoint, which is whole, and the path of the damaged file.
     """
     target.eventually("checkpoints", lambda _: len(checkpoints_in(target.job.checkpoints)) > 2)
     _, pid = target.task()
@@ -215,6 +207,23 @@ def damage_newest(target: Target) -> tuple[str, str]:
     older, newest = checkpoints_in(target.job.checkpoints)[-2:]
     files = sorted(_stored_files(newest) - _stored_files(older))
     path = target.chance.choice(files)
+    _flip_a_bit(Path(path), target.chance)
+    return older, path
+
+
+def damage_manifest(target: Target) -> tuple[str, str]:
+    """Take the coordinator down and flip a bit of the newest manifest before the next one reads it.
+
+    Returns:
+        As `damage_state` does.
+    """
+    target.eventually("checkpoints", lambda _: len(checkpoints_in(target.job.checkpoints)) > 2)
+    pid = target.coordinator_pid()
+    with open(os.pidfd_open(pid)) as process:
+        os.kill(pid, signal.SIGKILL)
+        select.select([process], [], [], DEADLINE_S)
+    older, newest = checkpoints_in(target.job.checkpoints)[-2:]
+    path = f"{newest}/MANIFEST"
     _flip_a_bit(Path(path), target.chance)
     return older, path
 
@@ -251,4 +260,8 @@ FAULTS: dict[str, Fault] = {
     "full-disk": fill_disk,
     "kill-executor": kill_executor,
 }
-"""The faults of a running job by name; `damage_newest` ends one."""
+"""The faults that a job gets over, by name."""
+
+Damage = Callable[[Target], tuple[str, str]]
+DAMAGES: tuple[Damage, ...] = (damage_state, damage_manifest)
+"""Damage to the newest checkpoint, which ends a job."""

@@ -28,7 +28,7 @@ from tidegate.protocol.elements import Batch
 KEYS = 100
 RECORDS_PER_SECOND = 2_000
 """Of each subtask of the source; the job is to live for a while, not to be fast."""
-TRICKLE_PER_SECOND = 8
+TRICKLE_PER_SECOND = 2
 """Of the last tenth, until the gate is open: no epoch is empty, and nothing ends too early."""
 MOST_AT_ONCE = 200
 COUNTS = pa.schema([("key", pa.int64()), ("count", pa.int64())])

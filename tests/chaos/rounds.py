@@ -14,7 +14,7 @@ from tidegate.common.errors import JobExecutionError
 from tidegate.common.failpoints import VARIABLE
 from tidegate.coordinator.job_client import JobClient
 
-from .faults import FAULTS, ChaosError, SmallDisk, Target, damage_newest, describe
+from .faults import FAULTS, ChaosError, Damage, SmallDisk, Target, describe
 from .job import ChaosJob
 
 COUNT = 20_000
@@ -78,15 +78,17 @@ def _work_through(target: Target, names: Sequence[str], outcome: Round) -> None:
         outcome.attempts |= {one.attempt for one in target.client.report().statistics.recoveries}
 
 
-def damage_round(directory: Path, chance: random.Random) -> Round:
+def damage_round(directory: Path, chance: random.Random, damage: Damage) -> Round:
     """Flip a bit of the newest checkpoint: a clear error, then an older one by explicit choice."""
     outcome = Round("damage")
     job = ChaosJob(directory, COUNT, options={"restart-strategy.fixed-delay.delay": "3 s"})
     try:
         with closing(job.start()) as client:
-            older, path = damage_newest(Target(client, job, chance, None))
-            outcome.events.append(Event(f"a flipped bit in {os.path.basename(path)}, newest checkpoint"))
-            outcome.events.append(Event(f"error: {_damage_error(client, path)[:160]}"))
+            older, path = damage(Target(client, job, chance, None))
+            outcome.events.append(
+                Event(f"a flipped bit in {os.path.basename(path)} of the newest checkpoint")
+            )
+            outcome.events.append(Event(f"error: {_damage_error(client, path)}"))
         # A person decides to go back, and so to write again what came after: it is at least once.
         again = ChaosJob(directory, COUNT, options={"execution.state-recovery.path": older})
         again.open_gate()
@@ -105,7 +107,7 @@ def _damage_error(client: JobClient, path: str) -> str:
         client.result()
     except JobExecutionError as error:
         cause = describe(error)
-        if "CorruptCheckpointError" in cause and os.path.basename(path) in cause:
+        if "is damaged" in cause and os.path.basename(path) in cause:
             return cause
         raise
     raise ChaosError(f"the job finished although {path} of its newest checkpoint was damaged")

@@ -103,7 +103,7 @@ def _one_round(
     number: int, directory: Path, chance: random.Random, no_spark: bool, can_fill_disk: bool
 ) -> rounds.Round:
     if number % DAMAGE_EVERY == 0:
-        return rounds.damage_round(directory, chance)
+        return rounds.damage_round(directory, chance, chance.choice(faults.DAMAGES))
     names = ["kill-task", "kill-coordinator", "stop-task", "kill-task"]
     if can_fill_disk:
         names.append("full-disk")

@@ -32,6 +32,6 @@ def test_the_output_is_exact_after_kills_a_hang_and_fail_points(tmp_path: Path) 
 
 
 def test_a_damaged_newest_checkpoint_is_an_error_and_an_older_one_loses_nothing(tmp_path: Path) -> None:
-    outcome = rounds.damage_round(tmp_path, random.Random(2))
+    outcome = rounds.damage_round(tmp_path, random.Random(2), faults.damage_manifest)
     assert outcome.is_right, outcome
-    assert "is damaged" in outcome.events[-1].what
+    assert "MANIFEST is damaged" in outcome.events[-1].what
