@@ -79,6 +79,8 @@ class Incarnation:
         if stored is None:
             self.coordinator.start()
         else:
+            if stored[0].newest_checkpoint is None:
+                self.coordinator.finish_clean_up()
             self.end = stored[0]
         self.has_started = True
 

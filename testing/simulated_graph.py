@@ -87,13 +87,15 @@ def ways_to_sinks(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def keeps_order(plan: Plan) -> dict[str, bool]:
-    """By uid, whether a stage counts the records of one split and key in the split's order."""
-    in_order: list[bool] = []
+    """By uid, whether a stage gets the records of one split and key in the split's order."""
+    ordered: list[bool] = []
+    result: dict[str, bool] = {}
     for stage in plan.stages:
-        # What a buffer holds back may move to another subtask when the job is rescaled.
-        kept = stage.kind is not StageKind.BUFFER and all(
-            in_order[link.stage] and link.partitioning in (Partitioning.FORWARD, Partitioning.HASH)
-            for link in stage.inputs
-        )
-        in_order.append(kept)
-    return {stage.uid: kept for stage, kept in zip(plan.stages, in_order)}
+        links = [link.partitioning for link in stage.inputs]
+        comes_in_order = all(ordered[link.stage] for link in stage.inputs)
+        result[stage.uid] = comes_in_order and set(links) <= {Partitioning.FORWARD, Partitioning.HASH}
+        # Behind a shuffle only records of one key are in order, and behind a buffer those that did not
+        # move to another subtask when the job was rescaled.
+        goes_straight = set(links) <= {Partitioning.FORWARD} and stage.kind is not StageKind.BUFFER
+        ordered.append(comes_in_order and goes_straight)
+    return result

@@ -155,6 +155,7 @@ class SimulatedShell:
         for crash in self._crashes:
             if crash.victim is victim and crash.at <= self._points[victim]:
                 self._crashes.remove(crash)
+                self.crashes += 1
                 raise ProcessDied
 
     def _may_fail(self) -> bool:
@@ -168,10 +169,10 @@ class SimulatedShell:
         life = self.current
         if life.end is not None or not life.is_alive:
             return
+        self.crashes += 1
         if victim is Victim.TASK:
             alive = [process for process in life.processes.values() if process.is_alive]
             if alive:
-                self.crashes += 1
                 life.crash(self.world.random.choice(sorted(alive, key=lambda each: each.subtask)))
         elif victim is Victim.PARTITIONED:
             self.world.note("the coordinator counts as dead, but is not")
@@ -193,8 +194,6 @@ class SimulatedShell:
             life.stop_processes()
 
     def _restart(self, life: Incarnation) -> None:
-        self.crashes += 1
-
         def restart() -> None:
             self.world.note("the coordinator is back")
             self._new_life().start()
