@@ -80,7 +80,5 @@ def _check_order(uid: str, key: Any, records: list[Any], counts: list[int]) -> N
 
 
 def _some(values: Counter[_Lineage]) -> str:
-    shown = ", ".join(
-        f"{split}:{number} by {'-'.join(way)}" for split, number, way in list(values)[:3]
-    )
+    shown = ", ".join(f"{split}:{number} by {'-'.join(way)}" for split, number, way in list(values)[:3])
     return f"{sum(values.values())} records, such as {shown}"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ..protocol.elements import Message
 from ..protocol.ids import Attempt, ChannelId
 from ..protocol.task_events import CreditReturned, TaskEvent
-from .plan import MILLISECOND, Faults
-from .simulated_process import RECORD_BYTES, Process
+from .plan import MILLISECOND, Faults, Settings
+from .simulated_operators import HELD_BACK
+from .simulated_process import RECORD_BYTES, Payload, Process
 from .world import World
 
 if TYPE_CHECKING:
@@ -19,21 +20,23 @@ DELAY_NS = 3 * MILLISECOND
 _SLOW_DELAY_NS = 30 * MILLISECOND
 _STRAY = 0.3
 """How much of what a replaced coordinator's tasks still send reaches its successor's."""
-OVERSHOOT_BYTES = 32 * RECORD_BYTES
-"""What one step may send beyond the credit: one batch's results and some control elements."""
+_STAGES = 6
+_CONTROL_BYTES = 64
 
 
 class Network:
     """Carries messages, credit and reports.
 
     Args:
-        credit_bytes: What may be under way on a channel before its sender has to wait.
+        settings: How much may be under way on a channel before its sender has to wait.
     """
 
-    def __init__(self, world: World, faults: Faults, credit_bytes: int) -> None:
+    def __init__(self, world: World, faults: Faults, settings: Settings) -> None:
         self._world = world
         self._faults = faults
-        self._limit_bytes = credit_bytes + OVERSHOOT_BYTES
+        # A step may overshoot by its results: what one batch before it had, and what waited for a full one.
+        overshoot = (_STAGES * settings.batch_size + HELD_BACK) * RECORD_BYTES + _CONTROL_BYTES
+        self._limit_bytes = settings.channel_credit_bytes + overshoot
         self._delays: dict[tuple[int, ChannelId], int] = {}
         self._under_way: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)
         self.current: Incarnation | None = None
@@ -43,7 +46,9 @@ class Network:
         """Carry a message, perhaps twice, to whoever is the receiver when it arrives."""
         channel = message.channel
         key = (message.attempt, channel)
-        self._under_way[key] += message.size_bytes
+        payload: Payload = message.elements  # type: ignore[assignment]
+        payload.channel = key
+        self._under_way[key] += payload.size_bytes
         assert self._under_way[key] <= self._limit_bytes, f"{channel} has too much under way"
         delay_ns = self._delay_ns(sender, channel)
         for _ in range(2 if self._world.chance(self._faults.duplicate) else 1):
@@ -71,13 +76,21 @@ class Network:
             return None
         return current if self._world.chance(_STRAY) else None
 
+    def taken(self, payload: Payload) -> None:
+        """A task took a message up: only now it is no longer held in memory somewhere.
+
+        Counted apart from credit, which is what is to be checked. A duplicate that is taken up is
+        counted twice here, and found elsewhere.
+        """
+        if payload.channel is not None:
+            self._under_way[payload.channel] -= payload.size_bytes
+
     def return_credit(self, receiver: Process, channel: ChannelId, size_bytes: int) -> None:
         """Give credit back to the sender."""
         owner, attempt = receiver.owner, receiver.attempt
         sender = owner.sender_of(channel)
 
         def arrive() -> None:
-            self._under_way[attempt, channel] -= size_bytes
             if sender is not None and sender.is_alive and sender.attempt == attempt:
                 sender.task.put(CreditReturned(channel, size_bytes))
                 owner.step_soon(sender)

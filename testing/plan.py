@@ -141,7 +141,7 @@ class Settings:
     """The settings of the job that a seed varies."""
 
     mode: str
-    interval_ms: int
+    interval_ms: int | None
     min_pause_ms: int
     timeout_ms: int
     max_concurrent: int
@@ -186,9 +186,9 @@ def draw_plan(seed: int) -> Plan:
     sources = sum(stage.kind is StageKind.SOURCE for stage in stages)
     splits = random.choice((1, 1, 2)) if sources > 1 else random.choice((1, 2, 3))
     records = max(4, random.choice((20, 32, 48)) // (sources * splits))
-    return Plan(
-        seed, stages, splits, records, _draw_runs(random, stages), _draw_settings(random), _draw_faults(random)
-    )
+    settings = _draw_settings(random)
+    faults = _draw_faults(random, settings.interval_ms is not None)
+    return Plan(seed, stages, splits, records, _draw_runs(random, stages), settings, faults)
 
 
 def draw_stages(random: Random) -> tuple[Stage, ...]:
@@ -264,12 +264,13 @@ def _draw_parallelism(random: Random, stages: tuple[Stage, ...]) -> tuple[int, .
 
 def _draw_settings(random: Random) -> Settings:
     mode = random.choices(list(_MODE_SHARES), list(_MODE_SHARES.values()))[0]
+    interval_ms = random.choice((5, 5, 15, 15, 40, 40, None))
     return Settings(
         mode=mode,
-        interval_ms=random.choice((5, 15, 40)),
+        interval_ms=interval_ms,
         min_pause_ms=random.choice((0, 3)),
         timeout_ms=random.choice((60, 1_000)),
-        max_concurrent=random.choice((1, 1, 2)),
+        max_concurrent=random.choice((1, 1, 2)) if interval_ms is not None else 3,
         inline_threshold_bytes=random.choice((0, 2_000, 20 << 10)),
         num_retained=random.choice((1, 2)),
         restart_delay_ms=random.choice((0, 5)),
@@ -280,16 +281,19 @@ def _draw_settings(random: Random) -> Settings:
     )
 
 
-def _draw_faults(random: Random) -> Faults:
-    crashes = [_draw_crash(random, (Victim.TASK, Victim.TASK_INSIDE)) for _ in range(random.choice((0, 1, 2)))]
+def _draw_faults(random: Random, is_periodic: bool) -> Faults:
+    crashes = [
+        _draw_crash(random, (Victim.TASK, Victim.TASK_INSIDE)) for _ in range(random.choice((0, 1, 2)))
+    ]
     if random.random() < 0.5:
         coordinators = (Victim.COORDINATOR, Victim.COORDINATOR_INSIDE, Victim.PARTITIONED)
         crashes.append(_draw_crash(random, coordinators))
+    requests = random.choice((0, 0, 1, 3)) if is_periodic else random.randint(3, 12)
     return Faults(
         slow_channel=random.choice((0.0, 0.0, 0.2)),
         slow_task=random.choice((0.0, 0.0, 0.0, 0.2)),
         failed_write=random.choice((0.0, 0.0, 0.05)),
-        requests=tuple(random.randint(1, _EVENTS_OF_A_JOB) for _ in range(random.choice((0, 0, 1, 3)))),
+        requests=tuple(random.randint(1, _EVENTS_OF_A_JOB) for _ in range(requests)),
         crashes=tuple(crashes),
     )
 

@@ -40,7 +40,14 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
         yield _with_faults(plan, crashes=(*faults.crashes[:index], *faults.crashes[index + 1 :]))
     if faults.requests:
         yield _with_faults(plan, requests=())
-    for name in ("failed_write", "slow_task", "slow_channel", "duplicate", "lost_notification", "zombie_work"):
+    for name in (
+        "failed_write",
+        "slow_task",
+        "slow_channel",
+        "duplicate",
+        "lost_notification",
+        "zombie_work",
+    ):
         if getattr(faults, name):
             yield _with_faults(plan, **{name: 0.0})
     yield from _simpler_stages(plan)

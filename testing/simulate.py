@@ -25,7 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=10_000, help="run so many seeds")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--seed", type=int, help="replay one seed and print what happens")
-    parser.add_argument("--shrink", action="store_true", help="with --seed: look for a simpler job that fails")
+    parser.add_argument(
+        "--shrink", action="store_true", help="with --seed: look for a simpler job that fails"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     # Failures are injected on purpose; what they lead to is checked, not logged.

@@ -7,7 +7,7 @@ way exactly once, and whether every count was given exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..common.typeinfo import Types
@@ -30,7 +30,7 @@ from ..state.kinds import AggregatingState, FoldingState, ListState, MapState, R
 from .outside import outside
 
 Record = tuple[str, int, tuple[Any, ...]]
-_HELD_BACK = 3
+HELD_BACK = 3
 
 
 class ReplayableSource(Source):
@@ -122,14 +122,7 @@ class CountByKey(KeyedProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
-        makers = {
-            "map": lambda: _InMap(runtime_context),
-            "list": lambda: _InList(runtime_context),
-            "reducing": lambda: _InReducing(runtime_context),
-            "aggregating": lambda: _InAggregating(runtime_context),
-            "folding": lambda: _InFolding(runtime_context),
-        }
-        self._others: list[Any] = [makers[kind]() for kind in self._kinds]
+        self._others: list[Any] = [_COUNTERS[kind](runtime_context) for kind in self._kinds]
 
     def process_element(self, value: Record, ctx: KeyedProcessFunction.Context) -> Iterator[Record]:
         total = (self._total.value() or 0) + 1
@@ -194,6 +187,15 @@ class _InFolding:
         return self._state.get() or 0
 
 
+_COUNTERS: dict[str, Callable[[RuntimeContext], Any]] = {
+    "map": _InMap,
+    "list": _InList,
+    "reducing": _InReducing,
+    "aggregating": _InAggregating,
+    "folding": _InFolding,
+}
+
+
 class JoinOperator(KeyedProcessOperator):
     """Counts two inputs by key; of a broadcast second input each subtask keeps its share, uncounted."""
 
@@ -252,19 +254,19 @@ class BufferOperator(StreamOperator):
         self._held = list(self._list.get())
         if self.context.is_restored:
             self._check()
-        self._rules.put("held back", _HELD_BACK)
+        self._rules.put("held back", HELD_BACK)
 
     def _check(self) -> None:
         members = sorted(self._members.get())
         expected = [(index, len(members)) for index in range(len(members))]
         if not members or members != expected:
             outside().problems.append(f"{self._uid}: union state is not whole: {members}")
-        if dict(self._rules.items()) != {"held back": _HELD_BACK}:
+        if dict(self._rules.items()) != {"held back": HELD_BACK}:
             outside().problems.append(f"{self._uid}: broadcast state is not whole")
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         self._held += [self._mark(record) for record in rows(batch)]
-        if len(self._held) > _HELD_BACK:
+        if len(self._held) > HELD_BACK:
             self._release()
 
     def _release(self) -> None:

@@ -20,6 +20,15 @@ RECORD_BYTES = 64
 ELEMENT_BYTES = 2
 
 
+@dataclass(eq=False)
+class Payload:
+    """The content of one message; `channel` says where it is counted as being under way."""
+
+    elements: list[StreamElement]
+    size_bytes: int
+    channel: tuple[Attempt, ChannelId] | None = None
+
+
 class ProcessDied(BaseException):
     """Raised in the middle of what a process does: nothing after it happens."""
 
@@ -68,10 +77,12 @@ class _TaskPorts:
 
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
         records = sum(len(element) for element in elements if isinstance(element, Batch))
-        return elements, records * RECORD_BYTES + len(elements) * ELEMENT_BYTES
+        payload = Payload(elements, records * RECORD_BYTES + len(elements) * ELEMENT_BYTES)
+        return payload, payload.size_bytes
 
     def decode(self, payload: Any) -> list[StreamElement]:
-        return payload  # type: ignore[no-any-return]
+        self._shell.network.taken(payload)
+        return payload.elements  # type: ignore[no-any-return]
 
     def send(self, message: Message) -> None:
         self._shell.point()

@@ -38,7 +38,7 @@ class SimulatedShell:
         self.world = world
         self.plan = plan
         self.storage = SimulatedStorage(world, plan.faults.failed_write, self.point, self._may_fail)
-        self.network = Network(world, plan.faults, plan.settings.channel_credit_bytes)
+        self.network = Network(world, plan.faults, plan.settings)
         self.crashes = 0
         self.attempts = 0
         self.run_number = 0
@@ -47,6 +47,7 @@ class SimulatedShell:
         self._points = {Victim.TASK_INSIDE: 0, Victim.COORDINATOR_INSIDE: 0}
         self._crashes = list(plan.faults.crashes)
         self._requests = list(plan.faults.requests)
+        self._next_at = 0
         self._is_cancelling = False
         self._jobs = 1
         self._restore_path: str | None = None
@@ -85,14 +86,23 @@ class SimulatedShell:
     def after_event(self) -> None:
         """Make happen what is planned for after so many events."""
         events = self.world.events_run
+        if events < self._next_at and not self._is_cancelling:
+            return
         for crash in [each for each in self._crashes if each.victim not in self._points]:
             if crash.at <= events:
                 self._crashes.remove(crash)
                 self._crash(crash.victim)
         for request in [each for each in self._requests if each <= events]:
             self._requests.remove(request)
-            self.current.perform(lambda: self._request())
+            self.current.perform(self._request)
         self._move_on(events)
+        self._next_at = self._next_plan()
+
+    def _next_plan(self) -> int:
+        """After how many events something is planned next."""
+        crashes = (crash.at for crash in self._crashes if crash.victim not in self._points)
+        ends_at = self.plan.runs[self.run_number].ends_at
+        return min((*crashes, *self._requests, *(() if ends_at is None else (ends_at,))), default=1 << 62)
 
     def _request(self) -> None:
         if self.current.has_started:

@@ -71,9 +71,7 @@ class Watcher:
     def orphans(self, job: str) -> list[str]:
         """Files of state of a job whose checkpoints are kept, that none of them needs."""
         needed = {path for manifest, files in self._needed.items() for path in files}
-        return [
-            path for path in self._store.list_files(job) if "/shared/" in path and path not in needed
-        ]
+        return [path for path in self._store.list_files(job) if "/shared/" in path and path not in needed]
 
 
 class SimulatedStorage(CheckpointStorage):
