@@ -157,6 +157,8 @@ class Incarnation:
         self.shell.point()
         if isinstance(mail, TriggerCheckpoint):
             self.shell.triggered(self, mail.barrier.checkpoint_id)
+            if self._world.chance(self._faults.lost_trigger):
+                return
         elif isinstance(mail, CheckpointCompleted):
             self.shell.completed(self, mail.checkpoint_id)
         if isinstance(mail, (CheckpointCompleted, CheckpointAborted)) and self._may_be_lost():

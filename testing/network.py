@@ -20,7 +20,7 @@ DELAY_NS = 3 * MILLISECOND
 _SLOW_DELAY_NS = 30 * MILLISECOND
 _STRAY = 0.3
 """How much of what a replaced coordinator's tasks still send reaches its successor's."""
-_STAGES = 6
+_BATCHES = 3
 _CONTROL_BYTES = 64
 
 
@@ -35,7 +35,7 @@ class Network:
         self._world = world
         self._faults = faults
         # A step may overshoot by its results: what one batch before it had, and what waited for a full one.
-        overshoot = (_STAGES * settings.batch_size + HELD_BACK) * RECORD_BYTES + _CONTROL_BYTES
+        overshoot = (_BATCHES * settings.batch_size + HELD_BACK) * RECORD_BYTES + _CONTROL_BYTES
         self._limit_bytes = settings.channel_credit_bytes + overshoot
         self._delays: dict[tuple[int, ChannelId], int] = {}
         self._under_way: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)

@@ -72,6 +72,8 @@ class Stage:
     keys: int = 5
     is_skewed: bool = False
     chaining: Chaining = Chaining.ALWAYS
+    has_transactions: bool = False
+    """Of a sink: whether what it writes is in a transaction from the start, or only from the barrier."""
 
     @property
     def follows(self) -> int | None:
@@ -127,6 +129,7 @@ class Faults:
 
     duplicate: float = 0.03
     lost_notification: float = 0.05
+    lost_trigger: float = 0.0
     zombie_work: float = 0.5
     slow_channel: float = 0.0
     slow_task: float = 0.0
@@ -185,7 +188,7 @@ def draw_plan(seed: int) -> Plan:
     stages = draw_stages(random)
     sources = sum(stage.kind is StageKind.SOURCE for stage in stages)
     splits = random.choice((1, 1, 2)) if sources > 1 else random.choice((1, 2, 3))
-    records = max(4, random.choice((20, 32, 48)) // (sources * splits))
+    records = max(4, random.choice((20, 20, 32, 32, 48, 48, 90)) // (sources * splits))
     settings = _draw_settings(random)
     faults = _draw_faults(random, settings.interval_ms is not None)
     return Plan(seed, stages, splits, records, _draw_runs(random, stages), settings, faults)
@@ -207,7 +210,8 @@ def draw_stages(random: Random) -> tuple[Stage, ...]:
     sinks = 2 if len(ends) > 1 and random.random() < 0.3 else 1
     for number in range(sinks):
         inputs = _draw_links(random, ends[number::sinks], (Partitioning.REBALANCE, Partitioning.HASH))
-        stages.append(Stage(f"sink{number}", StageKind.SINK, inputs))
+        has_transactions = random.random() < 0.5
+        stages.append(Stage(f"sink{number}", StageKind.SINK, inputs, has_transactions=has_transactions))
     return tuple(stages)
 
 
@@ -290,6 +294,7 @@ def _draw_faults(random: Random, is_periodic: bool) -> Faults:
         crashes.append(_draw_crash(random, coordinators))
     requests = random.choice((0, 0, 1, 3)) if is_periodic else random.randint(3, 12)
     return Faults(
+        lost_trigger=random.choice((0.0, 0.0, 0.1)),
         slow_channel=random.choice((0.0, 0.0, 0.2)),
         slow_task=random.choice((0.0, 0.0, 0.0, 0.2)),
         failed_write=random.choice((0.0, 0.0, 0.05)),

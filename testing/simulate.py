@@ -51,22 +51,20 @@ def replay(seed: int, shrinks: bool) -> int:
 
 def _run_many(seeds: Sequence[int], processes: int) -> int:
     started_s = time.monotonic()
-    failures: list[Outcome] = []
-    done = events = crashes = checkpoints = 0
+    failures = done = events = crashes = checkpoints = 0
     for outcome in _outcomes(seeds, processes):
         done += 1
         events += outcome.events
         crashes += outcome.crashes
         checkpoints += outcome.checkpoints
         if outcome.problem:
-            failures.append(outcome)
-            if len(failures) >= _SHOWN_FAILURES:
+            failures += 1
+            _show(outcome)
+            if failures >= _SHOWN_FAILURES:
                 break
     elapsed_s = time.monotonic() - started_s
-    for failure in failures:
-        _show(failure)
     print(
-        f"{done} seeds, {len(failures)} failed, in {elapsed_s:.1f} s: {events} events, "
+        f"{done} seeds, {failures} failed, in {elapsed_s:.1f} s: {events} events, "
         f"{checkpoints} checkpoints, {crashes} crashes"
     )
     return 1 if failures else 0
@@ -76,7 +74,7 @@ def _show(failure: Outcome) -> None:
     print(f"seed {failure.seed}: {failure.problem}")
     print(f"    replay: python -m tidegate.testing.simulate --seed {failure.seed} [--shrink]")
     for line in run_seed(failure.seed, keeps_log=True).log[-_SHOWN_EVENTS:]:
-        print(f"    {line}")
+        print(f"    {line}", flush=True)
 
 
 def _outcomes(seeds: Sequence[int], processes: int) -> Iterator[Outcome]:

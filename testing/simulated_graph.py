@@ -21,6 +21,7 @@ from .simulated_operators import (
     ReplayableSource,
     ShareOperator,
     SimulatedSink,
+    SimulatedTransactions,
 )
 
 
@@ -71,7 +72,7 @@ def _operator(plan: Plan, number: int, stage: Stage) -> StreamOperator:
         return BufferOperator(uid)
     if stage.kind is StageKind.SHARE:
         return ShareOperator(uid)
-    return SinkOperator(SimulatedSink())
+    return SinkOperator(SimulatedTransactions() if stage.has_transactions else SimulatedSink())
 
 
 def ways_to_sinks(plan: Plan) -> list[tuple[str, ...]]:

@@ -17,6 +17,7 @@ from ..operators.keyed import KeyedProcessOperator
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
 from ..operators.sources import Source, SourceReader
+from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..state.descriptors import (
     AggregatingStateDescriptor,
@@ -309,3 +310,22 @@ class _Committer(Committer):
     def commit(self, committables: list[Any]) -> None:
         for name in committables:
             outside().commit(name)
+
+
+class SimulatedTransactions(TwoPhaseCommitSink[str]):
+    """The same with transactions that are open while they are written."""
+
+    def begin_transaction(self) -> str:
+        return outside().begin()
+
+    def write(self, transaction: str, values: list[Any]) -> None:
+        outside().write(transaction, values)
+
+    def pre_commit(self, transaction: str) -> None:
+        outside().pre_commit(transaction)
+
+    def commit(self, transaction: str) -> None:
+        outside().commit(transaction)
+
+    def abort(self, transaction: str) -> None:
+        outside().abort(transaction)

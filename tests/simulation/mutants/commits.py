@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.operators.sinks import SinkOperator
+from tidegate.testing.outside import outside
 
 from .base import Mutant
 
@@ -32,11 +33,7 @@ def _commit_everything(original: Any) -> Any:
 
 
 def _no_commit_after_restore(original: Any) -> Any:
-    def commit(self: SinkOperator, committables: list[Any]) -> None:
-        if self._writer is not None:
-            original(self, committables)
-
-    return commit
+    return lambda self, items: None
 
 
 def _prepare_twice(original: Any) -> Any:
@@ -46,10 +43,8 @@ def _prepare_twice(original: Any) -> Any:
         ready = [pending for pending in self._pending if pending.checkpoint_id <= checkpoint_id]
         original(self, checkpoint_id)
         if len(ready) > 1 and self._writer is not None:
-            from tidegate.testing.outside import outside
-
-            values = [v for name in ready[0].committables for v in outside().prepared[name]]
-            self._commit([outside().prepare(values)])
+            values = [value for name in ready[0].committables for value in outside().values(name)]
+            outside().commit(outside().prepare(values))
 
     return complete
 
@@ -82,7 +77,7 @@ MUTANTS = {
     "no-recommit": Mutant(
         "what a restored checkpoint holds is not committed",
         SinkOperator,
-        "_commit",
+        "_recover",
         _no_commit_after_restore,
     ),
 }
