@@ -12,7 +12,7 @@ SPARK ?= 1
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check lint types imports sim mutants bench docs wheel clean
+.PHONY: help dev demo test check lint types imports sim mutants chaos bench docs wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | \
@@ -56,6 +56,9 @@ sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
 
 mutants: $(STAMP) ## plant one protocol bug after the other; print the first seed that finds each
 	$(BIN)/python -m tests.simulation.mutants
+
+chaos: $(STAMP) ## kill, stop and damage real processes for MINUTES=n (5), as SEED=n says
+	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
 bench: $(STAMP) ## compare with Bytewax and PyFlink, each in an environment of its own
 	$(BIN)/python -m benchmarks.run

@@ -24,17 +24,13 @@ from typing import Protocol
 from .errors import CheckpointStorageError, ConfigurationError
 
 __all__ = [
-    "ACTIONS",
     "Arming",
     "FailPoint",
     "FailPointError",
     "FailPointReport",
-    "MARKS",
     "Marks",
-    "POINTS",
     "Place",
     "Point",
-    "VARIABLE",
     "arm",
     "enter",
     "parse",

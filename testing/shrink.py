@@ -46,6 +46,7 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
         "slow_channel",
         "duplicate",
         "lost_notification",
+        "lost_trigger",
         "zombie_work",
     ):
         if getattr(faults, name):
