@@ -70,6 +70,7 @@ def _run(world: World, plan: Plan, stack: ExitStack, outcome: Outcome) -> None:
             assert world.elapsed_ms < MAX_MS, f"no end after {MAX_MS} ms: {shell.stuck()}"
             assert world.run_next(), f"nothing happens any more: {shell.stuck()}"
             shell.after_event()
+            assert not outside.problems, outside.problems[0]
         _check(shell, plan, outside)
     finally:
         outcome.crashes = shell.crashes
@@ -78,7 +79,6 @@ def _run(world: World, plan: Plan, stack: ExitStack, outcome: Outcome) -> None:
 
 def _check(shell: SimulatedShell, plan: Plan, outside: Outside) -> None:
     assert shell.current.status is JobStatus.FINISHED, shell.stuck()
-    assert not outside.problems, outside.problems[0]
     check_output(plan, outside.visible(), shell.attempts)
     shell.check_files()
 
