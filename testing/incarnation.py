@@ -225,7 +225,7 @@ class Incarnation:
         def step() -> None:
             nonlocal wait_ms
             outcome = process.task.step()
-            process.task.validate()
+            process.check()
             wait_ms = None if outcome.is_over else outcome.wait_ms
 
         self.shell.run_as(process, step)

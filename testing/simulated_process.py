@@ -8,8 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..actors.ports import TaskDeployment
-from ..actors.task import StreamTask
-from ..protocol.elements import Batch, Message, StreamElement
+from ..actors.task import StreamTask, TaskPhase
+from ..protocol.checkpoint_events import SubtaskDeclined
+from ..protocol.elements import (
+    Batch,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    Message,
+    StreamElement,
+)
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import TaskEvent
 
@@ -52,6 +59,10 @@ class Process:
     alarm: int = 0
     background: deque[Callable[[], None]] = field(default_factory=deque)
     reports: int = 0
+    refused: int = -1
+    newest_barrier: int = -1
+    cancelled: list[int] = field(default_factory=list)
+    """Checkpoints whose cancel marker the current step takes up."""
 
     @staticmethod
     def of(owner: Incarnation, deployment: TaskDeployment, slowness: int) -> Process:
@@ -59,6 +70,27 @@ class Process:
         process = Process(owner, deployment.subtask_id, deployment.attempt, slowness)
         process.task = StreamTask(deployment, _TaskPorts(process))
         return process
+
+    def takes_up(self, elements: list[StreamElement]) -> None:
+        """The task starts on the content of a message, of which markers are the end."""
+        last = elements[-1]
+        if isinstance(last, CheckpointBarrier):
+            self.newest_barrier = max(self.newest_barrier, last.checkpoint_id)
+        elif isinstance(last, CancelCheckpointMarker) and len(elements) == 1:
+            self.cancelled.append(last.checkpoint_id)
+
+    def check(self) -> None:
+        """After a step: who took a cancel marker up has refused its checkpoint, or knows a newer one."""
+        self.task.validate()
+        for checkpoint_id in self.cancelled:
+            is_over = checkpoint_id <= self.refused or checkpoint_id < self.newest_barrier
+            assert is_over or not self.is_running, f"{self.subtask} ignores the end of {checkpoint_id}"
+        self.cancelled.clear()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the task processes what it takes up."""
+        return self.task.phase is TaskPhase.RUNNING
 
     def die(self) -> None:
         """The process ends without a word."""
@@ -82,6 +114,7 @@ class _TaskPorts:
 
     def decode(self, payload: Any) -> list[StreamElement]:
         self._shell.network.taken(payload)
+        self._process.takes_up(payload.elements)
         return payload.elements  # type: ignore[no-any-return]
 
     def send(self, message: Message) -> None:
@@ -94,6 +127,8 @@ class _TaskPorts:
 
     def report(self, event: TaskEvent) -> None:
         self._shell.point()
+        if isinstance(event, SubtaskDeclined):
+            self._process.refused = max(self._process.refused, event.checkpoint_id)
         self._shell.network.report(self._process, event)
 
     def run_in_background(self, work: Callable[[], None]) -> None:

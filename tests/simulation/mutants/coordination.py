@@ -40,7 +40,7 @@ def _early_notification(original: Any) -> Any:
 def _notification_before_manifest(original: Any) -> Any:
     def acknowledged(self: CheckpointCoordinator, event: Any) -> Any:
         commands = original(self, event)
-        if isinstance(commands[-1:], list) and commands and isinstance(commands[-1], WriteManifest):
+        if commands and isinstance(commands[-1], WriteManifest):
             told = NotifyComplete(event.checkpoint_id, tuple(sorted(self._subtasks)))
             return [*commands[:-1], told, commands[-1]]
         return commands
