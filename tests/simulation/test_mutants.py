@@ -11,6 +11,8 @@ from tidegate.testing.run_one import run_seed
 from .mutants import MUTANTS, first_finding
 from .mutants.__main__ import main
 
+pytestmark = pytest.mark.filterwarnings("ignore:FoldingState is deprecated")
+
 QUICK_SEEDS = 60
 QUICK = [
     "first-barrier",

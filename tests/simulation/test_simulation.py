@@ -17,6 +17,8 @@ from tidegate.testing.simulate import main, replay
 
 from .mutants import MUTANTS
 
+pytestmark = pytest.mark.filterwarnings("ignore:FoldingState is deprecated")
+
 SMALL_SEED = 17
 """Of a small job: it is run once for each call its processes make."""
 
@@ -40,10 +42,10 @@ def test_different_seeds_give_different_runs() -> None:
 
 
 def test_seeds_with_crashes_end_with_every_record_once() -> None:
-    outcomes = [run_seed(seed) for seed in range(200_001, 200_041)]
+    outcomes = [run_seed(seed) for seed in range(200_001, 200_016)]
     assert [outcome.problem for outcome in outcomes if outcome.problem] == []
-    assert sum(outcome.crashes for outcome in outcomes) > 20
-    assert sum(outcome.checkpoints for outcome in outcomes) > 80
+    assert sum(outcome.crashes for outcome in outcomes) > 5
+    assert sum(outcome.checkpoints for outcome in outcomes) > 30
 
 
 # ---------------------------------------------------------------- what seeds decide

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from tidegate.actors.snapshots import Snapshotter
+from tidegate.common.errors import CheckpointStorageError
 from tidegate.operators.sources import SourceOperator
 from tidegate.protocol import redistribution
 from tidegate.protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
@@ -33,6 +35,12 @@ def _acknowledge_before_persist(original: Any) -> Any:
                 return replace(handle, data=None)
             return handle
 
+        def write_now() -> None:
+            for write in late:
+                # Nobody is left who could be told that it failed.
+                with contextlib.suppress(CheckpointStorageError):
+                    write()
+
         background = self._ports.run_in_background
 
         def with_late_writes(persist: Callable[[], None]) -> None:
@@ -44,7 +52,7 @@ def _acknowledge_before_persist(original: Any) -> Any:
                     del storage.write_file  # type: ignore[method-assign]
 
             background(work)
-            background(lambda: [write() for write in late] and None)
+            background(write_now)
 
         self._ports.run_in_background = with_late_writes  # type: ignore[method-assign]
         try:
