@@ -21,7 +21,7 @@ DELAY_NS = 3 * MILLISECOND
 _SLOW_DELAY_NS = 30 * MILLISECOND
 _STRAY = 0.3
 """How much of what a replaced coordinator's tasks still send reaches its successor's."""
-_BATCHES = 3
+_BATCHES = 6
 _CONTROL_BYTES = 64
 
 
@@ -36,7 +36,7 @@ class Network:
         self._world = world
         self._faults = faults
         # A step may overshoot by its results: what one batch before it had, and what waited for a full one.
-        overshoot = (_BATCHES * settings.batch_size + HELD_BACK) * RECORD_BYTES + _CONTROL_BYTES
+        overshoot = (_BATCHES * settings.batch_size + 3 * HELD_BACK) * RECORD_BYTES + _CONTROL_BYTES
         self._limit_bytes = settings.channel_credit_bytes + overshoot
         self._delays: dict[tuple[int, ChannelId], int] = {}
         self._under_way: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)
