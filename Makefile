@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 SEEDS ?= 10000
-# About four minutes on two cores at every `make check`; most planted bugs are found within a hundred.
+# Two to four minutes on two cores at every `make check`; most planted bugs are found within a hundred.
 CHECK_SEEDS ?= 2000
 SPARK ?= 1
 PYTEST_ARGS ?=
