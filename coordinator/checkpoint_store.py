@@ -75,6 +75,7 @@ class CheckpointStore:
         self._doubtful: set[CheckpointId] = set()
         self._registry = SharedStateRegistry()
         self._not_deleted: deque[Garbage] = deque()
+        self._condemned: set[str] = set()
         self._first_id = 0
         self._reserved_until = 0
         self.epoch = 0
@@ -249,6 +250,7 @@ class CheckpointStore:
             self._doubtful.discard(checkpoint_id)
             self._registry.release_checkpoint(checkpoint_id)
         manifests = [_manifest_path(checkpoint_id) for checkpoint_id in excess]
+        self._condemned.update(manifests)
         files = self._registry.take_unreferenced()
         while self._not_deleted:
             again = self._not_deleted.popleft()
@@ -261,6 +263,7 @@ class CheckpointStore:
         try:
             failpoints.reach("cleanup")
             self._delete(garbage.manifests)
+            self._condemned.difference_update(garbage.manifests)
             self._delete(garbage.files)
         except CheckpointStorageError:
             self._not_deleted.append(garbage)
@@ -283,9 +286,10 @@ class CheckpointStore:
         Raises:
             FencedError: Another coordinator took over, and its tasks may have written files.
         """
-        orphans = self._orphans()
-        self._delete(orphans)
-        return orphans
+        garbage = self._orphans()
+        self._delete(garbage.manifests)
+        self._delete(garbage.files)
+        return list(garbage.files)
 
     def find_orphans(self) -> None:
         """Classify files of state that no checkpoint refers to as garbage; only while no task runs.
@@ -295,17 +299,19 @@ class CheckpointStore:
         Raises:
             FencedError: Another coordinator took over, and its tasks may have written files.
         """
-        orphans = self._orphans()
-        if orphans:
-            self._not_deleted.append(Garbage((), tuple(orphans)))
+        garbage = self._orphans()
+        if garbage.files:
+            self._not_deleted.append(garbage)
 
-    def _orphans(self) -> list[str]:
+    def _orphans(self) -> Garbage:
         self._registry.forget_subtasks()
         self._registry.take_unreferenced()
         found = self._storage.list_files("shared")
         # After the list, never before: what is in the list was there before anybody else claimed.
         self._check_fence()
-        return [path for path in found if not self._registry.is_referenced(path)]
+        orphans = [path for path in found if not self._registry.is_referenced(path)]
+        # Classified, but perhaps not deleted yet: a manifest must never outlive its files.
+        return Garbage(tuple(sorted(self._condemned.copy())), tuple(orphans))
 
     def remove_all(self) -> None:
         """Delete everything of this job; for jobs that do not keep their checkpoints.

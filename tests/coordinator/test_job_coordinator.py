@@ -481,6 +481,17 @@ def test_a_job_finishes_after_its_final_checkpoint(keep: bool) -> None:
     assert cluster.coordinator.status is JobStatus.FINISHED
 
 
+def test_a_coordinator_finishes_the_clean_up_that_its_predecessor_died_in() -> None:
+    first = FakeCluster().run()
+    first.pass_ms(100)
+    first.acknowledge()
+    assert first.files()
+    successor = FakeCluster(storage=first.storage)
+    successor.coordinator.finish_clean_up()
+    assert successor.files() == []
+    assert successor.deployments == []
+
+
 def test_a_job_finishes_when_its_last_task_does() -> None:
     cluster = FakeCluster(job_spec(trigger=None, checkpoint_dir=None)).run()
     for subtask in SUBTASKS[:2]:

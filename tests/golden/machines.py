@@ -28,6 +28,11 @@ class AlignmentMachine:
         if words[0] == "time":
             self._now_ms = int(words[1])
             return []
+        if words[0] == "barriers":
+            # `barriers 1 to 50 on channel 0`: one line for what would fill a page.
+            ids = range(int(words[1]), int(words[3]) + 1)
+            outcomes = [self.perform(f"barrier {each} on channel {words[6]}") for each in ids]
+            return [line for lines in outcomes for line in lines if line != "nothing"] or ["nothing"]
         commands = self._handler.handle(self._event(words), self._now_ms)
         self._handler.validate()
         return [_alignment_outcome(command) for command in commands] or ["nothing"]
