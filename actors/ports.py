@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..protocol.channel_state import RecoveredChannel
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
@@ -53,6 +54,7 @@ class TaskSettings:
         storage: Checkpoint storage of this job; `None` without checkpoints.
         local_dir: Directory for local files of all tasks.
         max_inline_state_bytes: The largest file of a state that a snapshot may hold; `None` for any.
+        max_buffered_bytes: The most that a task may hold back or record for one checkpoint; `None` for any.
     """
 
     state_backend: StateBackend
@@ -66,6 +68,7 @@ class TaskSettings:
     result_credit_bytes: int = 16 << 20
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     max_inline_state_bytes: int | None = None
+    max_buffered_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class TaskDeployment:
     """State by operator uid, or `None` when the job starts afresh."""
     restored_is_owned: bool = True
     restored_checkpoint_id: CheckpointId | None = None
+    recovered: tuple[RecoveredChannel, ...] = ()
+    """Records that the barrier of the restored checkpoint had overtaken."""
 
     @property
     def subtask_id(self) -> SubtaskId:

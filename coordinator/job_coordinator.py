@@ -27,7 +27,7 @@ from ..telemetry import Tracer
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore
 from .ports import CoordinatorPorts
-from .restore import check_restore, restored_state
+from .restore import check_restore, recovered_records, restored_state
 from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
@@ -184,6 +184,7 @@ class JobCoordinator:
                 RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
             )
         restored = None if manifest is None else restored_state(self._spec.graph, manifest)
+        recovered = {} if manifest is None else recovered_records(self._spec.graph, manifest)
         task_settings = self._task_settings()
         self._ports.deploy(
             [
@@ -196,6 +197,7 @@ class JobCoordinator:
                     restored=None if restored is None else restored.get(subtask_id, {}),
                     restored_is_owned=own is not None,
                     restored_checkpoint_id=None if manifest is None else manifest.checkpoint_id,
+                    recovered=recovered.get(subtask_id, ()),
                 )
                 for subtask_id, subtask in self._graph.subtasks.items()
             ]
@@ -220,6 +222,7 @@ class JobCoordinator:
             state_backend=settings.state_backend,
             storage=storage,
             max_inline_state_bytes=settings.max_inline_state_bytes,
+            max_buffered_bytes=settings.max_buffered_bytes,
             local_dir=settings.local_dir,
             is_checkpointing=settings.trigger is not None,
             mode=settings.mode,

@@ -85,6 +85,8 @@ def job_settings(
         local_dir=_local_dir(configuration, backend),
         trigger=trigger,
         mode=CheckpointConfig(configuration).get_checkpointing_mode(),
+        aligned_timeout_ms=_aligned_timeout_ms(configuration),
+        max_buffered_bytes=configuration.get(CheckpointingOptions.ALIGNMENT_MAX_BUFFERED_BYTES),
         checkpoint_dir=_checkpoint_dir(configuration, backend),
         inline_threshold_bytes=_inline_threshold(configuration),
         max_inline_state_bytes=_max_inline_state(configuration, backend),
@@ -122,6 +124,13 @@ def _trigger_policy(configuration: Configuration) -> TriggerPolicy | None:
         max_concurrent=checkpoints.get_max_concurrent_checkpoints(),
         tolerable_failures=checkpoints.get_tolerable_checkpoint_failure_number(),
     )
+
+
+def _aligned_timeout_ms(configuration: Configuration) -> int | None:
+    checkpoints = CheckpointConfig(configuration)
+    if not checkpoints.is_unaligned_checkpoints_enabled():
+        return None
+    return checkpoints.get_aligned_checkpoint_timeout().to_millis()
 
 
 def _state_backend(configuration: Configuration) -> StateBackend:

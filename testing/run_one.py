@@ -90,6 +90,8 @@ def _settings(world: World, stack: ExitStack, is_exact: bool) -> JobSettings:
     if random.random() < LMDB_SHARE:
         local_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-sim-"))
         backend = replace(LmdbStateBackend(), memory_size_bytes=4_096)
+    # Before the other draws that may follow: an unaligned checkpoint excludes a second one at once.
+    aligned_timeout_ms = random.choice((None, 0, 3, 20)) if is_exact else None
     return JobSettings(
         state_backend=backend,
         local_dir=local_dir,
@@ -97,10 +99,12 @@ def _settings(world: World, stack: ExitStack, is_exact: bool) -> JobSettings:
             interval_ms=random.choice((5, 15, 40)),
             min_pause_ms=random.choice((0, 3)),
             timeout_ms=random.choice((60, 1_000)),
-            max_concurrent=random.choice((1, 1, 2)),
+            max_concurrent=random.choice((1, 1, 2)) if aligned_timeout_ms is None else 1,
             tolerable_failures=1_000,
         ),
         mode=CheckpointingMode.EXACTLY_ONCE if is_exact else CheckpointingMode.AT_LEAST_ONCE,
+        aligned_timeout_ms=aligned_timeout_ms,
+        max_buffered_bytes=random.choice((None, None, None, 256)),
         checkpoint_dir="simulated",
         inline_threshold_bytes=random.choice((0, 2_000, 20 << 10)),
         num_retained=random.choice((1, 2)),
