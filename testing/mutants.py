@@ -134,7 +134,81 @@ def _process_after_barrier(original: Any) -> Any:
     return take
 
 
+def _records_dropped(original: Any) -> Any:
+    return lambda self: None
+
+
+def _records_replayed_twice(original: Any) -> Any:
+    def recover(self: InputGate, elements: Any) -> None:
+        found = list(elements)
+        original(self, found + found)
+
+    return recover
+
+
+def _only_what_waits_is_recorded(original: Any) -> Any:
+    def start(self: InputGate, checkpoint_id: Any, channels: Any) -> None:
+        original(self, checkpoint_id, channels)
+        for channel in self._channels:
+            channel.is_recording = False
+
+    return start
+
+
+def _only_what_arrives_is_recorded(original: Any) -> Any:
+    def start(self: InputGate, checkpoint_id: Any, channels: Any) -> None:
+        original(self, checkpoint_id, channels)
+        for recorded in self._recorded.values():
+            recorded.clear()
+
+    return start
+
+
+def _processed_records_are_recorded(original: Any) -> Any:
+    def record(self: InputGate, index: int, message: Any, taken: int = 0) -> None:
+        original(self, index, message, 0)
+
+    return record
+
+
+def _recovered_records_not_recorded_again(original: Any) -> Any:
+    return lambda self, index: None
+
+
 MUTANTS: dict[str, Mutant] = {
+    "dropped-records": Mutant(
+        "records that a barrier overtook are not replayed",
+        StreamTask,
+        "_recover_records",
+        _records_dropped,
+    ),
+    "double-replay": Mutant(
+        "records that a barrier overtook are replayed twice", InputGate, "recover", _records_replayed_twice
+    ),
+    "late-records-unrecorded": Mutant(
+        "records that arrive behind the first barrier but before their own are not recorded",
+        InputGate,
+        "start_recording",
+        _only_what_waits_is_recorded,
+    ),
+    "overtaken-unrecorded": Mutant(
+        "a barrier overtakes records that wait, without recording them",
+        InputGate,
+        "start_recording",
+        _only_what_arrives_is_recorded,
+    ),
+    "half-message-recorded-whole": Mutant(
+        "of a message that is half processed everything is recorded",
+        InputGate,
+        "_record",
+        _processed_records_are_recorded,
+    ),
+    "replay-unrecorded": Mutant(
+        "a barrier overtakes records that are being replayed, without recording them again",
+        InputGate,
+        "_record_recovered",
+        _recovered_records_not_recorded_again,
+    ),
     "no-alignment": Mutant(
         "barriers are counted, channels are not blocked", task_module, "barrier_handler", _no_alignment
     ),
