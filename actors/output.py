@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..common import failpoints
 from ..protocol.elements import Announced, Batch, ControlElement, Message, StreamElement, Watermark
 from ..protocol.ids import Attempt, ChannelId
 from .ports import TaskPorts, TaskSettings
@@ -87,6 +88,7 @@ class OutputChannel:
         )
         self._sequence_number += 1
         self._outstanding_bytes += size_bytes
+        failpoints.reach("send")
         self._ports.send(message)
 
 

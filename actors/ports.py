@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..common.failpoints import Arming
 from ..protocol.channel_state import RecoveredChannel
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
 from ..protocol.handles import OperatorSnapshot
@@ -55,6 +56,7 @@ class TaskSettings:
         local_dir: Directory for local files of all tasks.
         max_inline_state_bytes: The largest file of a state that a snapshot may hold; `None` for any.
         max_buffered_bytes: The most that a task may hold back or record for one checkpoint; `None` for any.
+        fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
     """
 
     state_backend: StateBackend
@@ -69,6 +71,7 @@ class TaskSettings:
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     max_inline_state_bytes: int | None = None
     max_buffered_bytes: int | None = None
+    fail_points: Arming | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..common import failpoints
 from ..common.errors import StateError
 from ..operators.chain import OperatorChain
 from ..protocol.abort_reasons import AbortReason
@@ -124,6 +125,7 @@ class Snapshotter:
         sync_started = self._ports.now_ns()
         aligned_from = min(alignment_started_ms * 1_000_000, sync_started)
         try:
+            failpoints.reach("snapshot_sync")
             frozen = self._chain.snapshot_state(barrier)
         except Exception as error:
             times = SnapshotTimes(aligned_from, sync_started, self._ports.now_ns())
@@ -134,7 +136,9 @@ class Snapshotter:
 
         def persist() -> None:
             snapshots, problem = None, None
+            self._enter()
             try:
+                failpoints.reach("snapshot_async")
                 snapshots = {uid: operator.persist() for uid, operator in frozen.items()}
                 self._check_sizes(snapshots)
             except Exception as error:
@@ -146,6 +150,11 @@ class Snapshotter:
             self._mail(SnapshotDone(barrier, ended, snapshots, problem, processed_bytes))
 
         self._ports.run_in_background(persist)
+
+    def _enter(self) -> None:
+        """This thread works for the subtask now."""
+        subtask = self._deployment.subtask
+        failpoints.enter([node.uid for node in subtask.task.nodes], subtask.subtask_id.index)
 
     def _check_sizes(self, snapshots: Mapping[str, OperatorSnapshot]) -> None:
         for node in self._deployment.subtask.task.nodes:
@@ -172,6 +181,7 @@ class Snapshotter:
         """
 
         def persist() -> None:
+            self._enter()
             try:
                 frozen.persist()
             except Exception:
@@ -196,6 +206,7 @@ class Snapshotter:
         size_bytes = sum(snapshot.size_bytes for snapshot in snapshots.values())
         self._report_spans(done.barrier, done.times, size_bytes, None)
         metrics = _metrics(done, size_bytes, persisted_bytes)
+        failpoints.reach("acknowledge")
         self._ports.report(
             SubtaskAcknowledged(
                 self._deployment.attempt,
@@ -226,6 +237,7 @@ class Snapshotter:
 
         def persist() -> None:
             handle, problem = None, None
+            self._enter()
             try:
                 handle = self._channel_state.write(checkpoint_id, recorded)
                 if handle is not None:
@@ -255,6 +267,8 @@ class Snapshotter:
             self.finish(state)
         elif done.error is not None:
             self._decline(state.barrier, times, done.error, AbortReason.CHANNEL_STATE_FAILED)
+            # Too late to count; but the coordinator has to know of the files.
+            self.finish(state)
         else:
             head = self._deployment.subtask.task.head.uid
             snapshots = {**state.snapshots, head: replace(state.snapshots[head], channels=done.handle)}
