@@ -6,6 +6,7 @@ checkpoint can never complete, because the sink never takes the records before i
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -69,7 +70,7 @@ class Numbers(Source):
 
     def create_splits(self, parallelism: int) -> list[Any]:
         bounds = [COUNT * index // 4 for index in range(5)]
-        return list(zip(bounds, bounds[1:]))
+        return list(itertools.pairwise(bounds))
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
         return NumbersReader(splits)
