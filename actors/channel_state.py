@@ -109,7 +109,8 @@ def recovered_elements(
                 if len(kept):
                     yield each.channel, kept
             elif isinstance(element, Watermark) and each.keeps_watermarks:
-                highest[each.channel] = element
+                known = highest.get(each.channel, element)
+                highest[each.channel] = max(known, element, key=lambda watermark: watermark.timestamp_ms)
                 if shares[each.channel] == 1:
                     yield each.channel, element
     for channel, watermark in highest.items():

@@ -465,20 +465,20 @@ class StreamTask:
 
     def _abort_checkpoint(self, command: AbortCheckpoint) -> None:
         self._parts.gate.stop_recording()
-        self._snapshots.forget_records(command.checkpoint_id)
         self._parts.output.broadcast(CancelCheckpointMarker(command.checkpoint_id))
-        if command.reason is AlignmentAbortReason.GIVEN_UP:
-            # The coordinator knows; only those downstream that align may not.
-            return
-        self._ports.report(
-            SubtaskDeclined(
-                self._deployment.attempt,
-                self._deployment.subtask_id,
-                command.checkpoint_id,
-                command.reason.value,
-                _DECLINES[command.reason],
+        # Where the coordinator gave it up it knows; only those downstream that align may not.
+        if command.reason is not AlignmentAbortReason.GIVEN_UP:
+            self._ports.report(
+                SubtaskDeclined(
+                    self._deployment.attempt,
+                    self._deployment.subtask_id,
+                    command.checkpoint_id,
+                    command.reason.value,
+                    _DECLINES[command.reason],
+                )
             )
-        )
+        # After the report: this acknowledges what was stored, which must not count any more.
+        self._snapshots.forget_records(command.checkpoint_id)
 
     def _take_snapshot(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""

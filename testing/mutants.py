@@ -164,17 +164,6 @@ def _only_what_arrives_is_recorded(original: Any) -> Any:
     return start
 
 
-def _processed_records_are_recorded(original: Any) -> Any:
-    def record(self: InputGate, index: int, message: Any, taken: int = 0) -> None:
-        original(self, index, message, 0)
-
-    return record
-
-
-def _recovered_records_not_recorded_again(original: Any) -> Any:
-    return lambda self, index: None
-
-
 MUTANTS: dict[str, Mutant] = {
     "dropped-records": Mutant(
         "records that a barrier overtook are not replayed",
@@ -196,18 +185,6 @@ MUTANTS: dict[str, Mutant] = {
         InputGate,
         "start_recording",
         _only_what_arrives_is_recorded,
-    ),
-    "half-message-recorded-whole": Mutant(
-        "of a message that is half processed everything is recorded",
-        InputGate,
-        "_record",
-        _processed_records_are_recorded,
-    ),
-    "replay-unrecorded": Mutant(
-        "a barrier overtakes records that are being replayed, without recording them again",
-        InputGate,
-        "_record_recovered",
-        _recovered_records_not_recorded_again,
     ),
     "no-alignment": Mutant(
         "barriers are counted, channels are not blocked", task_module, "barrier_handler", _no_alignment
