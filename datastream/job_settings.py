@@ -87,7 +87,7 @@ def job_settings(
         trigger=trigger,
         mode=CheckpointConfig(configuration).get_checkpointing_mode(),
         aligned_timeout_ms=_aligned_timeout_ms(configuration),
-        max_buffered_bytes=configuration.get(CheckpointingOptions.ALIGNMENT_MAX_BUFFERED_BYTES),
+        max_buffered_bytes=_max_buffered_bytes(configuration),
         checkpoint_dir=_checkpoint_dir(configuration, backend),
         inline_threshold_bytes=_inline_threshold(configuration),
         max_inline_state_bytes=_max_inline_state(configuration, backend),
@@ -133,6 +133,12 @@ def _aligned_timeout_ms(configuration: Configuration) -> int | None:
     if not checkpoints.is_unaligned_checkpoints_enabled():
         return None
     return checkpoints.get_aligned_checkpoint_timeout().to_millis()
+
+
+def _max_buffered_bytes(configuration: Configuration) -> int | None:
+    option = CheckpointingOptions.ALIGNMENT_MAX_BUFFERED_BYTES
+    limit = configuration.get(option)
+    return None if limit is None else _positive(limit, option.key)
 
 
 def _state_backend(configuration: Configuration) -> StateBackend:
