@@ -10,7 +10,7 @@ from typing import Any
 from ..protocol.elements import Announced, CheckpointBarrier, EndOfInput, Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, CheckpointId
 from ..protocol.plan import InputChannel
-from .wire import stored_elements
+from .wire import encode_elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +183,24 @@ class InputGate:
     def _record_recovered(self, index: int) -> None:
         elements = [element for channel, element in self._recovered if channel == index]
         if elements:
-            self._recorded[index].append(RecordedMessage(*stored_elements(elements, 0)))
+            self._recorded[index].append(RecordedMessage(encode_elements(elements), 0))
 
     def _record(self, index: int, message: Message, taken: int = 0) -> None:
         if message.announces is None:
-            self._recorded[index].append(RecordedMessage(*stored_elements(message.elements, taken)))
+            self._recorded[index].append(self._kept(message.elements, taken))
             self._recorded_bytes += message.size_bytes
         elif isinstance(message.announces, EndOfInput) or (
             isinstance(message.announces, CheckpointBarrier)
             and message.announces.checkpoint_id == self._recording_id
         ):
             self._channels[index].is_recording = False
+
+    def _kept(self, payload: Any, taken: int) -> RecordedMessage:
+        """A payload as bytes that stay as they are."""
+        if isinstance(payload, bytes):
+            return RecordedMessage(payload, taken)
+        # Objects travel in a shell of one process, and user code may change what it is given.
+        return RecordedMessage(encode_elements(self._decode(payload)[taken:]), 0)
 
     def stop_recording(self) -> dict[int, list[RecordedMessage]]:
         """End it; what was recorded, by channel index."""

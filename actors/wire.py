@@ -6,7 +6,6 @@ Sending tuples as columns instead was measured and dropped: see `docs/adr/004-wi
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
 
 import cloudpickle
 
@@ -32,19 +31,6 @@ def encode_elements(elements: list[StreamElement]) -> bytes:
                 f"a record cannot be sent to another process: {error}. Emit data only, and keep locks, "
                 f"connections and open files inside the function"
             ) from error
-
-
-def stored_elements(payload: bytes | Sequence[StreamElement], taken: int) -> tuple[bytes, int]:
-    """A payload as bytes that stay as they are, and how many elements at their start do not count.
-
-    Args:
-        payload: What travelled: bytes between processes, elements in a shell of one process. Elements are
-            encoded at once, since user code may change the objects that it is given.
-        taken: How many elements at the start were processed already.
-    """
-    if isinstance(payload, bytes):
-        return payload, taken
-    return encode_elements(list(payload[taken:])), 0
 
 
 def decode_elements(data: bytes) -> list[StreamElement]:
