@@ -23,6 +23,22 @@ from typing import Protocol
 
 from .errors import CheckpointStorageError, ConfigurationError
 
+__all__ = [
+    "Arming",
+    "FailPoint",
+    "FailPointError",
+    "FailPointReport",
+    "Marks",
+    "Place",
+    "Point",
+    "arm",
+    "enter",
+    "parse",
+    "passing",
+    "reach",
+    "reports",
+]
+
 VARIABLE = "TIDEGATE_FAILPOINTS"
 ACTIONS = ("kill", "raise", "sleep=SECONDS", "enospc", "corrupt")
 MARKS = "fail-points"
