@@ -72,6 +72,7 @@ class CheckpointStore:
         self._doubtful: set[CheckpointId] = set()
         self._registry = SharedStateRegistry()
         self._not_deleted: deque[Garbage] = deque()
+        self._condemned: set[str] = set()
         self._first_id = 0
         self._reserved_until = 0
         self.epoch = 0
@@ -241,6 +242,7 @@ class CheckpointStore:
             self._doubtful.discard(checkpoint_id)
             self._registry.release_checkpoint(checkpoint_id)
         manifests = [_manifest_path(checkpoint_id) for checkpoint_id in excess]
+        self._condemned.update(manifests)
         files = self._registry.take_unreferenced()
         while self._not_deleted:
             again = self._not_deleted.popleft()
@@ -253,6 +255,7 @@ class CheckpointStore:
         try:
             failpoints.reach("cleanup")
             self._storage.delete(garbage.manifests)
+            self._condemned.difference_update(garbage.manifests)
             self._storage.delete(garbage.files)
         except CheckpointStorageError:
             self._not_deleted.append(garbage)
@@ -270,6 +273,8 @@ class CheckpointStore:
         # After the list, never before: what is in the list was there before anybody else claimed.
         self._check_fence()
         orphans = [path for path in found if not self._registry.is_referenced(path)]
+        # Classified, but perhaps not deleted yet: a manifest must never outlive its files.
+        self._storage.delete(sorted(self._condemned.copy()))
         self._storage.delete(orphans)
         return orphans
 

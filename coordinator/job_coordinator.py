@@ -147,13 +147,29 @@ class JobCoordinator:
         self._life.handle(JobEvent.DEPLOYED)
         self._deploy()
 
-    def _open_storage(self) -> None:
+    def finish_clean_up(self) -> None:
+        """The job has ended, but a predecessor may have died before it removed all checkpoints."""
+        store = self._new_store()
+        if store is None:
+            return
+        try:
+            store.claim()
+            store.remove_all()
+        except TidegateError as error:
+            self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
+
+    def _new_store(self) -> CheckpointStore | None:
         settings = self._spec.settings
         if settings.trigger is None:
-            return
+            return None
         assert settings.checkpoint_dir is not None
         root = self._storage or open_storage(settings.checkpoint_dir)
-        self._store = CheckpointStore(root.sub(self._spec.job_id), settings.num_retained)
+        return CheckpointStore(root.sub(self._spec.job_id), settings.num_retained)
+
+    def _open_storage(self) -> None:
+        self._store = self._new_store()
+        if self._store is None:
+            return
         epoch = self._store.claim()
         self._attempt = Attempt((epoch - 1) * ATTEMPTS_PER_EPOCH)
         self._store.load()

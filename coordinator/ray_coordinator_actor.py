@@ -81,6 +81,8 @@ class CoordinatorActor:
         self._end, waiting = ended
         for event in waiting:
             self._coordinator.results.add(event)
+        if self._end.newest_checkpoint is None:
+            self._coordinator.finish_clean_up()
         return True
 
     def _record_end(self, keep_checkpoints: bool) -> None:

@@ -1,345 +1,253 @@
-"""The simulated shell: carries messages with random delays, and kills processes at random moments."""
+"""The simulated shell: the lives of a job's coordinators one after the other, and all that goes wrong."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 from ..actors.ports import TaskDeployment
-from ..actors.task import StreamTask
-from ..coordinator.job_coordinator import JobCoordinator
-from ..coordinator.report_order import ReportOrder
-from ..coordinator.spec import JobSpec
-from ..protocol.elements import Batch, Message, StreamElement
-from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.plan import build_execution_graph
-from ..protocol.task_events import (
-    CancelTask,
-    CheckpointAborted,
-    CheckpointCompleted,
-    CreditReturned,
-    TaskEvent,
-    TaskFailed,
-    TaskMail,
-    TaskStopped,
-    TriggerCheckpoint,
-)
-from ..state.storage import CheckpointStorage
-from ..telemetry import create_tracer
-from .world import MILLISECOND, World
+from ..common.job_status import JobStatus
+from ..coordinator.spec import JobSettings, JobSpec
+from ..protocol.ids import CheckpointId, JobId
+from ..protocol.plan import JobGraph
+from .incarnation import Incarnation
+from .network import Network
+from .plan import MILLISECOND, Ending, Plan, Victim
+from .simulated_graph import job_graph
+from .simulated_process import Process, ProcessDied
+from .simulated_storage import SimulatedStorage
+from .world import World
 
-RECORD_BYTES = 64
-OVERSHOOT_BYTES = 32 * RECORD_BYTES
-"""What one step may send beyond the credit: one batch's results and some control elements."""
+_RESTARTED_NS = 10 * MILLISECOND
+_PARTITION_NS = 150 * MILLISECOND
 
+_CANCELABLE = (JobStatus.INITIALIZING, JobStatus.RUNNING, JobStatus.RESTARTING)
 
-@dataclass(frozen=True)
-class Faults:
-    """How hostile the world is."""
-
-    duplicate: float = 0.03
-    lost_notification: float = 0.05
-    zombie_work: float = 0.5
-    delay_ns: int = 3 * MILLISECOND
-    task_crashes: int = 2
-    coordinator_crashes: int = 1
-    crash_within_events: int = 900
-
-
-@dataclass
-class Process:
-    """One task process. A dead one may have messages and background work left behind."""
-
-    subtask: SubtaskId
-    attempt: Attempt
-    ports: _TaskPorts
-    task: StreamTask
-    is_alive: bool = True
-    is_stepping: bool = False
-    background: deque[Callable[[], None]] = field(default_factory=deque)
-    reports: int = 0
+_Actor = Process | Incarnation | None
+"""Who runs: a task process, a coordinator, or deletions in the background, which nobody kills."""
 
 
 class SimulatedShell:
-    """Runs one job; implements `CoordinatorPorts`."""
+    """Runs one job from its first run to its last.
 
-    def __init__(self, world: World, spec: JobSpec, storage: CheckpointStorage, faults: Faults) -> None:
+    Args:
+        settings: Makes the job's settings, given the address of its checkpoints.
+    """
+
+    def __init__(self, world: World, plan: Plan, settings: Callable[[str], JobSettings]) -> None:
         self.world = world
-        self._spec = spec
-        self._storage = storage
-        self._faults = faults
-        self._graph = build_execution_graph(spec.graph)
-        self._processes: dict[SubtaskId, Process] = {}
-        self._order = ReportOrder()
-        self._outstanding: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)
-        self._generation = 0
-        self._newest_checkpoint = 0
+        self.plan = plan
+        self.storage = SimulatedStorage(world, plan.faults.failed_write, self.point, self._may_fail)
+        self.network = Network(world, plan.faults, plan.settings)
         self.crashes = 0
-        self.coordinator = self._new_coordinator()
+        self.attempts = 0
+        self.run_number = 0
+        self._settings = settings(self.storage.uri)
+        self._running: _Actor = None
+        self._points = {Victim.TASK_INSIDE: 0, Victim.COORDINATOR_INSIDE: 0}
+        self._crashes = list(plan.faults.crashes)
+        self._requests = list(plan.faults.requests)
+        self._next_at = 0
+        self._is_cancelling = False
+        self._jobs = 1
+        self._restore_path: str | None = None
+        self._graphs: dict[int, JobGraph] = {}
+        self._lives = 0
+        self._triggered: dict[tuple[JobId, CheckpointId], int] = {}
+        self._newest_id: dict[JobId, int] = {}
+        self.current = self._new_life()
 
-    # ------------------------------------------------------------ the coordinator
+    # ------------------------------------------------------------ lives
 
-    def _new_coordinator(self) -> JobCoordinator:
-        tracer = create_tracer("simulation", {})
-        return JobCoordinator(self._spec, self, tracer, self._storage)
+    def _spec(self) -> JobSpec:
+        run = self.run_number
+        if run not in self._graphs:
+            self._graphs[run] = job_graph(self.plan, self.plan.runs[run])
+        settings = replace(self._settings, restore_path=self._restore_path)
+        return JobSpec(JobId(f"job-{self._jobs}"), self._graphs[run], settings)
+
+    def _new_life(self) -> Incarnation:
+        self._lives += 1
+        life = Incarnation(self, self._lives, self._spec())
+        self.network.current = life
+        self.current = life
+        return life
 
     def start(self) -> None:
-        """Start the job and plan the crashes."""
-        self._on_coordinator(lambda: self.coordinator.start())
-        self._tick(self._generation)
-        random = self.world.random
-        for _ in range(random.randint(0, self._faults.task_crashes)):
-            self._plan_crash(random.randint(1, self._faults.crash_within_events), self._crash_task)
-        for _ in range(random.randint(0, self._faults.coordinator_crashes)):
-            when = random.randint(1, self._faults.crash_within_events)
-            self._plan_crash(when, self._crash_coordinator)
+        """Start the first run."""
+        self.current.start()
 
-    def _plan_crash(self, events: int, crash: Callable[[], None]) -> None:
-        """Crash after so many events, so that any step may be the last one."""
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended, and no other run is to follow."""
+        end = self.current.end
+        return end is not None and (end.status is not JobStatus.CANCELED or not self._is_cancelling)
 
-        def wait() -> None:
-            if self.world.events_run >= events:
-                crash()
-            elif not self.coordinator.status.is_globally_terminal_state():
-                self.world.soon(MILLISECOND // 2, wait)
-
-        wait()
-
-    def _on_coordinator(self, work: Callable[[], None]) -> None:
-        work()
-        self.coordinator.validate()
-
-    def _tick(self, generation: int) -> None:
-        if generation != self._generation or self.coordinator.status.is_globally_terminal_state():
+    def after_event(self) -> None:
+        """Make happen what is planned for after so many events."""
+        events = self.world.events_run
+        if events < self._next_at and not self._is_cancelling:
             return
-        if self.coordinator.next_due_ms() <= self.now_ns() // MILLISECOND:
-            self._on_coordinator(self.coordinator.tick)
-        self.world.after(MILLISECOND, lambda: self._tick(generation))
+        for crash in [each for each in self._crashes if each.victim not in self._points]:
+            if crash.at <= events:
+                self._crashes.remove(crash)
+                self._crash(crash.victim)
+        for request in [each for each in self._requests if each <= events]:
+            self._requests.remove(request)
+            self.current.perform(self._request)
+        self._move_on(events)
+        self._next_at = self._next_plan()
 
-    def _crash_coordinator(self) -> None:
-        """The coordinator dies; Ray kills what it owned, and starts it again."""
-        if self.coordinator.status.is_globally_terminal_state():
+    def _next_plan(self) -> int:
+        """After how many events something is planned next."""
+        crashes = (crash.at for crash in self._crashes if crash.victim not in self._points)
+        ends_at = self.plan.runs[self.run_number].ends_at
+        return min((*crashes, *self._requests, *(() if ends_at is None else (ends_at,))), default=1 << 62)
+
+    def _request(self) -> None:
+        if self.current.has_started:
+            self.current.coordinator.trigger_checkpoint()
+
+    # ------------------------------------------------------------ from run to run
+
+    def _move_on(self, events: int) -> None:
+        life = self.current
+        if self._is_cancelling:
+            if life.end is not None and life.end.status is JobStatus.CANCELED:
+                self._start_next_job()
+            elif life.has_started and life.coordinator.status in _CANCELABLE:
+                # Again after a crash of the coordinator: nobody but the user knew of it.
+                life.perform(life.coordinator.cancel)
+            return
+        run = self.plan.runs[self.run_number]
+        if run.ends_at is None or events < run.ends_at or life.end is not None or not life.is_alive:
+            return
+        if run.ending is Ending.CANCEL:
+            self.world.note("the job is cancelled")
+            self._is_cancelling = True
+        else:
+            self.run_number += 1
+            self._crash(Victim.COORDINATOR)
+
+    def _start_next_job(self) -> None:
+        ended = self.current
+        assert ended.end is not None
+        ended.forget_end()
+        self._is_cancelling = False
+        self.run_number += 1
+        self._jobs += 1
+        self._restore_path = ended.end.newest_checkpoint or self._restore_path
+        self.world.note(f"another job starts from {self._restore_path}")
+        orphans = self.storage.watcher.orphans(ended.spec.job_id)
+        assert not orphans, f"files are left behind: {orphans}"
+        self._new_life().start()
+
+    # ------------------------------------------------------------ crashes
+
+    def run_as(self, actor: _Actor, work: Callable[[], None]) -> None:
+        """Run `work` in the name of somebody, who may die in the middle of it."""
+        before, self._running = self._running, actor
+        try:
+            work()
+        except ProcessDied:
+            assert actor is not None
+            actor.die()
+        finally:
+            self._running = before
+
+    def point(self) -> None:
+        """Whoever runs does something that others notice: here it may die."""
+        victim = Victim.TASK_INSIDE if isinstance(self._running, Process) else Victim.COORDINATOR_INSIDE
+        actor = self._running
+        if actor is None or not self._crashes or (isinstance(actor, Process) and not actor.is_alive):
+            return
+        self._points[victim] += 1
+        for crash in self._crashes:
+            if crash.victim is victim and crash.at <= self._points[victim]:
+                self._crashes.remove(crash)
+                self.crashes += 1
+                raise ProcessDied
+
+    def _may_fail(self) -> bool:
+        """Whether storage may fail for whoever runs: a job that cannot start or clean up ends by it."""
+        actor = self._running
+        if not isinstance(actor, Incarnation):
+            return True
+        return actor.has_started and not actor.coordinator.status.is_globally_terminal_state()
+
+    def _crash(self, victim: Victim) -> None:
+        life = self.current
+        if life.end is not None or not life.is_alive:
             return
         self.crashes += 1
-        self.world.note("the coordinator crashes")
-        self._generation += 1
-        generation = self._generation
-        for process in list(self._processes.values()):
-            self.world.soon(20 * MILLISECOND, lambda process=process: self._kill(process))  # type: ignore[misc]
-        self._processes = {}
+        if victim is Victim.TASK:
+            alive = [process for process in life.processes.values() if process.is_alive]
+            if alive:
+                life.crash(self.world.random.choice(sorted(alive, key=lambda each: each.subtask)))
+        elif victim is Victim.PARTITIONED:
+            self.world.note("the coordinator counts as dead, but is not")
+            self.world.soon(_PARTITION_NS, lambda: self._end_life(life))
+            self._restart(life)
+        else:
+            self.coordinator_died(life)
 
+    def coordinator_died(self, life: Incarnation) -> None:
+        """A coordinator dies; Ray kills what it owned, and starts it again."""
+        self.world.note("the coordinator crashes")
+        self._end_life(life)
+        if life is self.current:
+            self._restart(life)
+
+    def _end_life(self, life: Incarnation) -> None:
+        if life.is_alive:
+            life.is_alive = False
+            life.stop_processes()
+
+    def _restart(self, life: Incarnation) -> None:
         def restart() -> None:
             self.world.note("the coordinator is back")
-            self._order = ReportOrder()
-            self.coordinator = self._new_coordinator()
-            self._on_coordinator(lambda: self.coordinator.start())
-            self._tick(generation)
+            self._new_life().start()
 
-        self.world.soon(10 * MILLISECOND, restart)
+        self.world.soon(_RESTARTED_NS, restart)
 
-    # ------------------------------------------------------------ CoordinatorPorts
+    # ------------------------------------------------------------ watching
 
-    def now_ns(self) -> int:
-        return self.world.now_ns
+    def deployed(self, deployment: TaskDeployment) -> None:
+        """An attempt is deployed."""
+        self.attempts += 1
+        self.world.note(
+            f"attempt {deployment.attempt} is deployed from checkpoint {deployment.restored_checkpoint_id}"
+        )
 
-    def random_ms(self, bound_ms: int) -> int:
-        return self.world.random.randrange(max(1, bound_ms))
+    def triggered(self, life: Incarnation, checkpoint_id: CheckpointId) -> None:
+        """A coordinator triggers a checkpoint, perhaps not for the first time."""
+        job_id = life.spec.job_id
+        is_new = (job_id, checkpoint_id) not in self._triggered
+        giver = self._triggered.setdefault((job_id, checkpoint_id), life.number)
+        assert giver == life.number, f"checkpoint id {checkpoint_id} is given twice"
+        newest = self._newest_id.get(job_id, 0)
+        if checkpoint_id > newest:
+            self._newest_id[job_id] = checkpoint_id
+        elif life is self.current and is_new:
+            raise AssertionError(f"checkpoint id {checkpoint_id} is given after {newest}")
 
-    def run_in_background(self, work: Callable[[], None]) -> None:
-        # Even when the coordinator has died since: deletions on their way are not called back.
-        self.world.soon(2 * self._faults.delay_ns, work)
+    def completed(self, life: Incarnation, checkpoint_id: CheckpointId) -> None:
+        """A coordinator tells a task that a checkpoint is complete."""
+        known = (life.spec.job_id, checkpoint_id) in self.storage.watcher.completed
+        assert known, f"checkpoint {checkpoint_id} is told to be complete, but has no manifest"
 
-    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
-        for deployment in deployments:
-            ports = _TaskPorts(self, deployment)
-            task = StreamTask(deployment, ports)
-            process = Process(deployment.subtask_id, deployment.attempt, ports, task)
-            ports.process = process
-            self._processes[deployment.subtask_id] = process
-            self.world.soon(self._faults.delay_ns, lambda process=process: self._initialize(process))  # type: ignore[misc]
-        self.world.note(f"attempt {deployments[0].attempt} is deployed")
+    @property
+    def checkpoints(self) -> int:
+        """How many checkpoints completed."""
+        return len(self.storage.watcher.completed)
 
-    def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
-        if isinstance(mail, TriggerCheckpoint):
-            self._watch_ids(mail)
-        elif isinstance(mail, (CheckpointCompleted, CheckpointAborted)) and self._may_be_lost(mail):
-            return
-        process = self._processes.get(subtask)
-        if process is not None and process.attempt == attempt:
-            self._mail(process, mail)
-
-    def _may_be_lost(self, mail: CheckpointCompleted | CheckpointAborted) -> bool:
-        store = self.coordinator.store
-        newest = store.newest if store is not None else None
-        is_final = newest is not None and newest.kind.value == "final"
-        return not is_final and self.world.chance(self._faults.lost_notification)
-
-    def _watch_ids(self, mail: TriggerCheckpoint) -> None:
-        checkpoint_id = mail.barrier.checkpoint_id
-        pending = self._newest_checkpoint
-        assert checkpoint_id >= pending - 3, f"checkpoint id {checkpoint_id} after {pending}"
-        self._newest_checkpoint = max(pending, checkpoint_id)
-
-    def stop(self, attempt: Attempt, subtasks: Sequence[SubtaskId]) -> None:
-        for subtask in subtasks:
-            process = self._processes.get(subtask)
-            if process is None or not process.is_alive:
-                self.world.soon(
-                    self._faults.delay_ns,
-                    lambda subtask=subtask: self.report_to_coordinator(TaskStopped(attempt, subtask)),  # type: ignore[misc]
-                )
-            else:
-                self._mail(process, CancelTask())
-
-    # ------------------------------------------------------------ processes
-
-    def _mail(self, process: Process, mail: Any) -> None:
-        def arrive() -> None:
-            if process.is_alive:
-                process.task.put(mail)
-                self._step_soon(process, MILLISECOND // 4)
-
-        self.world.soon(self._faults.delay_ns, arrive)
-
-    def _initialize(self, process: Process) -> None:
-        if process.is_alive:
-            process.task.initialize()
-            self._step_soon(process, 0)
-
-    def _step_soon(self, process: Process, at_most_ns: int) -> None:
-        if process.is_stepping or not process.is_alive:
-            return
-        process.is_stepping = True
-        self.world.soon(at_most_ns, lambda: self._step(process))
-
-    def _step(self, process: Process) -> None:
-        process.is_stepping = False
-        if not process.is_alive:
-            return
-        outcome = process.task.step()
-        process.task.validate()
-        if outcome.is_over:
-            return
-        if outcome.wait_ms == 0:
-            self._step_soon(process, MILLISECOND // 2)
-        else:
-            self.world.after(outcome.wait_ms * MILLISECOND, lambda: self._step_soon(process, MILLISECOND))
-
-    def _crash_task(self) -> None:
-        alive = [process for process in self._processes.values() if process.is_alive]
-        if not alive or self.coordinator.status.is_globally_terminal_state():
-            return
-        process = self.world.random.choice(sorted(alive, key=lambda each: each.subtask))
-        self.crashes += 1
-        self.world.note(f"{process.subtask} of attempt {process.attempt} crashes")
-        self._kill(process)
-        failed = TaskFailed(process.attempt, process.subtask, "its process died (simulated)")
-        self.world.soon(20 * MILLISECOND, lambda: self.report_to_coordinator(failed))
-
-    def _kill(self, process: Process) -> None:
-        process.is_alive = False
-        if process.background and not self.world.chance(self._faults.zombie_work):
-            process.background.clear()
-
-    def report_to_coordinator(self, event: TaskEvent) -> None:
-        """An event that arrives by itself, not from a live task."""
-        if not self.coordinator.status.is_globally_terminal_state():
-            self._on_coordinator(lambda: self.coordinator.handle(event))
-
-    # ------------------------------------------------------------ for the tasks
-
-    def route(self, sender: Process, message: Message) -> None:
-        """Send a message, perhaps twice, to whoever is the receiver when it arrives."""
-        key = (message.attempt, message.channel)
-        self._outstanding[key] += message.size_bytes
-        limit = self._spec.settings.channel_credit_bytes + OVERSHOOT_BYTES
-        assert self._outstanding[key] <= limit, f"{message.channel} has too much under way"
-        for _ in range(2 if self.world.chance(self._faults.duplicate) else 1):
-            self.world.soon(self._faults.delay_ns, lambda: self._deliver(message))
-
-    def _deliver(self, message: Message) -> None:
-        process = self._processes.get(self._graph.receivers[message.channel])
-        if process is not None and process.is_alive:
-            process.task.put(message)
-            self._step_soon(process, MILLISECOND // 4)
-
-    def return_credit(self, attempt: Attempt, channel: ChannelId, size_bytes: int) -> None:
-        """Give credit back to the sender."""
-        process = self._processes.get(self._graph.senders[channel])
-
-        def arrive() -> None:
-            self._outstanding[attempt, channel] -= size_bytes
-            if process is not None and process.is_alive and process.attempt == attempt:
-                process.task.put(CreditReturned(channel, size_bytes))
-                self._step_soon(process, MILLISECOND // 4)
-
-        self.world.soon(self._faults.delay_ns, arrive)
-
-    def report(self, process: Process, event: TaskEvent) -> None:
-        """Send a report to the coordinator; it is put in order there, as in the Ray shell."""
-        number, process.reports = process.reports, process.reports + 1
-        sender = (process.attempt, process.subtask)
-
-        def arrive() -> None:
-            for ready in self._order.accept(sender, number, event):  # type: ignore[arg-type]
-                self.world.note(f"{process.subtask} reports {type(ready).__name__}")
-                self.report_to_coordinator(ready)  # type: ignore[arg-type]
-
-        self.world.soon(self._faults.delay_ns, arrive)
-
-    def run_for_task(self, process: Process, work: Callable[[], None]) -> None:
-        """Run `work` later, after the work before it; it may outlive its process."""
-        process.background.append(work)
-        if len(process.background) == 1:
-            self.world.soon(2 * self._faults.delay_ns, lambda: self._run_background(process))
-
-    def _run_background(self, process: Process) -> None:
-        if not process.background:
-            return
-        process.background[0]()
-        process.background.popleft()
-        self._step_soon(process, MILLISECOND // 4)
-        if process.background:
-            self.world.soon(2 * self._faults.delay_ns, lambda: self._run_background(process))
+    def check_files(self) -> None:
+        """Raise `AssertionError` if the job left files, apart from what its kept checkpoints need."""
+        ended = self.current
+        ended.forget_end()
+        left = self.storage.list_files(ended.spec.job_id)
+        assert not left, f"files are left behind: {left}"
 
     def stuck(self) -> str:
         """Who waits for what, for the report of a deadlock."""
-        tasks = ", ".join(
-            f"{process.subtask} {process.task.phase.value if process.is_alive else 'dead'}"
-            for process in self._processes.values()
-        )
-        return f"job {self.coordinator.status.name}, attempt {self.coordinator.attempt}: {tasks}"
-
-
-class _TaskPorts:
-    """The `TaskPorts` of one simulated process."""
-
-    process: Process
-
-    def __init__(self, shell: SimulatedShell, deployment: TaskDeployment) -> None:
-        self._shell = shell
-        self._attempt = deployment.attempt
-
-    def now_ns(self) -> int:
-        return self._shell.world.now_ns
-
-    def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
-        records = sum(len(element) for element in elements if isinstance(element, Batch))
-        return elements, max(1, records) * RECORD_BYTES
-
-    def decode(self, payload: Any) -> list[StreamElement]:
-        return payload  # type: ignore[no-any-return]
-
-    def send(self, message: Message) -> None:
-        self._shell.route(self.process, message)
-
-    def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
-        self._shell.return_credit(self._attempt, channel, size_bytes)
-
-    def report(self, event: TaskEvent) -> None:
-        self._shell.report(self.process, event)
-
-    def run_in_background(self, work: Callable[[], None]) -> None:
-        self._shell.run_for_task(self.process, work)
+        return self.current.stuck()

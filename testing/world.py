@@ -50,6 +50,11 @@ class World:
         action()
         return True
 
+    @property
+    def elapsed_ms(self) -> int:
+        """Virtual time since the start."""
+        return (self.now_ns - self._started_ns) // MILLISECOND
+
     def note(self, text: str) -> None:
         """Record what happened, if anybody wants to read it."""
         if self.log is not None:

@@ -210,6 +210,19 @@ def test_orphans_are_segments_that_no_kept_checkpoint_names(storage: MemoryCheck
     assert storage.list_files("epochs")
 
 
+def test_a_manifest_that_waits_for_its_deletion_goes_before_the_files_that_became_orphans(
+    storage: MemoryCheckpointStorage,
+) -> None:
+    opened = store(storage)
+    old, new = segment(storage, "old"), segment(storage, "new")
+    opened.complete(manifest(1, old))
+    opened.complete(manifest(2, new))
+    assert opened.take_garbage() is not None, "its deletion is still to come, in the background"
+    assert opened.remove_orphans() == ["shared/op-totals/old"]
+    assert storage.list_files("chk-1") == []
+    assert storage.list_files("chk-2") == ["chk-2/MANIFEST"]
+
+
 def test_removing_all_leaves_nothing(storage: MemoryCheckpointStorage) -> None:
     opened = store(storage)
     opened.reserve(1)

@@ -1,16 +1,24 @@
-"""The simulation itself: it is repeatable, clean seeds pass, and planted bugs are found."""
+"""The simulation itself: it is repeatable, clean seeds pass, and what fails can be replayed."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
-from tidegate.testing.mutants import MUTANTS
-from tidegate.testing.run_one import run_seed
-from tidegate.testing.simulate import first_finding, main
+from tidegate.protocol.partitioning import Partitioning
+from tidegate.testing.checkers import check_output, expected_lineages
+from tidegate.testing.plan import Crash, Faults, Plan, StageKind, Victim, draw_plan
+from tidegate.testing.run_one import run_plan, run_seed
+from tidegate.testing.shrink import describe, shrunk
+from tidegate.testing.simulate import main, replay
 
-SEEDS_FOR_A_MUTANT = 300
+from .mutants import MUTANTS
+
+SMALL_SEED = 17
+"""Of a small job: it is run once for each call its processes make."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,27 +40,118 @@ def test_different_seeds_give_different_runs() -> None:
 
 
 def test_seeds_with_crashes_end_with_every_record_once() -> None:
-    outcomes = [run_seed(seed) for seed in range(20_001, 20_041)]
+    outcomes = [run_seed(seed) for seed in range(200_001, 200_041)]
     assert [outcome.problem for outcome in outcomes if outcome.problem] == []
     assert sum(outcome.crashes for outcome in outcomes) > 20
     assert sum(outcome.checkpoints for outcome in outcomes) > 80
 
 
-@pytest.mark.parametrize("name", ["first-barrier", "any-order", "lost-positions", "wrong-key-groups"])
-def test_a_planted_bug_is_found(name: str) -> None:
-    assert first_finding(name, SEEDS_FOR_A_MUTANT) is not None
-    assert run_seed(1).problem is None, "the bug stayed planted"
+# ---------------------------------------------------------------- what seeds decide
 
 
-def test_every_mutant_says_what_it_breaks() -> None:
-    assert all(mutant.description for mutant in MUTANTS.values())
+def test_seeds_cover_every_kind_of_stage_exchange_state_and_failure() -> None:
+    plans = [draw_plan(seed) for seed in range(1, 301)]
+    stages = [stage for plan in plans for stage in plan.stages]
+    assert {stage.kind for stage in stages} == set(StageKind)
+    assert {link.partitioning for stage in stages for link in stage.inputs} == set(Partitioning)
+    assert {kind for stage in stages for kind in stage.states} >= {"map", "list", "reducing", "aggregating"}
+    assert {crash.victim for plan in plans for crash in plan.faults.crashes} == set(Victim)
+    assert {len(plan.sources) for plan in plans} == {1, 2, 3, 4}
+    assert {len(plan.runs) for plan in plans} == {1, 2, 3}
+    assert {plan.settings.on_disk for plan in plans} == {False, True}
+
+
+def _calm(plan: Plan) -> Plan:
+    """The plan with one run, and nothing that goes wrong."""
+    return replace(plan, runs=(replace(plan.runs[0], ends_at=None),), faults=Faults())
+
+
+@pytest.mark.parametrize("victim", [Victim.TASK_INSIDE, Victim.COORDINATOR_INSIDE])
+def test_whoever_dies_at_any_call_it_makes_the_output_is_that_of_one_run(victim: Victim) -> None:
+    plan, calls = _calm(draw_plan(SMALL_SEED)), 0
+    while True:
+        crash = Crash(victim, calls + 1)
+        outcome = run_plan(replace(plan, faults=replace(plan.faults, crashes=(crash,))))
+        assert outcome.problem is None, f"{crash}: {outcome.problem}"
+        if outcome.crashes == 0:
+            break
+        calls += 1
+    assert calls > 50
+
+
+# ---------------------------------------------------------------- the checkers
+
+
+def test_the_output_of_a_sequential_run_is_expected() -> None:
+    plan = _calm(draw_plan(SMALL_SEED))
+    everything = [(split, number, way) for split, number, way in expected_lineages(plan)]
+    check_output(plan, everything, attempts=1)
+    with pytest.raises(AssertionError, match="lost: 1 records"):
+        check_output(plan, everything[1:], attempts=1)
+    with pytest.raises(AssertionError, match="doubled: 1 records"):
+        check_output(plan, [*everything, everything[0]], attempts=1)
+    with pytest.raises(AssertionError, match="never written: 1 records"):
+        check_output(plan, [*everything, ("elsewhere.0", 0, ())], attempts=1)
+
+
+def test_at_least_once_a_record_comes_at_most_once_per_attempt() -> None:
+    plan = _calm(draw_plan(SMALL_SEED))
+    plan = replace(plan, settings=replace(plan.settings, mode="at-least-once"))
+    once = list(expected_lineages(plan))
+    check_output(plan, once * 2, attempts=2)
+    with pytest.raises(AssertionError, match="a record comes 3 times in 2 attempts"):
+        check_output(plan, once * 3, attempts=2)
+    with pytest.raises(AssertionError, match="lost: 1 records"):
+        check_output(plan, once[1:] * 2, attempts=2)
+
+
+def test_a_count_that_two_records_got_is_found() -> None:
+    plan = next(
+        plan
+        for plan in map(draw_plan, range(1, 100))
+        if [stage.kind for stage in plan.stages] == [StageKind.SOURCE, StageKind.COUNT, StageKind.SINK]
+        and plan.is_exactly_once
+    )
+    counts: Counter[str] = Counter()
+    records = []
+    for split, number, way in expected_lineages(plan):
+        counts[split] += 1
+        records.append((split, number, (way[0], (way[1], split, counts[split]))))
+    check_output(plan, records, attempts=1)
+    split, number, (source, (uid, key, count)) = records[-1]
+    records[-1] = (split, number, (source, (uid, key, count - 1)))
+    with pytest.raises(AssertionError, match="counted"):
+        check_output(plan, records, attempts=1)
+
+
+# ---------------------------------------------------------------- a failing seed
 
 
 def test_a_failing_seed_is_shown_with_the_command_that_replays_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code = main(["--seeds", "40", "--processes", "1", "--break", "first-barrier"])
+    with MUTANTS["first-barrier"].planted():
+        code = main(["--seeds", "20", "--processes", "1"])
     printed = capsys.readouterr().out
     assert code == 1
     assert "python -m tidegate.testing.simulate --seed" in printed
-    assert "--break first-barrier" in printed
+    assert "reports SubtaskAcknowledged" in printed, "the end of its trace"
+
+
+def test_a_replayed_seed_prints_its_job_and_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay(1, shrinks=False) == 0
+    printed = capsys.readouterr().out
+    assert "attempt 1 is deployed" in printed
+    assert "seed 1: clean" in printed
+
+
+def test_a_failing_job_is_made_simpler_as_long_as_it_fails() -> None:
+    plan = draw_plan(2)
+    assert shrunk(plan) == plan, "it does not fail"
+    with MUTANTS["duplicate-accepted"].planted():
+        failing = next(plan for plan in map(draw_plan, range(1, 50)) if run_plan(plan).problem)
+        simpler = shrunk(failing)
+        assert run_plan(simpler).problem is not None
+    assert len(describe(simpler)) <= len(describe(failing))
+    assert not simpler.faults.crashes
+    assert max(simpler.runs[0].parallelism) <= max(failing.runs[0].parallelism)

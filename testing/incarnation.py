@@ -1,0 +1,288 @@
+"""One life of a job's coordinator with the task processes it owns; implements `CoordinatorPorts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..actors.ports import TaskDeployment
+from ..common.job_status import JobStatus
+from ..coordinator.job_client import JobReport
+from ..coordinator.job_coordinator import JobCoordinator
+from ..coordinator.local_job import report_of
+from ..coordinator.report_order import ReportOrder
+from ..coordinator.spec import JobSpec
+from ..coordinator.stored_end import StoredEnd
+from ..protocol.elements import Message
+from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.plan import build_execution_graph
+from ..protocol.task_events import (
+    CancelTask,
+    CheckpointAborted,
+    CheckpointCompleted,
+    TaskEvent,
+    TaskFailed,
+    TaskMail,
+    TaskStopped,
+    TriggerCheckpoint,
+)
+from ..telemetry import create_tracer
+from .network import DELAY_NS
+from .plan import MILLISECOND
+from .simulated_process import Process
+
+if TYPE_CHECKING:
+    from .simulated_shell import SimulatedShell
+
+_NOTICED_NS = 20 * MILLISECOND
+_SLOWNESS = 60
+
+
+class Incarnation:
+    """A coordinator from its start to its death, and its tasks, which do not outlive it for long.
+
+    Args:
+        number: Counts the lives of the coordinators of one simulation.
+    """
+
+    def __init__(self, shell: SimulatedShell, number: int, spec: JobSpec) -> None:
+        self.shell = shell
+        self.number = number
+        self.spec = spec
+        self.is_alive = True
+        self.has_started = False
+        self.end: JobReport | None = None
+        self.processes: dict[SubtaskId, Process] = {}
+        self._world = shell.world
+        self._faults = shell.plan.faults
+        self._graph = build_execution_graph(spec.graph)
+        self._order = ReportOrder()
+        self._stored_end = StoredEnd(spec)
+        tracer = create_tracer("simulation", {})
+        self.coordinator = JobCoordinator(spec, self, tracer, shell.storage, self._record_end)
+
+    # ------------------------------------------------------------ the coordinator
+
+    @property
+    def status(self) -> JobStatus:
+        """Where the job is in its life."""
+        return self.coordinator.status if self.end is None else self.end.status
+
+    def start(self) -> None:
+        """Start the job, or go on with it, or only tell how it ended: as the coordinator's actor does."""
+        self.perform(self._start)
+        self._tick()
+
+    def _start(self) -> None:
+        stored = self._stored_end.read()
+        if stored is None:
+            self.coordinator.start()
+        else:
+            if stored[0].newest_checkpoint is None:
+                self.coordinator.finish_clean_up()
+            self.end = stored[0]
+        self.has_started = True
+
+    def _record_end(self, keep_checkpoints: bool) -> None:
+        report = report_of(self.coordinator)
+        if not keep_checkpoints:
+            report = replace(report, newest_checkpoint=None)
+        self._stored_end.write(report, [])
+
+    def perform(self, work: Callable[[], None]) -> None:
+        """Let the coordinator do something, if it is still alive and has something to do."""
+        if not self.is_alive or self.end is not None:
+            return
+        self.shell.run_as(self, work)
+        if not self.is_alive:
+            return
+        self.coordinator.validate()
+        if self.end is None and self.coordinator.status.is_globally_terminal_state():
+            self.end = report_of(self.coordinator)
+
+    def forget_end(self) -> None:
+        """The driver knows how the job ended."""
+        self._stored_end.remove()
+
+    def die(self) -> None:
+        """The coordinator dies in what it is doing; the shell starts its successor."""
+        self.shell.coordinator_died(self)
+
+    def stop_processes(self) -> None:
+        """The processes die soon after their owner."""
+        for process in list(self.processes.values()):
+            self._world.soon(_NOTICED_NS, lambda process=process: self.kill(process))  # type: ignore[misc]
+
+    def _tick(self) -> None:
+        if not self.is_alive or self.end is not None:
+            return
+        if self.coordinator.next_due_ms() <= self.now_ns() // MILLISECOND:
+            self.perform(self.coordinator.tick)
+        self._world.after(MILLISECOND, self._tick)
+
+    def reported(self, process: Process, number: int, event: TaskEvent) -> None:
+        """A report of a task arrived."""
+        sender = (process.attempt, process.subtask)
+        for ready in self._order.accept(sender, number, event):  # type: ignore[arg-type]
+            self._world.note(f"{process.subtask} reports {type(ready).__name__}")
+            self._heard(ready)  # type: ignore[arg-type]
+
+    def _heard(self, event: TaskEvent) -> None:
+        self.perform(lambda: self.coordinator.handle(event))
+
+    # ------------------------------------------------------------ CoordinatorPorts
+
+    def now_ns(self) -> int:
+        return self._world.now_ns
+
+    def random_ms(self, bound_ms: int) -> int:
+        return self._world.random.randrange(max(1, bound_ms))
+
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        # Even when the coordinator has died since: deletions on their way are not called back.
+        self.shell.point()
+        self._world.soon(2 * DELAY_NS, lambda: self.shell.run_as(None, work))
+
+    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+        self.shell.deployed(deployments[0])
+        for deployment in deployments:
+            self.shell.point()
+            slowness = _SLOWNESS if self._world.chance(self._faults.slow_task) else 1
+            process = Process.of(self, deployment, slowness)
+            self.processes[deployment.subtask_id] = process
+            self._world.soon(DELAY_NS, lambda process=process: self._initialize(process))  # type: ignore[misc]
+
+    def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
+        self.shell.point()
+        if isinstance(mail, TriggerCheckpoint):
+            self.shell.triggered(self, mail.barrier.checkpoint_id)
+            if self._world.chance(self._faults.lost_trigger):
+                return
+        elif isinstance(mail, CheckpointCompleted):
+            self.shell.completed(self, mail.checkpoint_id)
+        if isinstance(mail, (CheckpointCompleted, CheckpointAborted)) and self._may_be_lost():
+            return
+        process = self.processes.get(subtask)
+        if process is not None and process.attempt == attempt:
+            self._mail(process, mail)
+
+    def _may_be_lost(self) -> bool:
+        store = self.coordinator.store
+        newest = store.newest if store is not None else None
+        is_final = newest is not None and newest.kind.value == "final"
+        return not is_final and self._world.chance(self._faults.lost_notification)
+
+    def stop(self, attempt: Attempt, subtasks: Sequence[SubtaskId]) -> None:
+        self.shell.point()
+        for subtask in subtasks:
+            process = self.processes.get(subtask)
+            if process is None or not process.is_alive:
+                stopped = TaskStopped(attempt, subtask)
+                self._world.soon(DELAY_NS, lambda stopped=stopped: self._heard(stopped))  # type: ignore[misc]
+            else:
+                self._mail(process, CancelTask())
+
+    # ------------------------------------------------------------ processes
+
+    def _mail(self, process: Process, mail: Any) -> None:
+        def arrive() -> None:
+            if process.is_alive:
+                process.task.put(mail)
+                self.step_soon(process)
+
+        self._world.soon(DELAY_NS, arrive)
+
+    def deliver(self, message: Message) -> None:
+        """A message arrived at the process that has the receiver's name."""
+        receiver = self._graph.receivers.get(message.channel)
+        process = None if receiver is None else self.processes.get(receiver)
+        if process is not None and process.is_alive:
+            process.task.put(message)
+            self.step_soon(process)
+
+    def sender_of(self, channel: ChannelId) -> Process | None:
+        """The process that sends on a channel."""
+        return self.processes.get(self._graph.senders[channel])
+
+    def _initialize(self, process: Process) -> None:
+        if process.is_alive:
+            self.shell.run_as(process, process.task.initialize)
+            self.step_soon(process)
+
+    def step_soon(self, process: Process) -> None:
+        """Let a process take a step, unless it is about to."""
+        if not process.is_stepping and process.is_alive:
+            process.is_stepping = True
+            self._world.soon(process.slowness * MILLISECOND // 4, lambda: self._step(process))
+
+    def _step(self, process: Process) -> None:
+        process.is_stepping = False
+        if not process.is_alive:
+            return
+        wait_ms: int | None = None
+
+        def step() -> None:
+            nonlocal wait_ms
+            outcome = process.task.step()
+            process.task.validate()
+            wait_ms = None if outcome.is_over else outcome.wait_ms
+
+        self.shell.run_as(process, step)
+        if wait_ms == 0:
+            self.step_soon(process)
+        elif wait_ms is not None:
+            self._wake_after(process, wait_ms)
+
+    def _wake_after(self, process: Process, wait_ms: int) -> None:
+        process.alarm += 1
+        alarm = process.alarm
+
+        def wake() -> None:
+            if process.alarm == alarm:
+                self.step_soon(process)
+
+        self._world.after(wait_ms * MILLISECOND, wake)
+
+    def run_for_task(self, process: Process, work: Callable[[], None]) -> None:
+        """Run `work` later, after the work before it; it may outlive its process."""
+        process.background.append(work)
+        if not process.is_storing:
+            process.is_storing = True
+            self._world.soon(2 * DELAY_NS, lambda: self._run_background(process))
+
+    def _run_background(self, process: Process) -> None:
+        if process.background:
+            self.shell.run_as(process, process.background.popleft())
+            self.step_soon(process)
+        process.is_storing = bool(process.background)
+        if process.is_storing:
+            self._world.soon(2 * DELAY_NS, lambda: self._run_background(process))
+
+    def crash(self, process: Process) -> None:
+        """A process dies, and its coordinator hears of it."""
+        self._world.note(f"{process.subtask} of attempt {process.attempt} crashes")
+        self.kill(process)
+        failed = TaskFailed(process.attempt, process.subtask, "its process died (simulated)")
+        self._world.soon(_NOTICED_NS, lambda: self._heard(failed))
+
+    def kill(self, process: Process) -> None:
+        """A process ends; what it does in the background may go on, as a zombie's would."""
+        process.is_alive = False
+        if process.background and not self._world.chance(self._faults.zombie_work):
+            process.background.clear()
+
+    def process_died(self, process: Process) -> None:
+        """A process died in the middle of what it was doing."""
+        if process.is_alive:
+            self.crash(process)
+
+    def stuck(self) -> str:
+        """Who waits for what, for the report of a deadlock."""
+        tasks = ", ".join(
+            f"{process.subtask} {process.task.phase.value if process.is_alive else 'dead'}"
+            for process in self.processes.values()
+        )
+        failure = self.coordinator.failure
+        cause = "" if failure is None else f"; last failure: {failure.cause}"
+        return f"job {self.status.name}, attempt {self.coordinator.attempt}: {tasks}{cause}"

@@ -1,0 +1,114 @@
+"""What lies between the processes: every message has a delay of its own, and some come twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ..protocol.elements import Message
+from ..protocol.ids import Attempt, ChannelId
+from ..protocol.task_events import CreditReturned, TaskEvent
+from .outside import outside
+from .plan import MILLISECOND, Faults, Settings
+from .simulated_operators import HELD_BACK
+from .simulated_process import RECORD_BYTES, Payload, Process
+from .world import World
+
+if TYPE_CHECKING:
+    from .incarnation import Incarnation
+
+DELAY_NS = 3 * MILLISECOND
+_SLOW_DELAY_NS = 30 * MILLISECOND
+_STRAY = 0.3
+"""How much of what a replaced coordinator's tasks still send reaches its successor's."""
+_BATCHES = 3
+_CONTROL_BYTES = 64
+
+
+class Network:
+    """Carries messages, credit and reports.
+
+    Args:
+        settings: How much may be under way on a channel before its sender has to wait.
+    """
+
+    def __init__(self, world: World, faults: Faults, settings: Settings) -> None:
+        self._world = world
+        self._faults = faults
+        # A step may overshoot by its results: what one batch before it had, and what waited for a full one.
+        overshoot = (_BATCHES * settings.batch_size + HELD_BACK) * RECORD_BYTES + _CONTROL_BYTES
+        self._limit_bytes = settings.channel_credit_bytes + overshoot
+        self._delays: dict[tuple[int, ChannelId], int] = {}
+        self._under_way: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)
+        self.current: Incarnation | None = None
+        """The newest life of the coordinator, whose processes bear the names of those before."""
+
+    def send(self, sender: Process, message: Message) -> None:
+        """Carry a message, perhaps twice, to whoever is the receiver when it arrives."""
+        channel = message.channel
+        key = (message.attempt, channel)
+        payload: Payload = message.elements  # type: ignore[assignment]
+        payload.channel = key
+        self._under_way[key] += payload.size_bytes
+        if self._under_way[key] > self._limit_bytes:
+            # Not raised: that would only fail the task.
+            outside().problems.append(f"{channel} has {self._under_way[key]} bytes under way")
+        delay_ns = self._delay_ns(sender, channel)
+        for _ in range(2 if self._world.chance(self._faults.duplicate) else 1):
+            self._world.soon(delay_ns, lambda: self._deliver(sender.owner, message))
+
+    def _delay_ns(self, sender: Process, channel: ChannelId) -> int:
+        if not self._faults.slow_channel:
+            return DELAY_NS
+        key = (sender.owner.number, channel)
+        if key not in self._delays:
+            is_slow = self._world.chance(self._faults.slow_channel)
+            self._delays[key] = _SLOW_DELAY_NS if is_slow else DELAY_NS
+        return self._delays[key]
+
+    def _deliver(self, owner: Incarnation, message: Message) -> None:
+        owner.deliver(message)
+        successor = self._stray_for(owner)
+        if successor is not None:
+            successor.deliver(message)
+
+    def _stray_for(self, owner: Incarnation) -> Incarnation | None:
+        """The successor whose processes have the same names, if this one goes astray to it."""
+        current = self.current
+        if current is None or owner is current or owner.spec.job_id != current.spec.job_id:
+            return None
+        return current if self._world.chance(_STRAY) else None
+
+    def taken(self, payload: Payload) -> None:
+        """A task took a message up: only now it is no longer held in memory somewhere.
+
+        Counted apart from credit, which is what is to be checked. A duplicate that is taken up is
+        counted twice here, and found elsewhere.
+        """
+        if payload.channel is not None:
+            self._under_way[payload.channel] -= payload.size_bytes
+
+    def return_credit(self, receiver: Process, channel: ChannelId, size_bytes: int) -> None:
+        """Give credit back to the sender."""
+        owner, attempt = receiver.owner, receiver.attempt
+        sender = owner.sender_of(channel)
+
+        def arrive() -> None:
+            if sender is not None and sender.is_alive and sender.attempt == attempt:
+                sender.task.put(CreditReturned(channel, size_bytes))
+                owner.step_soon(sender)
+
+        self._world.soon(DELAY_NS, arrive)
+
+    def report(self, process: Process, event: TaskEvent) -> None:
+        """Carry a report to the coordinator; it is put in order there, as in the Ray shell."""
+        number, process.reports = process.reports, process.reports + 1
+        owner = process.owner
+
+        def arrive() -> None:
+            owner.reported(process, number, event)
+            successor = self._stray_for(owner)
+            if successor is not None:
+                successor.reported(process, number, event)
+
+        self._world.soon(DELAY_NS, arrive)

@@ -1,0 +1,76 @@
+"""The world outside the simulated job: it survives every crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Outside:
+    """Transactions as an external system keeps them, and what the operators found wrong."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._begun: dict[str, list[Any]] = {}
+        self._prepared: set[str] = set()
+        self._aborted: set[str] = set()
+        self._committed: dict[str, None] = {}
+
+    def begin(self) -> str:
+        """Start a transaction."""
+        name = f"t{len(self._begun) + 1}"
+        self._begun[name] = []
+        return name
+
+    def write(self, name: str, values: list[Any]) -> None:
+        """Add values to a transaction. One that was aborted takes them, and forgets them."""
+        if name in self._prepared:
+            self.problems.append(f"transaction {name} is written to after it was prepared")
+        self._begun[name] += values
+
+    def pre_commit(self, name: str) -> None:
+        """Make the values of a transaction durable, but not visible."""
+        self._prepared.add(name)
+
+    def prepare(self, values: list[Any]) -> str:
+        """Make values durable in a transaction of their own."""
+        name = self.begin()
+        self.write(name, values)
+        self.pre_commit(name)
+        return name
+
+    def commit(self, name: str) -> None:
+        """Make a transaction visible; a second time changes nothing."""
+        if name not in self._prepared:
+            self.problems.append(f"transaction {name} is committed, but was not prepared")
+        if name in self._aborted:
+            self.problems.append(f"transaction {name} is committed, but was aborted")
+        self._committed[name] = None
+
+    def abort(self, name: str) -> None:
+        """Throw a transaction away."""
+        if name in self._committed:
+            self.problems.append(f"transaction {name} is aborted, but was committed")
+        self._aborted.add(name)
+
+    def values(self, name: str) -> list[Any]:
+        """What was written to a transaction."""
+        return list(self._begun[name])
+
+    def visible(self) -> list[Any]:
+        """Everything that readers see."""
+        return [value for name in self._committed for value in self._begun[name]]
+
+
+_outside = Outside()
+
+
+def outside() -> Outside:
+    """The outside world of the run that is under way; operators find it by themselves."""
+    return _outside
+
+
+def new_outside() -> Outside:
+    """A fresh outside world for the next run."""
+    global _outside
+    _outside = Outside()
+    return _outside

@@ -1,0 +1,319 @@
+"""What a seed decides before anything runs: the job's shape, its settings, and what goes wrong when.
+
+A plan is data, so that a failing seed can be tried again with a simpler plan (`shrink`). The order in
+which events happen is not in it: that comes from the `World` of the same seed.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from random import Random
+
+from ..protocol.elements import CheckpointingMode
+from ..protocol.partitioning import Partitioning
+from ..protocol.plan import Chaining
+
+MILLISECOND = 1_000_000
+MAX_PARALLELISM = 8
+MODES = {
+    "exactly-once": CheckpointingMode.EXACTLY_ONCE,
+    "unaligned": CheckpointingMode.EXACTLY_ONCE,
+    "aligned at first": CheckpointingMode.EXACTLY_ONCE,
+    "at-least-once": CheckpointingMode.AT_LEAST_ONCE,
+}
+"""The checkpointing modes that are simulated, by the name a plan has them under."""
+ALIGNED_TIMEOUTS_MS = {"unaligned": 0, "aligned at first": 10}
+"""After how long barriers may overtake, in the modes in which they may; one checkpoint at a time there."""
+_MODE_SHARES = {"exactly-once": 5, "unaligned": 3, "aligned at first": 2, "at-least-once": 1}
+_LMDB_SHARE = 0.02
+_EXTRA_STATES = ("map", "list", "reducing", "aggregating", "folding")
+_EVENTS_OF_A_JOB = 1_500
+"""About as many events a job without failures takes; crashes are planned within them."""
+_POINTS_OF_A_JOB = 900
+"""About as many calls its tasks make to their shell; crashes inside a step are planned within them."""
+_POINTS_OF_A_COORDINATOR = 400
+
+
+class StageKind(enum.Enum):
+    """What the operators of a stage do."""
+
+    SOURCE = "source"
+    MAP = "map"
+    """Keeps nothing."""
+    COUNT = "count"
+    """Counts records by key, in keyed state."""
+    JOIN = "join"
+    """Counts the records of two inputs by key; the second input may be broadcast."""
+    BUFFER = "buffer"
+    """Holds some records back, in operator state of all three modes."""
+    SHARE = "share"
+    """Gets every record and keeps its share."""
+    SINK = "sink"
+
+
+@dataclass(frozen=True)
+class Link:
+    """An input of a stage: the number of the stage it comes from, and how."""
+
+    stage: int
+    partitioning: Partitioning
+    input_index: int = 0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One operator of the job.
+
+    `states` are the kinds of keyed state it has besides its count. A skewed stage gets most records
+    under one key.
+    """
+
+    uid: str
+    kind: StageKind
+    inputs: tuple[Link, ...] = ()
+    states: tuple[str, ...] = ()
+    keys: int = 5
+    is_skewed: bool = False
+    chaining: Chaining = Chaining.ALWAYS
+    has_transactions: bool = False
+    """Of a sink: whether what it writes is in a transaction from the start, or only from the barrier."""
+
+    @property
+    def follows(self) -> int | None:
+        """The stage whose parallelism it must have, if any."""
+        forward = (link.stage for link in self.inputs if link.partitioning is Partitioning.FORWARD)
+        return next(forward, None)
+
+
+class Ending(enum.Enum):
+    """How one run of the job makes room for the next, which may have another parallelism."""
+
+    CANCEL = "cancel"
+    """Cancelled; another job starts from the newest checkpoint that is kept."""
+    REPLACE = "replace"
+    """Its coordinator dies, and comes back with the graph of the next run."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the job; without `ends_at`, the number of events after which it ends, the last one."""
+
+    parallelism: tuple[int, ...]
+    ends_at: int | None = None
+    ending: Ending = Ending.CANCEL
+
+
+class Victim(enum.Enum):
+    """What crashes, and how."""
+
+    TASK = "task"
+    """A task process, between two steps."""
+    TASK_INSIDE = "task inside"
+    """The task that makes the n-th call to its shell, in the middle of its step."""
+    COORDINATOR = "coordinator"
+    """The coordinator, between two events."""
+    COORDINATOR_INSIDE = "coordinator inside"
+    """The coordinator at its n-th call to shell or storage, in the middle of an event."""
+    PARTITIONED = "partitioned"
+    """The coordinator counts as dead, but goes on for a while, beside its successor."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """`at` counts events, or calls for the victims that die inside a step."""
+
+    victim: Victim
+    at: int
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How hostile the world is: probabilities, and the crashes."""
+
+    duplicate: float = 0.03
+    lost_notification: float = 0.05
+    lost_trigger: float = 0.0
+    zombie_work: float = 0.5
+    slow_channel: float = 0.0
+    slow_task: float = 0.0
+    failed_write: float = 0.0
+    requests: tuple[int, ...] = ()
+    """After how many events somebody asks for a checkpoint."""
+    crashes: tuple[Crash, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of the job that a seed varies."""
+
+    mode: str
+    interval_ms: int | None
+    min_pause_ms: int
+    timeout_ms: int
+    max_concurrent: int
+    inline_threshold_bytes: int
+    num_retained: int
+    restart_delay_ms: int
+    batch_size: int
+    buffer_timeout_ms: int
+    channel_credit_bytes: int
+    on_disk: bool
+    max_buffered_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a seed decides beforehand."""
+
+    seed: int
+    stages: tuple[Stage, ...]
+    splits: int
+    """Splits of each source."""
+    records: int
+    """Records of each split."""
+    runs: tuple[Run, ...]
+    settings: Settings
+    faults: Faults
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether every record counts exactly once."""
+        return MODES[self.settings.mode] is CheckpointingMode.EXACTLY_ONCE
+
+    @property
+    def sources(self) -> list[Stage]:
+        """The stages without input."""
+        return [stage for stage in self.stages if stage.kind is StageKind.SOURCE]
+
+
+def draw_plan(seed: int) -> Plan:
+    """The plan of a seed."""
+    random = Random(f"plan of {seed}")
+    stages = draw_stages(random)
+    sources = sum(stage.kind is StageKind.SOURCE for stage in stages)
+    splits = random.choice((1, 1, 2)) if sources > 1 else random.choice((1, 2, 3))
+    records = max(4, random.choice((20, 20, 32, 32, 48, 48, 90)) // (sources * splits))
+    settings = _draw_settings(random)
+    faults = _draw_faults(random, settings.interval_ms is not None)
+    return Plan(seed, stages, splits, records, _draw_runs(random, stages), settings, faults)
+
+
+def draw_stages(random: Random) -> tuple[Stage, ...]:
+    """A random graph: sources, some operators over them, and sinks at its open ends."""
+    stages = [Stage(f"s{number}", StageKind.SOURCE) for number in range(random.choice((1, 1, 2, 2, 3, 4)))]
+    ends = list(range(len(stages)))
+    steps = random.choice((1, 1, 2, 2, 3))
+    for step in range(steps):
+        has_state = any(stage.kind in (StageKind.COUNT, StageKind.JOIN) for stage in stages)
+        kind = StageKind.COUNT if step == steps - 1 and not has_state else _draw_kind(random, ends)
+        stage, used = _draw_stage(random, kind, ends, f"{kind.value}{step}")
+        if step == 0 and random.random() < 0.1:
+            used = used[1:]  # what is read here goes on besides
+        ends = [end for end in ends if end not in used] + [len(stages)]
+        stages.append(stage)
+    sinks = 2 if len(ends) > 1 and random.random() < 0.3 else 1
+    for number in range(sinks):
+        inputs = _draw_links(random, ends[number::sinks], (Partitioning.REBALANCE, Partitioning.HASH))
+        has_transactions = random.random() < 0.5
+        stages.append(Stage(f"sink{number}", StageKind.SINK, inputs, has_transactions=has_transactions))
+    return tuple(stages)
+
+
+def _draw_kind(random: Random, ends: list[int]) -> StageKind:
+    kinds = [StageKind.COUNT, StageKind.COUNT, StageKind.MAP, StageKind.BUFFER, StageKind.SHARE]
+    if len(ends) > 1:
+        kinds += [StageKind.JOIN, StageKind.JOIN]
+    return random.choice(kinds)
+
+
+def _draw_stage(random: Random, kind: StageKind, ends: list[int], uid: str) -> tuple[Stage, list[int]]:
+    used = random.sample(ends, random.randint(2 if kind is StageKind.JOIN else 1, len(ends)))
+    states: tuple[str, ...] = ()
+    if kind in (StageKind.COUNT, StageKind.JOIN):
+        states = tuple(random.sample(_EXTRA_STATES, random.choice((0, 1, 1, 2))))
+    if kind is StageKind.COUNT:
+        inputs = tuple(Link(end, Partitioning.HASH) for end in used)
+    elif kind is StageKind.JOIN:
+        second = random.choice((Partitioning.HASH, Partitioning.HASH, Partitioning.BROADCAST))
+        inputs = (*(Link(end, Partitioning.HASH) for end in used[:-1]), Link(used[-1], second, 1))
+    elif kind is StageKind.SHARE:
+        inputs = tuple(Link(end, Partitioning.BROADCAST) for end in used)
+    else:
+        inputs = _draw_links(random, used, (Partitioning.REBALANCE, Partitioning.RESCALE))
+    chaining = random.choice((Chaining.ALWAYS, Chaining.ALWAYS, Chaining.HEAD, Chaining.NEVER))
+    keys, is_skewed = random.choice((2, 5)), random.random() < 0.2
+    return Stage(uid, kind, inputs, states, keys, is_skewed, chaining), used
+
+
+def _draw_links(random: Random, used: list[int], spread: tuple[Partitioning, ...]) -> tuple[Link, ...]:
+    if len(used) == 1 and random.random() < 0.5:
+        return (Link(used[0], Partitioning.FORWARD),)
+    return tuple(Link(end, random.choice(spread)) for end in used)
+
+
+def _draw_runs(random: Random, stages: tuple[Stage, ...]) -> tuple[Run, ...]:
+    count = random.choice((1, 1, 1, 2, 2, 3))
+    runs = []
+    for number in range(count):
+        is_last = number == count - 1
+        ends_at = None if is_last else random.randint(200, _EVENTS_OF_A_JOB)
+        ending = random.choice((Ending.CANCEL, Ending.REPLACE))
+        runs.append(Run(_draw_parallelism(random, stages), ends_at, ending))
+    return tuple(runs)
+
+
+def _draw_parallelism(random: Random, stages: tuple[Stage, ...]) -> tuple[int, ...]:
+    drawn: list[int] = []
+    for stage in stages:
+        own = random.choice((1, 1, 2, 2, 3)) if len(stages) < 6 else random.choice((1, 1, 2))
+        drawn.append(own if stage.follows is None else drawn[stage.follows])
+    return tuple(drawn)
+
+
+def _draw_settings(random: Random) -> Settings:
+    mode = random.choices(list(_MODE_SHARES), list(_MODE_SHARES.values()))[0]
+    interval_ms = random.choice((5, 5, 15, 15, 40, 40, None))
+    max_concurrent = random.choice((1, 1, 2)) if interval_ms is not None else 3
+    return Settings(
+        mode=mode,
+        interval_ms=interval_ms,
+        min_pause_ms=random.choice((0, 3)),
+        timeout_ms=random.choice((60, 1_000)),
+        max_concurrent=1 if mode in ALIGNED_TIMEOUTS_MS else max_concurrent,
+        inline_threshold_bytes=random.choice((0, 2_000, 20 << 10)),
+        num_retained=random.choice((1, 2)),
+        restart_delay_ms=random.choice((0, 5)),
+        batch_size=random.choice((1, 2, 5)),
+        buffer_timeout_ms=random.choice((0, 2)),
+        channel_credit_bytes=random.choice((64, 320)),
+        on_disk=random.random() < _LMDB_SHARE,
+        max_buffered_bytes=random.choice((None, None, None, 256)),
+    )
+
+
+def _draw_faults(random: Random, is_periodic: bool) -> Faults:
+    crashes = [
+        _draw_crash(random, (Victim.TASK, Victim.TASK_INSIDE)) for _ in range(random.choice((0, 1, 2)))
+    ]
+    if random.random() < 0.5:
+        coordinators = (Victim.COORDINATOR, Victim.COORDINATOR_INSIDE, Victim.PARTITIONED)
+        crashes.append(_draw_crash(random, coordinators))
+    requests = random.choice((0, 0, 1, 3)) if is_periodic else random.randint(3, 12)
+    return Faults(
+        lost_trigger=random.choice((0.0, 0.0, 0.1)),
+        slow_channel=random.choice((0.0, 0.0, 0.2)),
+        slow_task=random.choice((0.0, 0.0, 0.0, 0.2)),
+        failed_write=random.choice((0.0, 0.0, 0.05)),
+        requests=tuple(random.randint(1, _EVENTS_OF_A_JOB) for _ in range(requests)),
+        crashes=tuple(crashes),
+    )
+
+
+def _draw_crash(random: Random, victims: tuple[Victim, ...]) -> Crash:
+    victim = random.choice(victims)
+    bounds = {
+        Victim.TASK_INSIDE: _POINTS_OF_A_JOB,
+        Victim.COORDINATOR_INSIDE: _POINTS_OF_A_COORDINATOR,
+    }
+    return Crash(victim, random.randint(1, bounds.get(victim, _EVENTS_OF_A_JOB)))

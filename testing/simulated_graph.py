@@ -1,0 +1,102 @@
+"""The job graph of a plan, and the ways its records take through it."""
+
+from __future__ import annotations
+
+import pickle
+
+from ..operators.base import StreamOperator
+from ..operators.elementwise import MapOperator
+from ..operators.keyed import KeyedProcessOperator
+from ..operators.sinks import SinkOperator
+from ..operators.sources import SourceOperator
+from ..protocol.partitioning import Partitioning
+from ..protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
+from .plan import MAX_PARALLELISM, Link, Plan, Run, Stage, StageKind
+from .simulated_operators import (
+    BufferOperator,
+    CountByKey,
+    JoinOperator,
+    KeyOf,
+    Pass,
+    ReplayableSource,
+    ShareOperator,
+    SimulatedSink,
+    SimulatedTransactions,
+)
+
+
+def job_graph(plan: Plan, run: Run) -> JobGraph:
+    """The graph of one run."""
+    graph = StreamGraph("simulated")
+    for number, stage in enumerate(plan.stages):
+        graph.nodes[number] = StreamNode(
+            node_id=number,
+            name=stage.uid,
+            uid=stage.uid,
+            operator=pickle.dumps(_operator(plan, number, stage)),
+            parallelism=run.parallelism[number],
+            max_parallelism=MAX_PARALLELISM,
+            chaining=stage.chaining,
+            is_source=stage.kind is StageKind.SOURCE,
+            is_stateful=True,
+            uid_is_explicit=True,
+        )
+        for link in stage.inputs:
+            graph.edges.append(_edge(len(graph.edges), number, stage, link))
+    return build_job_graph(graph)
+
+
+def _edge(edge_id: int, number: int, stage: Stage, link: Link) -> StreamEdge:
+    selector = None
+    if link.partitioning is Partitioning.HASH:
+        selector = pickle.dumps(_key_of(number, stage))
+    return StreamEdge(edge_id, link.stage, number, link.partitioning, link.input_index, selector)
+
+
+def _key_of(number: int, stage: Stage) -> KeyOf:
+    return KeyOf(number, stage.keys, stage.is_skewed)
+
+
+def _operator(plan: Plan, number: int, stage: Stage) -> StreamOperator:
+    uid, key_of = stage.uid, _key_of(number, stage)
+    if stage.kind is StageKind.SOURCE:
+        return SourceOperator(ReplayableSource(uid, plan.splits, plan.records))
+    if stage.kind is StageKind.MAP:
+        return MapOperator(Pass(uid))
+    if stage.kind is StageKind.COUNT:
+        return KeyedProcessOperator(CountByKey(uid, stage.states), key_of)
+    if stage.kind is StageKind.JOIN:
+        is_broadcast = stage.inputs[-1].partitioning is Partitioning.BROADCAST
+        return JoinOperator(uid, stage.states, key_of, is_broadcast)
+    if stage.kind is StageKind.BUFFER:
+        return BufferOperator(uid)
+    if stage.kind is StageKind.SHARE:
+        return ShareOperator(uid)
+    return SinkOperator(SimulatedTransactions() if stage.has_transactions else SimulatedSink())
+
+
+def ways_to_sinks(plan: Plan) -> list[tuple[str, ...]]:
+    """Every way a record takes from its source to a sink: the uids of the stages, the sink's not."""
+    ways: list[list[tuple[str, ...]]] = []
+    ended: list[tuple[str, ...]] = []
+    for stage in plan.stages:
+        before = [way for link in stage.inputs for way in ways[link.stage]]
+        if stage.kind is StageKind.SINK:
+            ended += before
+        ways.append([(*way, stage.uid) for way in before or [()]])
+    return ended
+
+
+def keeps_order(plan: Plan) -> dict[str, bool]:
+    """By uid, whether a stage gets the records of one split and key in the split's order."""
+    ordered: list[bool] = []
+    result: dict[str, bool] = {}
+    for stage in plan.stages:
+        links = [link.partitioning for link in stage.inputs]
+        comes_in_order = all(ordered[link.stage] for link in stage.inputs)
+        result[stage.uid] = comes_in_order and set(links) <= {Partitioning.FORWARD, Partitioning.HASH}
+        # Behind a shuffle only records of one key are in order, and behind a buffer those that did not
+        # move to another subtask when the job was rescaled.
+        goes_straight = set(links) <= {Partitioning.FORWARD} and stage.kind is not StageKind.BUFFER
+        ordered.append(comes_in_order and goes_straight)
+    return result

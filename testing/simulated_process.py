@@ -1,0 +1,101 @@
+"""A task process of the simulation, and the ports its task sees."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..actors.ports import TaskDeployment
+from ..actors.task import StreamTask
+from ..protocol.elements import Batch, Message, StreamElement
+from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.task_events import TaskEvent
+
+if TYPE_CHECKING:
+    from .incarnation import Incarnation
+
+RECORD_BYTES = 64
+ELEMENT_BYTES = 2
+
+
+@dataclass(eq=False)
+class Payload:
+    """The content of one message; `channel` says where it is counted as being under way."""
+
+    elements: list[StreamElement]
+    size_bytes: int
+    channel: tuple[Attempt, ChannelId] | None = None
+
+
+class ProcessDied(BaseException):
+    """Raised in the middle of what a process does: nothing after it happens."""
+
+
+@dataclass(eq=False)
+class Process:
+    """One task process. A dead one may have messages and background work left behind.
+
+    `slowness` stretches the time of its steps. `alarm` numbers its last planned step, so that earlier
+    plans do nothing.
+    """
+
+    owner: Incarnation
+    subtask: SubtaskId
+    attempt: Attempt
+    slowness: int
+    task: StreamTask = field(init=False)
+    is_alive: bool = True
+    is_stepping: bool = False
+    is_storing: bool = False
+    alarm: int = 0
+    background: deque[Callable[[], None]] = field(default_factory=deque)
+    reports: int = 0
+
+    @staticmethod
+    def of(owner: Incarnation, deployment: TaskDeployment, slowness: int) -> Process:
+        """A process with the task to be deployed in it."""
+        process = Process(owner, deployment.subtask_id, deployment.attempt, slowness)
+        process.task = StreamTask(deployment, _TaskPorts(process))
+        return process
+
+    def die(self) -> None:
+        """The process ends without a word."""
+        self.owner.process_died(self)
+
+
+class _TaskPorts:
+    """The `TaskPorts` of one simulated process; each call that is heard outside may be its last."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._shell = process.owner.shell
+
+    def now_ns(self) -> int:
+        return self._shell.world.now_ns
+
+    def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
+        records = sum(len(element) for element in elements if isinstance(element, Batch))
+        payload = Payload(elements, records * RECORD_BYTES + len(elements) * ELEMENT_BYTES)
+        return payload, payload.size_bytes
+
+    def decode(self, payload: Any) -> list[StreamElement]:
+        self._shell.network.taken(payload)
+        return payload.elements  # type: ignore[no-any-return]
+
+    def send(self, message: Message) -> None:
+        self._shell.point()
+        self._shell.network.send(self._process, message)
+
+    def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
+        self._shell.point()
+        self._shell.network.return_credit(self._process, channel, size_bytes)
+
+    def report(self, event: TaskEvent) -> None:
+        self._shell.point()
+        self._shell.network.report(self._process, event)
+
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        self._shell.point()
+        self._process.owner.run_for_task(self._process, work)

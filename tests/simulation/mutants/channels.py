@@ -1,0 +1,145 @@
+"""Bugs between two tasks: alignment, barriers, messages and credit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tidegate.actors import task as task_module
+from tidegate.actors.gate import InputGate
+from tidegate.actors.output import OutputChannel
+from tidegate.actors.task import StreamTask
+from tidegate.protocol.alignment import BarrierAligner, BarrierTracker, ResumeChannels, TakeSnapshot
+
+from .base import Mutant
+
+
+def _no_alignment(original: Any) -> Any:
+    return lambda mode, channels, *more: BarrierTracker(channels)
+
+
+def _first_barrier_is_enough(original: Any) -> Any:
+    def on_barrier(self: BarrierAligner, channel: int, barrier: Any, now_ms: int) -> Any:
+        if barrier.checkpoint_id <= self._last:
+            return []
+        self._last = barrier.checkpoint_id
+        return [TakeSnapshot(barrier, now_ms), ResumeChannels(())]
+
+    return on_barrier
+
+
+def _nothing(original: Any) -> Any:
+    return lambda self, *arguments: []
+
+
+def _any_order(original: Any) -> Any:
+    def accept(self: InputGate, message: Any) -> bool:
+        index = self._index.get(message.channel)
+        if index is None or message.attempt != self._attempt:
+            return False
+        self._channels[index].ready.append(message)
+        return True
+
+    return accept
+
+
+def _duplicates_accepted(original: Any) -> Any:
+    def accept(self: InputGate, message: Any) -> bool:
+        index = self._index.get(message.channel)
+        is_known = index is not None and message.attempt == self._attempt
+        if is_known and message.sequence_number < self._channels[index].next_sequence:
+            self._channels[index].ready.append(message)
+            return True
+        return bool(original(self, message))
+
+    return accept
+
+
+def _any_attempt(original: Any) -> Any:
+    def accept(self: InputGate, message: Any) -> Any:
+        return original(self, replace(message, attempt=self._attempt))
+
+    return accept
+
+
+def _credit_lost(original: Any) -> Any:
+    def take(self: InputGate, channel: Any) -> Any:
+        give = self._return_credit
+        is_lost = bool(channel.ready) and channel.ready[0].sequence_number % 7 == 3
+        self._return_credit = (lambda *credit: None) if is_lost else give
+        try:
+            return original(self, channel)
+        finally:
+            self._return_credit = give
+
+    return take
+
+
+def _credit_on_arrival(original: Any) -> Any:
+    def accept(self: InputGate, message: Any) -> bool:
+        is_new = bool(original(self, message))
+        if is_new:
+            self._return_credit(message.channel, message.sequence_number, message.size_bytes)
+            message.size_bytes = 0
+        return is_new
+
+    return accept
+
+
+def _barrier_first(original: Any) -> Any:
+    def add_control(self: OutputChannel, element: Any) -> None:
+        self._pending.insert(0, element)
+        self.flush()
+
+    return add_control
+
+
+def _process_after_barrier(original: Any) -> Any:
+    def take(self: StreamTask, barrier: Any, started_ms: int) -> None:
+        source = self._chain.source
+        if source is not None and self._phase is task_module.TaskPhase.RUNNING:
+            self._chain.prepare_snapshot(barrier)
+            self._parts.output.broadcast(barrier)
+            self._poll_source()
+            self._snapshots.start(barrier, started_ms)
+        else:
+            original(self, barrier, started_ms)
+
+    return take
+
+
+MUTANTS = {
+    "no-alignment": Mutant(
+        "barriers are counted, channels are not blocked", task_module, "barrier_handler", _no_alignment
+    ),
+    "first-barrier": Mutant(
+        "the first barrier is enough for a snapshot", BarrierAligner, "_on_barrier", _first_barrier_is_enough
+    ),
+    "cancel-ignored": Mutant(
+        "a cancel marker does not release the alignment", BarrierAligner, "_on_cancel", _nothing
+    ),
+    "end-is-no-barrier": Mutant(
+        "a channel that ended is waited for", BarrierAligner, "_on_channel_ended", _nothing
+    ),
+    "barrier-first": Mutant(
+        "a barrier overtakes the records before it", OutputChannel, "add_control", _barrier_first
+    ),
+    "processing-after-barrier": Mutant(
+        "a source goes on between its barrier and its snapshot",
+        StreamTask,
+        "_take_snapshot",
+        _process_after_barrier,
+    ),
+    "any-order": Mutant("sequence numbers are ignored", InputGate, "accept", _any_order),
+    "duplicate-accepted": Mutant(
+        "a message that comes twice is taken twice", InputGate, "accept", _duplicates_accepted
+    ),
+    "any-attempt": Mutant("messages of old attempts are taken", InputGate, "accept", _any_attempt),
+    "credit-lost": Mutant("the credit of some messages never returns", InputGate, "_take", _credit_lost),
+    "credit-early": Mutant(
+        "credit returns when a message arrives, not when it is taken up",
+        InputGate,
+        "accept",
+        _credit_on_arrival,
+    ),
+}

@@ -1,0 +1,157 @@
+"""Bugs in the coordinator: when a checkpoint is complete, who hears of it, and which ids it gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tidegate.coordinator.checkpoint_store import CheckpointStore
+from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete, WriteManifest
+from tidegate.protocol.registry import SharedStateRegistry
+
+from .base import Mutant
+
+
+def _one_acknowledgement_missing(original: Any) -> Any:
+    def acknowledged(self: CheckpointCoordinator, event: Any) -> Any:
+        pending = self._pending.get(event.checkpoint_id)
+        if pending is not None and len(pending.missing) == 2 and event.subtask in pending.missing:
+            other = next(s for s in sorted(pending.missing) if s != event.subtask)
+            pending.missing.discard(other)
+            pending.acknowledgements[other] = event.acknowledgement
+        return original(self, event)
+
+    return acknowledged
+
+
+def _early_notification(original: Any) -> Any:
+    def acknowledged(self: CheckpointCoordinator, event: Any) -> Any:
+        commands = original(self, event)
+        if len(commands) > 1:
+            return commands
+        pending = self._pending.get(event.checkpoint_id)
+        if pending is None or event.subtask not in pending.acknowledgements:
+            return commands
+        return [*commands, NotifyComplete(event.checkpoint_id, (event.subtask,))]
+
+    return acknowledged
+
+
+def _notification_before_manifest(original: Any) -> Any:
+    def acknowledged(self: CheckpointCoordinator, event: Any) -> Any:
+        commands = original(self, event)
+        if isinstance(commands[-1:], list) and commands and isinstance(commands[-1], WriteManifest):
+            told = NotifyComplete(event.checkpoint_id, tuple(sorted(self._subtasks)))
+            return [*commands[:-1], told, commands[-1]]
+        return commands
+
+    return acknowledged
+
+
+def _aborted_ones_complete(original: Any) -> Any:
+    def on_failed(self: CheckpointCoordinator, event: Any, now_ms: int) -> Any:
+        pending = self._pending.get(event.checkpoint_id)
+        if pending is None or len(pending.acknowledgements) < 2 or not hasattr(event, "subtask"):
+            return original(self, event, now_ms)
+        any_other = next(iter(pending.acknowledgements.values()))
+        accepted = replace(any_other, snapshots={})
+        pending.missing.discard(event.subtask)
+        pending.acknowledgements[event.subtask] = accepted
+        if pending.missing:
+            return []
+        pending.is_writing = True
+        return [WriteManifest(event.checkpoint_id, pending.barrier, pending.acknowledgements)]
+
+    return on_failed
+
+
+def _ids_of_stored_ones(original: Any) -> Any:
+    def first_free_id(self: CheckpointStore) -> int:
+        original(self)
+        return max(self._stored_ids(), default=0) + 1
+
+    return first_free_id
+
+
+def _no_fence(original: Any) -> Any:
+    return lambda self: None
+
+
+def _counts_one_less(original: Any) -> Any:
+    def remove(self: SharedStateRegistry, paths: set[str]) -> None:
+        shared = {path for path in paths if self._counts[path] == 2}
+        original(self, paths)
+        self._unreferenced |= shared
+
+    return remove
+
+
+def _files_go_with_their_checkpoint(original: Any) -> Any:
+    def release(self: SharedStateRegistry, checkpoint_id: Any) -> None:
+        files = set(self._files.get(checkpoint_id, ()))
+        original(self, checkpoint_id)
+        self._unreferenced |= files
+
+    return release
+
+
+def _oldest_is_restored(original: Any) -> Any:
+    return property(lambda self: self._retained[min(self._retained)] if self._retained else None)
+
+
+MUTANTS = {
+    "manifest-before-acks": Mutant(
+        "a checkpoint completes one acknowledgement early",
+        CheckpointCoordinator,
+        "_on_acknowledged",
+        _one_acknowledgement_missing,
+    ),
+    "early-notification": Mutant(
+        "a subtask is told of completion as soon as it has acknowledged",
+        CheckpointCoordinator,
+        "_on_acknowledged",
+        _early_notification,
+    ),
+    "notify-before-manifest": Mutant(
+        "all subtasks are told of completion before the manifest is written",
+        CheckpointCoordinator,
+        "_on_acknowledged",
+        _notification_before_manifest,
+    ),
+    "decline-ignored": Mutant(
+        "a subtask that declines counts as one without state",
+        CheckpointCoordinator,
+        "_on_failed",
+        _aborted_ones_complete,
+    ),
+    "id-reused": Mutant(
+        "a new coordinator gives ids after the newest stored checkpoint, not after the newest given id",
+        CheckpointStore,
+        "first_free_id",
+        _ids_of_stored_ones,
+    ),
+    "no-fence": Mutant(
+        "a coordinator that was replaced goes on completing checkpoints",
+        CheckpointStore,
+        "_check_fence",
+        _no_fence,
+    ),
+    "older-restored": Mutant(
+        "the oldest retained checkpoint is restored, not the newest",
+        CheckpointStore,
+        "newest",
+        _oldest_is_restored,
+    ),
+    "registry-off-by-one": Mutant(
+        "a file is deleted when one reference to it is left",
+        SharedStateRegistry,
+        "_remove",
+        _counts_one_less,
+    ),
+    "shared-files-deleted": Mutant(
+        "with a checkpoint all of its files go, shared or not",
+        SharedStateRegistry,
+        "release_checkpoint",
+        _files_go_with_their_checkpoint,
+    ),
+}

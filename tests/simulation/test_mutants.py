@@ -1,0 +1,50 @@
+"""Planted bugs are found. `make mutants` looks for all of them among more seeds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from tidegate.testing.run_one import run_seed
+
+from .mutants import MUTANTS, first_finding
+from .mutants.__main__ import main
+
+QUICK_SEEDS = 60
+QUICK = [
+    "first-barrier",
+    "any-order",
+    "duplicate-accepted",
+    "end-is-no-barrier",
+    "lost-positions",
+    "manifest-before-acks",
+    "notify-before-manifest",
+    "late-freeze",
+]
+"""Bugs that few seeds are enough for; the others would make the tests slow."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_bug_is_found(name: str) -> None:
+    assert first_finding(name, QUICK_SEEDS) is not None
+    assert run_seed(1).problem is None, "the bug stayed planted"
+
+
+def test_there_are_enough_bugs_and_each_says_what_it_breaks() -> None:
+    assert len(MUTANTS) >= 15
+    assert len({mutant.description for mutant in MUTANTS.values()}) == len(MUTANTS)
+
+
+def test_a_bug_can_be_watched_at_work(capsys: pytest.CaptureFixture[str]) -> None:
+    found = first_finding("any-order", QUICK_SEEDS)
+    assert found is not None
+    assert main(["any-order", "--seed", str(found.seed)]) == 1
+    assert f"seed {found.seed}: {found.problem}" in capsys.readouterr().out
