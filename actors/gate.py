@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..protocol.elements import Message, StreamElement
-from ..protocol.ids import Attempt, ChannelId
+from ..protocol.elements import Announced, CheckpointBarrier, EndOfInput, Message, StreamElement
+from ..protocol.ids import Attempt, ChannelId, CheckpointId
 from ..protocol.plan import InputChannel
+from .wire import encode_elements
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedMessage:
+    """The payload of a message, of which the first `taken` elements do not count."""
+
+    payload: bytes
+    taken: int
 
 
 @dataclass(slots=True)
@@ -20,11 +29,18 @@ class _Channel:
     early: dict[int, Message] = field(default_factory=dict)
     ready: deque[Message] = field(default_factory=deque)
     current: deque[StreamElement] = field(default_factory=deque)
+    decoded: int = 0
+    """How many elements the message had that `current` is the rest of."""
     is_blocked: bool = False
+    is_recording: bool = False
 
     @property
     def has_elements(self) -> bool:
         return bool(self.current or self.ready)
+
+    @property
+    def ready_bytes(self) -> int:
+        return sum(message.size_bytes for message in self.ready)
 
 
 class InputGate:
@@ -33,6 +49,9 @@ class InputGate:
     Messages arrive in any order and perhaps twice; elements leave in order and once per channel, fair
     between channels. A blocked channel keeps its messages, so their credit stays out and the sender
     waits: memory is bounded during alignment too.
+
+    What a channel *announces* is known as soon as its message and all before it have arrived. That is how a
+    barrier overtakes: the records before it are then all here, and can be recorded where they wait.
 
     Args:
         attempt: Messages of any other attempt are dropped.
@@ -54,6 +73,14 @@ class InputGate:
         self._decode = decode
         self._return_credit = return_credit
         self._turn = 0
+        self._recovered: deque[tuple[int, StreamElement]] = deque()
+        self._recording_id: CheckpointId | None = None
+        self._recorded: dict[int, list[RecordedMessage]] = {}
+        self._recorded_bytes = 0
+        self.announced: deque[tuple[int, Announced]] = deque()
+        """Announcements with the index of their channel, until the task has taken them."""
+        self.consumed_bytes = 0
+        """Size of all messages that were used up."""
 
     def __len__(self) -> int:
         return len(self._channels)
@@ -69,12 +96,19 @@ class InputGate:
             return False
         channel.early[number] = message
         while channel.next_sequence in channel.early:
-            channel.ready.append(channel.early.pop(channel.next_sequence))
+            arrived = channel.early.pop(channel.next_sequence)
+            channel.ready.append(arrived)
             channel.next_sequence += 1
+            if arrived.announces is not None:
+                self.announced.append((index, arrived.announces))
+            if channel.is_recording:
+                self._record(index, arrived)
         return True
 
     def poll(self) -> tuple[int, StreamElement] | None:
         """The next element and the index of its channel, or `None` if nothing can be taken."""
+        if self._recovered:
+            return self._recovered.popleft()
         count = len(self._channels)
         for step in range(count):
             index = (self._turn + step) % count
@@ -90,9 +124,11 @@ class InputGate:
     def _take(self, channel: _Channel) -> StreamElement:
         if not channel.current:
             channel.current.extend(self._decode(channel.ready[0].elements))
+            channel.decoded = len(channel.current)
         element = channel.current.popleft()
         if not channel.current:
             done = channel.ready.popleft()
+            self.consumed_bytes += done.size_bytes
             self._return_credit(channel.channel_id, done.sequence_number, done.size_bytes)
         return element
 
@@ -104,6 +140,10 @@ class InputGate:
         """The id of the channel with this index."""
         return self._channels[channel].channel_id
 
+    def index_of(self, channel: ChannelId) -> int:
+        """The index of the channel with this id."""
+        return self._index[channel]
+
     def block(self, channel: int) -> None:
         """Take nothing more from a channel until it is resumed."""
         self._channels[channel].is_blocked = True
@@ -112,3 +152,60 @@ class InputGate:
         """Take from these channels again."""
         for channel in channels:
             self._channels[channel].is_blocked = False
+
+    # ------------------------------------------------------------ records that a barrier overtakes
+
+    def recover(self, elements: Iterable[tuple[int, StreamElement]]) -> None:
+        """Yield these elements, each with the index of its channel, before anything that arrives."""
+        self._recovered.extend(elements)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What waits in blocked channels, and what is recorded."""
+        blocked = (channel.ready_bytes for channel in self._channels if channel.is_blocked)
+        return self._recorded_bytes + sum(blocked)
+
+    def start_recording(self, checkpoint_id: CheckpointId, channels: Sequence[int]) -> None:
+        """Record what waits in these channels before the checkpoint's barrier, and what arrives before it."""
+        self.stop_recording()
+        self._recording_id = checkpoint_id
+        for index in channels:
+            channel = self._channels[index]
+            channel.is_recording = True
+            self._recorded[index] = []
+            self._record_recovered(index)
+            for position, message in enumerate(channel.ready):
+                if not channel.is_recording:
+                    break
+                is_begun = position == 0 and bool(channel.current)
+                self._record(index, message, channel.decoded - len(channel.current) if is_begun else 0)
+
+    def _record_recovered(self, index: int) -> None:
+        elements = [element for channel, element in self._recovered if channel == index]
+        if elements:
+            self._recorded[index].append(RecordedMessage(encode_elements(elements), 0))
+
+    def _record(self, index: int, message: Message, taken: int = 0) -> None:
+        if message.announces is None:
+            self._recorded[index].append(self._kept(message.elements, taken))
+            self._recorded_bytes += message.size_bytes
+        elif isinstance(message.announces, EndOfInput) or (
+            isinstance(message.announces, CheckpointBarrier)
+            and message.announces.checkpoint_id == self._recording_id
+        ):
+            self._channels[index].is_recording = False
+
+    def _kept(self, payload: Any, taken: int) -> RecordedMessage:
+        """A payload as bytes that stay as they are."""
+        if isinstance(payload, bytes):
+            return RecordedMessage(payload, taken)
+        # Objects travel in a shell of one process, and user code may change what it is given.
+        return RecordedMessage(encode_elements(self._decode(payload)[taken:]), 0)
+
+    def stop_recording(self) -> dict[int, list[RecordedMessage]]:
+        """End it; what was recorded, by channel index."""
+        for channel in self._channels:
+            channel.is_recording = False
+        recorded, self._recorded = self._recorded, {}
+        self._recording_id, self._recorded_bytes = None, 0
+        return recorded

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..common import failpoints
-from ..protocol.elements import Batch, ControlElement, Message, StreamElement
+from ..protocol.elements import Announced, Batch, ControlElement, Message, StreamElement, Watermark
 from ..protocol.ids import Attempt, ChannelId
 from .ports import TaskPorts, TaskSettings
 
@@ -54,9 +54,13 @@ class OutputChannel:
             self.flush()
 
     def add_control(self, element: ControlElement) -> None:
-        """Queue a control element behind the records and send."""
-        self._pending.append(element)
-        self.flush()
+        """Send a control element behind the records; in a message of its own if it is to be announced."""
+        if isinstance(element, Watermark):
+            self._pending.append(element)
+            self.flush()
+        else:
+            self.flush()
+            self._send([element], element)
 
     def credit_returned(self, size_bytes: int) -> None:
         """The receiver consumed a message."""
@@ -75,8 +79,13 @@ class OutputChannel:
         if not self._pending:
             return
         elements, self._pending, self._pending_records = _coalesced(self._pending), [], 0
+        self._send(elements)
+
+    def _send(self, elements: list[StreamElement], announces: Announced | None = None) -> None:
         payload, size_bytes = self._ports.encode(elements)
-        message = Message(self._attempt, self.channel_id, self._sequence_number, payload, size_bytes)
+        message = Message(
+            self._attempt, self.channel_id, self._sequence_number, payload, size_bytes, announces
+        )
         self._sequence_number += 1
         self._outstanding_bytes += size_bytes
         failpoints.reach("send")

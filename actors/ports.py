@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..common.failpoints import Arming
+from ..protocol.channel_state import RecoveredChannel
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
@@ -56,6 +57,7 @@ class TaskSettings:
         max_inline_state_bytes: The largest file of a state that a snapshot may hold; `None` for any.
         storage_probe: A file that the coordinator wrote into `storage`; who does not see it is elsewhere.
         local_snapshots_dir: Where tasks keep copies of their last snapshots; `None` for no copies.
+        max_buffered_bytes: The most that a task may hold back or record for one checkpoint; `None` for any.
         fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
     """
 
@@ -72,6 +74,7 @@ class TaskSettings:
     max_inline_state_bytes: int | None = None
     storage_probe: str | None = None
     local_snapshots_dir: str | None = None
+    max_buffered_bytes: int | None = None
     fail_points: Arming | None = None
 
 
@@ -88,6 +91,8 @@ class TaskDeployment:
     """State by operator uid, or `None` when the job starts afresh."""
     restored_is_owned: bool = True
     restored_checkpoint_id: CheckpointId | None = None
+    recovered: tuple[RecoveredChannel, ...] = ()
+    """Records that the barrier of the restored checkpoint had overtaken."""
 
     @property
     def subtask_id(self) -> SubtaskId:

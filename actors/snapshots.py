@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..common import failpoints
@@ -18,7 +18,7 @@ from ..protocol.checkpoint_events import (
     SubtaskMetrics,
 )
 from ..protocol.elements import CheckpointBarrier
-from ..protocol.handles import OperatorSnapshot
+from ..protocol.handles import ChannelStateHandle, FileHandle, OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.task_events import SpansRecorded
 from ..state.backend import FrozenKeyedState
@@ -36,6 +36,8 @@ from ..telemetry.spans import (
     SUBTASK_INDEX,
     SYNC_PART,
 )
+from .channel_state import ChannelStateWriter
+from .gate import RecordedMessage
 from .ports import TaskDeployment, TaskPorts
 
 logger = logging.getLogger(__name__)
@@ -49,6 +51,13 @@ class SnapshotTimes:
     sync_started: int
     sync_ended: int
     async_ended: int = 0
+    alignment_ended: int = 0
+    """When the last barrier came, where the first one overtook; 0 where that was at `sync_started`."""
+
+    @property
+    def last_barrier(self) -> int:
+        """When the barrier had come on every channel."""
+        return self.alignment_ended or self.sync_started
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +68,34 @@ class SnapshotDone:
     times: SnapshotTimes
     snapshots: dict[str, OperatorSnapshot] | None
     error: str | None = None
+    processed_bytes: int = 0
+    """What was processed between the first barrier and the last."""
+
+
+@dataclass(slots=True)
+class _Recording:
+    """What is known of a checkpoint whose barrier overtook records."""
+
+    state: SnapshotDone | None = None
+    ended_ns: int = 0
+    processed_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStateDone:
+    """The records that a barrier overtook are stored; mailed back to the task's loop."""
+
+    checkpoint_id: CheckpointId
+    handle: ChannelStateHandle | None
+    ended_ns: int
+    error: str | None = None
 
 
 class Snapshotter:
     """Runs the snapshots of one subtask.
+
+    Where a barrier overtook records, two parts are awaited before the acknowledgement: the state, and the
+    records, which are complete only when the barrier has arrived in every channel.
 
     Args:
         mail: Puts a mail into the task's own mailbox, from any thread.
@@ -74,7 +107,7 @@ class Snapshotter:
         deployment: TaskDeployment,
         ports: TaskPorts,
         chain: OperatorChain,
-        mail: Callable[[SnapshotDone], None],
+        mail: Callable[[SnapshotDone | ChannelStateDone], None],
         copies: LocalSnapshots | None,
     ) -> None:
         self._deployment = deployment
@@ -82,9 +115,17 @@ class Snapshotter:
         self._chain = chain
         self._mail = mail
         self._copies = copies
+        self._channel_state = ChannelStateWriter(deployment)
+        self._recording: dict[CheckpointId, _Recording] = {}
 
-    def start(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
-        """Freeze now and persist in the background. A failure to freeze declines the checkpoint."""
+    def start(self, barrier: CheckpointBarrier, alignment_started_ms: int, processed_bytes: int = 0) -> None:
+        """Freeze now and persist in the background. A failure to freeze declines the checkpoint.
+
+        Args:
+            barrier: The checkpoint.
+            alignment_started_ms: When its first barrier came.
+            processed_bytes: What was processed since then.
+        """
         sync_started = self._ports.now_ns()
         aligned_from = min(alignment_started_ms * 1_000_000, sync_started)
         try:
@@ -92,6 +133,7 @@ class Snapshotter:
             frozen = self._chain.snapshot_state(barrier)
         except Exception as error:
             times = SnapshotTimes(aligned_from, sync_started, self._ports.now_ns())
+            self._recording.pop(barrier.checkpoint_id, None)
             self._decline(barrier, times, f"{type(error).__name__}: {error}", AbortReason.SYNC_FAILED)
             return
         times = SnapshotTimes(aligned_from, sync_started, self._ports.now_ns())
@@ -109,7 +151,7 @@ class Snapshotter:
                 # Dropped here, so that a large buffer is not freed on the task's loop.
                 frozen.clear()
             ended = replace(times, async_ended=self._ports.now_ns())
-            self._mail(SnapshotDone(barrier, ended, snapshots, problem))
+            self._mail(SnapshotDone(barrier, ended, snapshots, problem, processed_bytes))
 
         self._ports.run_in_background(persist)
 
@@ -119,22 +161,22 @@ class Snapshotter:
         failpoints.enter([node.uid for node in subtask.task.nodes], subtask.subtask_id.index)
 
     def _check_sizes(self, snapshots: Mapping[str, OperatorSnapshot]) -> None:
-        limit = self._deployment.settings.max_inline_state_bytes
-        if limit is None:
-            return
         for node in self._deployment.subtask.task.nodes:
             snapshot = snapshots[node.uid]
             files = [(segment.state_name, segment.file) for segment in snapshot.keyed.segments]
             files += [(handle.state_name, part.file) for handle in snapshot.lists for part in handle.parts]
             for state_name, file in files:
-                if file.size_bytes > limit:
-                    raise StateError(
-                        f"operator {node.name!r}, subtask {self._deployment.subtask_id.index}: state "
-                        f"{state_name!r} takes {file.size_bytes} bytes in the snapshot, more than the "
-                        f"max_state_size of {limit} bytes that may pass through the coordinator; use the "
-                        f"FileSystemStateBackend (state.backend.type: filesystem) or the "
-                        f"LmdbStateBackend, or raise max_state_size"
-                    )
+                self._check_size(node.name, f"state {state_name!r}", file)
+
+    def _check_size(self, operator_name: str, what: str, file: FileHandle) -> None:
+        limit = self._deployment.settings.max_inline_state_bytes
+        if limit is not None and file.size_bytes > limit:
+            raise StateError(
+                f"operator {operator_name!r}, subtask {self._deployment.subtask_id.index}: {what} takes "
+                f"{file.size_bytes} bytes in the snapshot, more than the max_state_size of {limit} bytes "
+                f"that may pass through the coordinator; use the FileSystemStateBackend "
+                f"(state.backend.type: filesystem) or the LmdbStateBackend, or raise max_state_size"
+            )
 
     def persist_spill(self, frozen: FrozenKeyedState) -> None:
         """Persist a write buffer that grew too large between checkpoints.
@@ -152,23 +194,32 @@ class Snapshotter:
         self._ports.run_in_background(persist)
 
     def finish(self, done: SnapshotDone) -> None:
-        """Acknowledge or decline; runs on the loop."""
-        if done.snapshots is None:
+        """The state is stored: acknowledge or decline, unless records are still to come. Runs on the loop."""
+        recording = self._recording.get(done.barrier.checkpoint_id)
+        if recording is not None:
+            recording.state = done
+        elif done.snapshots is None:
             cause = done.error or "unknown error"
             self._decline(done.barrier, done.times, cause, AbortReason.ASYNC_FAILED)
-            return
+        else:
+            self._acknowledge(done, done.snapshots)
+
+    def _acknowledge(
+        self, done: SnapshotDone, snapshots: dict[str, OperatorSnapshot], persisted_bytes: int = 0
+    ) -> None:
         if self._copies is not None:
-            files = (file for snapshot in done.snapshots.values() for file in snapshot.files())
+            files = (file for snapshot in snapshots.values() for file in snapshot.files())
             self._copies.acknowledged(done.barrier.checkpoint_id, files)
-        size_bytes = sum(snapshot.size_bytes for snapshot in done.snapshots.values())
+        size_bytes = sum(snapshot.size_bytes for snapshot in snapshots.values())
         self._report_spans(done.barrier, done.times, size_bytes, None)
+        metrics = _metrics(done, size_bytes, persisted_bytes)
         failpoints.reach("acknowledge")
         self._ports.report(
             SubtaskAcknowledged(
                 self._deployment.attempt,
                 self._deployment.subtask_id,
                 done.barrier.checkpoint_id,
-                Acknowledgement(done.snapshots, _metrics(done, size_bytes)),
+                Acknowledgement(snapshots, metrics),
             )
         )
 
@@ -177,6 +228,67 @@ class Snapshotter:
         copies = self._copies
         if copies is not None:
             self._ports.run_in_background(lambda: copies.confirmed(checkpoint_id))
+
+    # ------------------------------------------------------------ records that a barrier overtook
+
+    def expect_records(self, checkpoint_id: CheckpointId) -> None:
+        """Acknowledge this checkpoint only when its records are stored too; before `start`."""
+        self._recording[checkpoint_id] = _Recording()
+
+    def store_records(
+        self,
+        checkpoint_id: CheckpointId,
+        recorded: Mapping[int, Sequence[RecordedMessage]],
+        processed_bytes: int,
+    ) -> None:
+        """All records are here: store them in the background."""
+        recording = self._recording.get(checkpoint_id)
+        if recording is None:
+            # The state could not be frozen: declined.
+            return
+        recording.ended_ns, recording.processed_bytes = self._ports.now_ns(), processed_bytes
+
+        def persist() -> None:
+            handle, problem = None, None
+            self._enter()
+            try:
+                handle = self._channel_state.write(checkpoint_id, recorded)
+                if handle is not None:
+                    head = self._deployment.subtask.task.head
+                    self._check_size(head.name, "what is under way to it", handle.file)
+            except Exception as error:
+                handle, problem = None, f"{type(error).__name__}: {error}"
+            self._mail(ChannelStateDone(checkpoint_id, handle, self._ports.now_ns(), problem))
+
+        self._ports.run_in_background(persist)
+
+    def forget_records(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint is given up. What it stored is still reported, so that somebody deletes it."""
+        recording = self._recording.pop(checkpoint_id, None)
+        if recording is not None and recording.state is not None:
+            self.finish(recording.state)
+
+    def finish_records(self, done: ChannelStateDone) -> None:
+        """The records are stored, and before them the state: acknowledge or decline. Runs on the loop."""
+        recording = self._recording.pop(done.checkpoint_id, None)
+        if recording is None or recording.state is None:
+            return
+        state = recording.state
+        times = replace(state.times, async_ended=done.ended_ns, alignment_ended=recording.ended_ns)
+        state = replace(state, times=times, processed_bytes=recording.processed_bytes)
+        if state.snapshots is None:
+            self.finish(state)
+        elif done.error is not None:
+            self._decline(state.barrier, times, done.error, AbortReason.CHANNEL_STATE_FAILED)
+            # Too late to count; but the coordinator has to know of the files.
+            self.finish(state)
+        else:
+            head = self._deployment.subtask.task.head.uid
+            snapshots = {**state.snapshots, head: replace(state.snapshots[head], channels=done.handle)}
+            persisted_bytes = 0 if done.handle is None else done.handle.file.size_bytes
+            self._acknowledge(state, snapshots, persisted_bytes)
+
+    # ------------------------------------------------------------ answers
 
     def _decline(
         self, barrier: CheckpointBarrier, times: SnapshotTimes, cause: str, reason: AbortReason
@@ -205,7 +317,7 @@ class Snapshotter:
         attributes = self._attributes(barrier)
         aligned, frozen = times.sync_started, times.sync_ended
         if self._deployment.subtask.inputs:
-            tracer.record_span(ALIGNMENT, parent, times.alignment_started, aligned, attributes)
+            tracer.record_span(ALIGNMENT, parent, times.alignment_started, times.last_barrier, attributes)
         tracer.record_span(SYNC_PART, parent, aligned, frozen, attributes)
         if times.async_ended:
             attributes[STATE_SIZE_BYTES] = size_bytes
@@ -225,12 +337,14 @@ class Snapshotter:
         }
 
 
-def _metrics(done: SnapshotDone, size_bytes: int) -> SubtaskMetrics:
+def _metrics(done: SnapshotDone, size_bytes: int, persisted_bytes: int) -> SubtaskMetrics:
     times = done.times
     return SubtaskMetrics(
         start_delay_ms=max(0.0, times.alignment_started / 1e6 - done.barrier.timestamp_ms),
-        alignment_ms=(times.sync_started - times.alignment_started) / 1e6,
+        alignment_ms=(times.last_barrier - times.alignment_started) / 1e6,
         sync_ms=(times.sync_ended - times.sync_started) / 1e6,
         async_ms=(times.async_ended - times.sync_ended) / 1e6,
         size_bytes=size_bytes,
+        processed_bytes=done.processed_bytes,
+        persisted_bytes=persisted_bytes,
     )

@@ -29,11 +29,19 @@ from ..protocol.alignment import (
     AlignmentAbortReason,
     AlignmentCommand,
     AlignmentEvent,
+    AlignmentTimePassed,
+    BarrierAnnounced,
     BarrierReceived,
     BlockChannel,
+    BytesBuffered,
+    CancelMarkerAnnounced,
     CancelMarkerReceived,
     ChannelEnded,
+    CheckpointGivenUp,
     CheckpointTriggered,
+    EndAnnounced,
+    FinishRecording,
+    RecordChannels,
     ResumeChannels,
     barrier_handler,
 )
@@ -53,9 +61,10 @@ from ..protocol.ids import CheckpointId
 from ..protocol.watermarks import WatermarkValve
 from ..state.pickling import dumps
 from .assembly import TaskParts, assemble, local_dirs
+from .channel_state import never_overtaken, recovered_elements
 from .local_dirs import remove_if_empty
 from .ports import TaskDeployment, TaskPorts
-from .snapshots import SnapshotDone, Snapshotter
+from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
 from .storage_probe import check_storage_is_shared
 
 UNRECOVERABLE = (
@@ -71,6 +80,7 @@ UNRECOVERABLE = (
 _DECLINES = {
     AlignmentAbortReason.SUBSUMED: AbortReason.BARRIER_SUBSUMED,
     AlignmentAbortReason.CANCELLED_UPSTREAM: AbortReason.CANCELLED_UPSTREAM,
+    AlignmentAbortReason.TOO_MUCH_BUFFERED: AbortReason.ALIGNMENT_LIMIT,
 }
 
 
@@ -109,7 +119,7 @@ _IDLE_MS = 1_000
 _POLL_MS = 2
 """How soon a source that had nothing, or a sink that was not ready, is asked again."""
 
-_Mail = Message | events.TaskMail | SnapshotDone
+_Mail = Message | events.TaskMail | SnapshotDone | ChannelStateDone
 
 
 class StreamTask:
@@ -121,7 +131,13 @@ class StreamTask:
         self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
         self._phase = TaskPhase.CREATED
         channel_count = len(deployment.subtask.inputs)
-        self._barriers = barrier_handler(deployment.settings.mode, channel_count)
+        self._barriers = barrier_handler(
+            deployment.settings.mode,
+            channel_count,
+            never_overtaken(deployment.subtask.inputs),
+            deployment.settings.max_buffered_bytes,
+        )
+        self._alignment_baseline = 0
         self._watermarks = WatermarkValve(channel_count)
         self._open_channels = channel_count
         self._final_id: CheckpointId | None = None
@@ -186,9 +202,17 @@ class StreamTask:
         if restored is not None:
             failpoints.reach("restore")
             self._chain.restore(restored, self._deployment.restored_is_owned)
+        self._recover_records()
         self._chain.open()
         self._phase = TaskPhase.INITIALIZED
         self._ports.report(events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id))
+
+    def _recover_records(self) -> None:
+        gate, deployment = self._parts.gate, self._deployment
+        if deployment.recovered:
+            assert deployment.settings.storage is not None
+            recovered = recovered_elements(deployment.recovered, deployment.settings.storage)
+            gate.recover((gate.index_of(channel), element) for channel, element in recovered)
 
     def _guarded(self, work: Any) -> Any:
         failpoints.enter(self._uids, self._deployment.subtask_id.index)
@@ -235,11 +259,15 @@ class StreamTask:
         self._drain_mailbox()
         if self._phase is not TaskPhase.RUNNING:
             return StepOutcome(_IDLE_MS)
+        if self._parts.gate.announced:
+            self._take_announcements()
+        align_ms = self._align_when_due()
         wait_ms = self._advance()
         due_ms = self._parts.output.flush_due(self._ports.now_ns())
         if wait_ms == 0:
             return _AGAIN
-        return StepOutcome(wait_ms if due_ms is None else max(1, min(due_ms, wait_ms)))
+        soonest_ms = min(due for due in (wait_ms, align_ms, due_ms) if due is not None)
+        return StepOutcome(max(1, soonest_ms))
 
     def _advance(self) -> int:
         """Process one element or poll the source once; how long to wait in ms if that was not possible."""
@@ -254,6 +282,28 @@ class StreamTask:
         if progressed:
             return 0
         return _POLL_MS if is_source else _IDLE_MS
+
+    def _take_announcements(self) -> None:
+        announced = self._parts.gate.announced
+        while announced:
+            channel, element = announced.popleft()
+            if isinstance(element, CheckpointBarrier):
+                self._align(BarrierAnnounced(channel, element))
+            elif isinstance(element, CancelCheckpointMarker):
+                self._align(CancelMarkerAnnounced(channel, element.checkpoint_id))
+            else:
+                self._align(EndAnnounced(channel))
+
+    def _align_when_due(self) -> int | None:
+        """Let a barrier overtake whose time has come; milliseconds until that, `None` if none waits."""
+        due_ms = self._barriers.due_ms
+        if due_ms is None:
+            return None
+        now_ms = self._ports.now_ns() // 1_000_000
+        if due_ms > now_ms:
+            return due_ms - now_ms
+        self._align(AlignmentTimePassed())
+        return None
 
     def _poll_source(self) -> bool:
         source = self._chain.source
@@ -321,12 +371,16 @@ class StreamTask:
         if isinstance(mail, Message):
             failpoints.reach("receive")
             self._parts.gate.accept(mail)
+            if self._barriers.counts_buffered:
+                self._align(BytesBuffered(self._parts.gate.buffered_bytes))
         elif isinstance(mail, events.CreditReturned):
             self._parts.output.credit_returned(mail.channel, mail.size_bytes)
         elif isinstance(mail, events.CancelTask):
             self._cancel()
         elif isinstance(mail, SnapshotDone):
             self._snapshots.finish(mail)
+        elif isinstance(mail, ChannelStateDone):
+            self._snapshots.finish_records(mail)
         elif isinstance(mail, events.ResultsTaken):
             self._parts.results.taken(mail.size_bytes)
         elif isinstance(mail, events.StartRunning):
@@ -374,6 +428,7 @@ class StreamTask:
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()
         else:
+            self._align(CheckpointGivenUp(mail.checkpoint_id))
             self._chain.notify_checkpoint_aborted(mail.checkpoint_id)
 
     def _cancel(self) -> None:
@@ -385,7 +440,11 @@ class StreamTask:
 
     def _align(self, event: AlignmentEvent) -> None:
         now_ms = self._ports.now_ns() // 1_000_000
-        for command in self._barriers.handle(event, now_ms):
+        was_aligning = self._barriers.is_aligning
+        commands = self._barriers.handle(event, now_ms)
+        if not was_aligning:
+            self._alignment_baseline = self._parts.gate.consumed_bytes
+        for command in commands:
             self._perform(command)
 
     def _perform(self, command: AlignmentCommand) -> None:
@@ -395,20 +454,35 @@ class StreamTask:
             self._parts.gate.resume(command.channels)
         elif isinstance(command, AbortCheckpoint):
             self._abort_checkpoint(command)
+        elif isinstance(command, RecordChannels):
+            self._parts.gate.start_recording(command.checkpoint_id, command.channels)
+            self._snapshots.expect_records(command.checkpoint_id)
+        elif isinstance(command, FinishRecording):
+            recorded = self._parts.gate.stop_recording()
+            self._snapshots.store_records(command.checkpoint_id, recorded, self._processed_bytes())
         else:
             self._take_snapshot(command.barrier, command.started_ms)
 
+    def _processed_bytes(self) -> int:
+        """What was processed since the first barrier of the checkpoint at hand."""
+        return self._parts.gate.consumed_bytes - self._alignment_baseline
+
     def _abort_checkpoint(self, command: AbortCheckpoint) -> None:
+        self._parts.gate.stop_recording()
         self._parts.output.broadcast(CancelCheckpointMarker(command.checkpoint_id))
-        self._ports.report(
-            SubtaskDeclined(
-                self._deployment.attempt,
-                self._deployment.subtask_id,
-                command.checkpoint_id,
-                command.reason.value,
-                _DECLINES[command.reason],
+        # Where the coordinator gave it up it knows; only those downstream that align may not.
+        if command.reason is not AlignmentAbortReason.GIVEN_UP:
+            self._ports.report(
+                SubtaskDeclined(
+                    self._deployment.attempt,
+                    self._deployment.subtask_id,
+                    command.checkpoint_id,
+                    command.reason.value,
+                    _DECLINES[command.reason],
+                )
             )
-        )
+        # After the report: this acknowledges what was stored, which must not count any more.
+        self._snapshots.forget_records(command.checkpoint_id)
 
     def _take_snapshot(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
@@ -418,4 +492,4 @@ class StreamTask:
         elif barrier.kind is SnapshotKind.FINAL and self._final_id is None:
             # An earlier one must not end the task: others still run, and their checkpoints need it.
             self._final_id = barrier.checkpoint_id
-        self._snapshots.start(barrier, alignment_started_ms)
+        self._snapshots.start(barrier, alignment_started_ms, self._processed_bytes())

@@ -123,6 +123,10 @@ class CheckpointingOptions:
         .with_deprecated_keys("execution.checkpointing.alignment-timeout")
     )
     """How long an unaligned checkpoint first tries to align; 0 lets barriers overtake at once."""
+    ALIGNMENT_MAX_BUFFERED_BYTES: ConfigOption[int | None] = (
+        ConfigOptions.key("alignment.max_buffered_bytes").memory_type().no_default_value()
+    )
+    """The most that a task may hold back while it aligns, or record, before it gives the checkpoint up."""
     RANDOM_INITIAL_DELAY: ConfigOption[bool] = (
         ConfigOptions.key("tidegate.checkpointing.random-initial-delay").boolean_type().default_value(True)
     )

@@ -185,9 +185,14 @@ class CheckpointDriver:
                 self._ports.now_ns(),
             )
         span = self._spans.get(barrier.checkpoint_id)
-        traced = replace(barrier, trace_context=span.context if span else None)
+        is_savepoint = barrier.kind is SnapshotKind.SAVEPOINT
+        sent = replace(
+            barrier,
+            trace_context=span.context if span else None,
+            aligned_timeout_ms=None if is_savepoint else self._spec.settings.aligned_timeout_ms,
+        )
         for subtask in command.subtasks:
-            self._ports.send(self._attempt, subtask, TriggerCheckpoint(traced))
+            self._ports.send(self._attempt, subtask, TriggerCheckpoint(sent))
 
     def _write_manifest(self, command: core.WriteManifest) -> None:
         manifest = self._manifest(command.barrier, command)

@@ -28,7 +28,7 @@ from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore
 from .job_fail_points import JobFailPoints
 from .ports import CoordinatorPorts
-from .restore import check_restore, restored_state
+from .restore import check_restore, recovered_records, restored_state
 from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
@@ -209,6 +209,7 @@ class JobCoordinator:
                 RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
             )
         restored = None if manifest is None else restored_state(self._spec.graph, manifest)
+        recovered = {} if manifest is None else recovered_records(self._spec.graph, manifest)
         task_settings = self._task_settings()
         self._ports.deploy(
             [
@@ -221,6 +222,7 @@ class JobCoordinator:
                     restored=None if restored is None else restored.get(subtask_id, {}),
                     restored_is_owned=own is not None,
                     restored_checkpoint_id=None if manifest is None else manifest.checkpoint_id,
+                    recovered=recovered.get(subtask_id, ()),
                 )
                 for subtask_id, subtask in self._graph.subtasks.items()
             ]
@@ -238,6 +240,7 @@ class JobCoordinator:
             storage=storage,
             storage_probe=None if self._store is None else self._store.probe,
             max_inline_state_bytes=settings.max_inline_state_bytes,
+            max_buffered_bytes=settings.max_buffered_bytes,
             local_dir=settings.local_dir,
             local_snapshots_dir=settings.local_snapshots_dir,
             is_checkpointing=settings.trigger is not None,

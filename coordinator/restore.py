@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from ..common.errors import StateMigrationError
-from ..protocol.handles import OperatorSnapshot
+from ..protocol.channel_state import RecoveredChannel, StoredExchange
+from ..protocol.handles import ChannelRange, OperatorSnapshot
 from ..protocol.ids import SubtaskId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.plan import JobGraph, StreamNode
@@ -27,6 +30,24 @@ def check_restore(graph: JobGraph, manifest: CheckpointManifest, allow_non_resto
         )
     for node in graph.operators:
         _check_max_parallelism(node, manifest)
+    if not allow_non_restored_state:
+        _check_records(graph, manifest)
+
+
+def _check_records(graph: JobGraph, manifest: CheckpointManifest) -> None:
+    """Every record under way must still have an edge to travel on."""
+    exchanges = list(_exchanges(graph, manifest))
+    for operator in manifest.operators.values():
+        for each in _ranges(operator):
+            if not any(one.stored is operator and one.claims(each) for one in exchanges):
+                raise StateMigrationError(
+                    f"checkpoint {manifest.checkpoint_id} of job {manifest.job_name!r} holds records that "
+                    f"were under way from the operator with uid {each.upstream_uid!r} to "
+                    f"{operator.name!r} (uid {operator.uid}), {each.partitioning}; the job has no such "
+                    f"exchange. Keep the two operators, their uids and their chaining as they were, or "
+                    f"start from a savepoint, which holds no such records, or drop them with "
+                    f"execution.state-recovery.ignore-unclaimed-state: true"
+                )
 
 
 def stored_operator(node: StreamNode, manifest: CheckpointManifest) -> OperatorManifest | None:
@@ -67,6 +88,36 @@ def restored_state(
             for index, snapshot in enumerate(parts):
                 result.setdefault(SubtaskId(task.task_id, index), {})[node.uid] = snapshot
     return result
+
+
+def recovered_records(
+    graph: JobGraph, manifest: CheckpointManifest
+) -> dict[SubtaskId, tuple[RecoveredChannel, ...]]:
+    """Where each subtask finds the records that were under way to it, at the graph's parallelism."""
+    result: dict[SubtaskId, tuple[RecoveredChannel, ...]] = {}
+    for exchange in _exchanges(graph, manifest):
+        for index, recovered in exchange.recovered():
+            subtask = SubtaskId(exchange.task.task_id, index)
+            result[subtask] = (*result.get(subtask, ()), recovered)
+    return result
+
+
+def _exchanges(graph: JobGraph, manifest: CheckpointManifest) -> Iterator[StoredExchange]:
+    """The edges into tasks of whose first operator the checkpoint holds something."""
+    nodes = {node.node_id: node for node in graph.operators}
+    for task in graph.tasks:
+        stored = stored_operator(task.head, manifest)
+        if stored is not None:
+            for edge, origin in graph.inputs_of(task):
+                upstream = nodes[edge.source_id]
+                uids = frozenset((upstream.uid, *upstream.previous_uids))
+                yield StoredExchange(edge, origin, uids, stored, task)
+
+
+def _ranges(operator: OperatorManifest) -> Iterable[ChannelRange]:
+    for snapshot in operator.subtasks:
+        if snapshot.channels is not None:
+            yield from snapshot.channels.channels
 
 
 def _declares_state(snapshot: OperatorSnapshot) -> bool:

@@ -28,6 +28,10 @@ class JobSettings:
             the manifest instead of in a file of its own.
         max_inline_state_bytes: When set, all state travels so, and a file of a state that is larger
             declines the checkpoint.
+        aligned_timeout_ms: How long a barrier tries to align before it overtakes: 0 overtakes at once,
+            `None` never overtakes. Savepoints always align.
+        max_buffered_bytes: The most that a task may hold back or record for one checkpoint before it
+            declines; `None` for any.
         num_retained: Completed checkpoints to keep.
         deleting_threads: How many files of old checkpoints are deleted at a time.
         keep_on_cancel: Whether checkpoints survive the cancellation of the job.
@@ -53,6 +57,8 @@ class JobSettings:
     checkpoint_dir: str | None = None
     inline_threshold_bytes: int = 20 << 10
     max_inline_state_bytes: int | None = None
+    aligned_timeout_ms: int | None = None
+    max_buffered_bytes: int | None = None
     num_retained: int = 1
     deleting_threads: int = 1
     keep_on_cancel: bool = False

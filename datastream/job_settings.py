@@ -96,6 +96,8 @@ def job_settings(
         local_snapshots_dir=_local_snapshots_dir(configuration, backend),
         trigger=trigger,
         mode=CheckpointConfig(configuration).get_checkpointing_mode(),
+        aligned_timeout_ms=_aligned_timeout_ms(configuration),
+        max_buffered_bytes=_max_buffered_bytes(configuration),
         checkpoint_dir=_checkpoint_dir(configuration, backend),
         inline_threshold_bytes=_inline_threshold(configuration),
         max_inline_state_bytes=_max_inline_state(configuration, backend),
@@ -137,6 +139,19 @@ def _trigger_policy(configuration: Configuration) -> TriggerPolicy | None:
         max_concurrent=checkpoints.get_max_concurrent_checkpoints(),
         tolerable_failures=checkpoints.get_tolerable_checkpoint_failure_number(),
     )
+
+
+def _aligned_timeout_ms(configuration: Configuration) -> int | None:
+    checkpoints = CheckpointConfig(configuration)
+    if not checkpoints.is_unaligned_checkpoints_enabled():
+        return None
+    return checkpoints.get_aligned_checkpoint_timeout().to_millis()
+
+
+def _max_buffered_bytes(configuration: Configuration) -> int | None:
+    option = CheckpointingOptions.ALIGNMENT_MAX_BUFFERED_BYTES
+    limit = configuration.get(option)
+    return None if limit is None else _positive(limit, option.key)
 
 
 def _state_backend(configuration: Configuration) -> StateBackend:

@@ -10,7 +10,7 @@ Run it with `make docs`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegate.common.job_status import JobStatus
@@ -79,6 +79,7 @@ ALIGNMENT_EXAMPLES: list[tuple[list[alignment.AlignmentEvent], alignment.Alignme
     (_barriers(5, 0, 1, 2), _barriers(4, 0)[0], "barrier of a decided checkpoint"),
     ([], _cancel(5, 0), "cancel marker"),
     ([], alignment.ChannelEnded(0), "end of a channel"),
+    (_barriers(5, 0), alignment.CheckpointGivenUp(CheckpointId(5)), "given up by the coordinator"),
     (
         [alignment.ChannelEnded(channel) for channel in range(CHANNELS)],
         alignment.CheckpointTriggered(_barrier(5)),
@@ -129,6 +130,77 @@ def _alignment_command(command: alignment.AlignmentCommand) -> str:
     if isinstance(command, alignment.AbortCheckpoint):
         name += " older" if command.reason is alignment.AlignmentAbortReason.SUBSUMED else ""
     return name
+
+
+# ---------------------------------------------------------------- overtaking
+
+TIMEOUT_MS = 50
+
+
+def _announced(
+    checkpoint_id: int, *channels: int, timeout_ms: int = TIMEOUT_MS
+) -> list[alignment.AlignmentEvent]:
+    barrier = replace(_barrier(checkpoint_id), aligned_timeout_ms=timeout_ms)
+    return [alignment.BarrierAnnounced(channel, barrier) for channel in channels]
+
+
+# What came before, the event, the time of the event, and what the event is called.
+OVERTAKING_EXAMPLES: list[tuple[list[alignment.AlignmentEvent], alignment.AlignmentEvent, int, str]] = [
+    ([], _announced(5, 0)[0], 0, "announced, in time"),
+    ([], _announced(5, 0)[0], TIMEOUT_MS, "announced, too late or without a timeout"),
+    (_announced(5, 0), _barriers(5, 0)[0], 0, "barrier, others missing"),
+    ([*_announced(5, 0, 1, 2), *_barriers(5, 0, 1)], _barriers(5, 2)[0], 0, "last missing barrier"),
+    (
+        [*_announced(5, 0), *_barriers(5, 0)],
+        alignment.AlignmentTimePassed(),
+        TIMEOUT_MS,
+        "timeout, barriers still under way",
+    ),
+    (
+        [*_announced(5, 0, 1, 2), *_barriers(5, 0)],
+        alignment.AlignmentTimePassed(),
+        TIMEOUT_MS,
+        "timeout, every barrier announced",
+    ),
+    (_announced(5, 0), _announced(5, 1, timeout_ms=0)[0], 0, "announced by a task that has switched"),
+    (_announced(5, 0, timeout_ms=0), _announced(5, 1)[0], 0, "announced, others missing"),
+    (_announced(5, 0, 1, timeout_ms=0), _announced(5, 2)[0], 0, "last missing announced"),
+    (_announced(5, 0, 1, timeout_ms=0), alignment.EndAnnounced(2), 0, "end of the last missing announced"),
+    (_announced(5, 0, timeout_ms=0), _announced(6, 0)[0], 0, "newer one announced"),
+    (
+        _announced(5, 0, timeout_ms=0),
+        alignment.CancelMarkerAnnounced(1, CheckpointId(5)),
+        0,
+        "cancel marker announced",
+    ),
+    (_announced(5, 0, timeout_ms=0), alignment.CheckpointGivenUp(CheckpointId(5)), 0, "given up"),
+    (_announced(5, 0), alignment.CheckpointGivenUp(CheckpointId(5)), 0, "given up"),
+]
+
+
+def overtaking_arrows() -> list[Arrow]:
+    """What the aligner does with barriers that may overtake."""
+    arrows = []
+    for before, event, now_ms, name in OVERTAKING_EXAMPLES:
+        aligner = alignment.BarrierAligner(CHANNELS)
+        state = "Flowing"
+        for earlier in before:
+            state = _overtaking_state(state, aligner, aligner.handle(earlier, 0))
+        commands = aligner.handle(event, now_ms)
+        names = tuple(_alignment_command(command) for command in commands)
+        arrows.append(Arrow(state, _overtaking_state(state, aligner, commands), name, names))
+    return arrows
+
+
+def _overtaking_state(
+    state: str, aligner: alignment.BarrierAligner, commands: list[alignment.AlignmentCommand]
+) -> str:
+    if not aligner.is_aligning:
+        return "Flowing"
+    if any(isinstance(command, alignment.RecordChannels) for command in commands):
+        return "Recording"
+    is_new = any(isinstance(command, alignment.AbortCheckpoint) for command in commands)
+    return "Aligning" if state == "Flowing" or is_new else state
 
 
 # ---------------------------------------------------------------- checkpoint
@@ -215,6 +287,7 @@ def page() -> str:
     return PAGE_TEXT.format(
         job=diagram(job_arrows(), JobStatus.CREATED.name, ended),
         alignment=diagram(alignment_arrows(), "Flowing"),
+        overtaking=diagram(overtaking_arrows(), "Flowing"),
         checkpoint=diagram(checkpoint_arrows(), "Requested", ["Completed", "Aborted"]),
         reasons=_reasons(),
     )
@@ -254,6 +327,15 @@ with a single open channel every barrier is the last missing one.
 {alignment}
 
 In at-least-once mode `BarrierTracker` counts barriers in the same way but blocks nothing.
+
+## Barriers that overtake
+
+The same machine where a barrier may overtake: at once, or when it has tried to align for a time. A barrier
+is *announced* when it has arrived with everything before it, and received when its turn comes. A task is
+*recording* while it processes records that belong to a snapshot that it has taken already. See
+[unaligned-checkpoints.md](unaligned-checkpoints.md).
+
+{overtaking}
 
 ## The life of a checkpoint
 

@@ -1,8 +1,9 @@
-"""Barrier alignment (exactly-once) and barrier tracking (at-least-once) of one task.
+"""Barrier alignment of one task (exactly-once), also where barriers may overtake records.
 
 Source: Carbone et al., "Lightweight Asynchronous Snapshots for Distributed Dataflows" (2015), with
 the refinements of Apache Flink: a newer barrier aborts an older alignment, a cancel marker releases
-it, and a channel that has ended counts as aligned for every later checkpoint.
+it, a channel that has ended counts as aligned for every later checkpoint, and a barrier may overtake
+records (FLIP-76), at once or after it tried to align for a time.
 
 Alignment, per event (`pending` = the checkpoint being aligned, `last` = the highest id decided):
 
@@ -18,170 +19,182 @@ Alignment, per event (`pending` = the checkpoint being aligned, `last` = the hig
                                                         AbortCheckpoint(id)
     end of input            completes pending           TakeSnapshot, ResumeChannels
     direct trigger          no open channel, id > last  TakeSnapshot
+    given up(pending)                                   AbortCheckpoint(pending), ResumeChannels
+    bytes buffered          more than the limit         AbortCheckpoint(pending), ResumeChannels
+
+Overtaking, where the barrier says after how long (`recording` = the checkpoint whose snapshot is taken,
+and whose records under way are not all here yet):
+
+    event                   condition                   commands
+    announced(id)           its time has come, and no   RecordChannels, TakeSnapshot, ResumeChannels;
+    or the time comes       channel is missing that     when the barrier has arrived in every
+                            must be aligned             channel: FinishRecording
+    announced(recording)    was the last one missing    FinishRecording
+    end announced           was the last one missing    FinishRecording
+    announced(id), cancel   id > recording              AbortCheckpoint(recording)
+    announced(id)
+    cancel announced(id)    id == recording             AbortCheckpoint(recording)
+    given up(recording)                                 AbortCheckpoint(recording)
+    bytes buffered          more than the limit         AbortCheckpoint(recording)
 """
 
 from __future__ import annotations
 
-import enum
-from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
+from .barrier_handler import (
+    AbortCheckpoint,
+    AlignmentAbortReason,
+    AlignmentCommand,
+    AlignmentEvent,
+    AlignmentTimePassed,
+    BarrierAnnounced,
+    BarrierHandler,
+    BarrierReceived,
+    BlockChannel,
+    BytesBuffered,
+    CancelMarkerAnnounced,
+    CancelMarkerReceived,
+    ChannelEnded,
+    CheckpointGivenUp,
+    CheckpointTriggered,
+    EndAnnounced,
+    FinishRecording,
+    RecordChannels,
+    ResumeChannels,
+    TakeSnapshot,
+)
 from .elements import CheckpointBarrier, CheckpointingMode
 from .ids import CheckpointId
+from .tracking import BarrierTracker
 
-MAX_TRACKED_CHECKPOINTS = 50
-"""Bound on checkpoints tracked at once without alignment (Flink keeps as many)."""
-
-
-class AlignmentAbortReason(enum.Enum):
-    """Why a task gave up on a checkpoint before its snapshot."""
-
-    SUBSUMED = "a barrier of a newer checkpoint arrived"
-    CANCELLED_UPSTREAM = "an upstream task could not take its snapshot"
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierReceived:
-    """A barrier came out of a channel."""
-
-    channel: int
-    barrier: CheckpointBarrier
-
-
-@dataclass(frozen=True, slots=True)
-class CancelMarkerReceived:
-    """A cancel marker came out of a channel."""
-
-    channel: int
-    checkpoint_id: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelEnded:
-    """Nothing more comes out of a channel."""
-
-    channel: int
+__all__ = [
+    "AbortCheckpoint",
+    "AlignmentAbortReason",
+    "AlignmentCommand",
+    "AlignmentEvent",
+    "AlignmentTimePassed",
+    "BarrierAligner",
+    "BarrierAnnounced",
+    "BarrierHandler",
+    "BarrierReceived",
+    "BarrierTracker",
+    "BlockChannel",
+    "BytesBuffered",
+    "CancelMarkerAnnounced",
+    "CancelMarkerReceived",
+    "ChannelEnded",
+    "CheckpointGivenUp",
+    "CheckpointTriggered",
+    "EndAnnounced",
+    "FinishRecording",
+    "RecordChannels",
+    "ResumeChannels",
+    "TakeSnapshot",
+    "barrier_handler",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointTriggered:
-    """The coordinator asked this task directly: it is a source, or all of its channels ended."""
-
-    barrier: CheckpointBarrier
-
-
-AlignmentEvent = BarrierReceived | CancelMarkerReceived | ChannelEnded | CheckpointTriggered
-
-
-@dataclass(frozen=True, slots=True)
-class BlockChannel:
-    """Take nothing more from a channel."""
-
-    channel: int
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeChannels:
-    """Take from these channels again."""
-
-    channels: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TakeSnapshot:
-    """Snapshot now, before anything else is processed. `started_ms`: when the first barrier came."""
+@dataclass(slots=True)
+class _Pending:
+    """A checkpoint that is being aligned. `missing`: open channels that have not delivered the barrier."""
 
     barrier: CheckpointBarrier
     started_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class AbortCheckpoint:
-    """Decline a checkpoint, and pass a cancel marker on."""
-
-    checkpoint_id: CheckpointId
-    reason: AlignmentAbortReason
-
-
-AlignmentCommand = BlockChannel | ResumeChannels | TakeSnapshot | AbortCheckpoint
-
-_NONE = CheckpointId(-1)
-
-
-class BarrierHandler(ABC):
-    """Decides when a task with `channel_count` input channels takes its snapshots."""
-
-    def __init__(self, channel_count: int) -> None:
-        self._open: set[int] = set(range(channel_count))
-        self._last = _NONE
+    missing: set[int]
+    announced: set[int]
+    """Channels in which the barrier has arrived, delivered or not."""
 
     @property
-    def last_decided(self) -> CheckpointId:
-        """Highest checkpoint id for which this task took or refused a snapshot; -1 before any."""
-        return self._last
+    def checkpoint_id(self) -> CheckpointId:
+        return self.barrier.checkpoint_id
 
-    def handle(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
-        """Take one event at time `now_ms` and return what the task must do, in order."""
-        if isinstance(event, BarrierReceived):
-            return self._on_barrier(event.channel, event.barrier, now_ms)
-        if isinstance(event, CancelMarkerReceived):
-            return self._on_cancel(event.checkpoint_id)
-        if isinstance(event, ChannelEnded):
-            self._open.discard(event.channel)
-            return self._on_channel_ended(event.channel)
-        return self._on_trigger(event.barrier, now_ms)
+    @property
+    def overtakes_at_ms(self) -> int | None:
+        """When the barrier may overtake, `None` for never."""
+        timeout_ms = self.barrier.aligned_timeout_ms
+        if timeout_ms == 0:
+            # At once, also where this machine's clock is behind that of the coordinator.
+            return self.started_ms
+        return None if timeout_ms is None else self.barrier.timestamp_ms + timeout_ms
 
-    def _on_trigger(self, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
-        if self._open or barrier.checkpoint_id <= self._last:
-            return []
-        self._last = barrier.checkpoint_id
-        return [TakeSnapshot(barrier, now_ms)]
 
-    @abstractmethod
-    def _on_barrier(
-        self, channel: int, barrier: CheckpointBarrier, now_ms: int
-    ) -> list[AlignmentCommand]: ...
+@dataclass(slots=True)
+class _Recording:
+    """A checkpoint whose barrier overtook. `missing`: channels in which the barrier has not arrived."""
 
-    @abstractmethod
-    def _on_cancel(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]: ...
-
-    @abstractmethod
-    def _on_channel_ended(self, channel: int) -> list[AlignmentCommand]: ...
-
-    @abstractmethod
-    def validate(self) -> None:
-        """Raise `AssertionError` if an invariant of the machine does not hold."""
+    checkpoint_id: CheckpointId
+    missing: set[int]
 
 
 class BarrierAligner(BarrierHandler):
-    """Exactly-once: a channel that delivered the barrier is blocked until all others have too."""
+    """Exactly-once: a channel that delivered the barrier is blocked until all others have too.
 
-    def __init__(self, channel_count: int) -> None:
+    A barrier with an `aligned_timeout_ms` does not wait longer than that for the others: it overtakes the
+    records before it, and these are recorded.
+
+    Args:
+        channel_count: Number of input channels.
+        never_overtaken: Channels whose records must be processed before the snapshot in any case.
+        max_buffered_bytes: The most that may wait in blocked channels, or be recorded, for one checkpoint.
+    """
+
+    def __init__(
+        self,
+        channel_count: int,
+        never_overtaken: Collection[int] = (),
+        max_buffered_bytes: int | None = None,
+    ) -> None:
         super().__init__(channel_count)
-        self._pending: CheckpointBarrier | None = None
-        self._started_ms = 0
+        self._never_overtaken = frozenset(never_overtaken)
+        self._max_buffered_bytes = max_buffered_bytes
+        self._pending: _Pending | None = None
+        self._recording: _Recording | None = None
         self._blocked: set[int] = set()
-        self._missing: set[int] = set()
+        self._end_announced: set[int] = set()
+
+    @property
+    def due_ms(self) -> int | None:
+        if self._pending is None or self._pending.missing & self._never_overtaken:
+            return None
+        return self._pending.overtakes_at_ms
+
+    @property
+    def is_aligning(self) -> bool:
+        return self._pending is not None or self._recording is not None
+
+    @property
+    def counts_buffered(self) -> bool:
+        return self._max_buffered_bytes is not None and (bool(self._blocked) or self._recording is not None)
+
+    # ------------------------------------------------------------ in turn
 
     def _on_barrier(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
-        if barrier.checkpoint_id <= self._last:
-            return []
-        commands: list[AlignmentCommand] = []
-        if self._pending is None or barrier.checkpoint_id > self._pending.checkpoint_id:
-            commands += self._abort_pending(AlignmentAbortReason.SUBSUMED)
-            self._pending = barrier
-            self._started_ms = now_ms
-            self._missing = set(self._open)
-        elif barrier.checkpoint_id < self._pending.checkpoint_id:
-            return []
-        self._missing.discard(channel)
-        if not self._missing:
+        commands = self._abort_recording_before(barrier.checkpoint_id)
+        pending, opened = self._pending_for(barrier, now_ms)
+        commands += opened
+        if pending is None:
+            return commands
+        pending.announced.add(channel)
+        pending.missing.discard(channel)
+        if not pending.missing:
             return commands + self._complete()
         self._blocked.add(channel)
-        commands.append(BlockChannel(channel))
-        return commands
+        return [*commands, BlockChannel(channel), *self._overtake_if_due(now_ms)]
+
+    def _pending_for(
+        self, barrier: CheckpointBarrier, now_ms: int
+    ) -> tuple[_Pending | None, list[AlignmentCommand]]:
+        """What is pending for a barrier, `None` if it is stale; a new one ends the alignment of an older."""
+        pending = self._pending
+        if barrier.checkpoint_id <= self._last:
+            return None, []
+        if pending is not None and barrier.checkpoint_id <= pending.checkpoint_id:
+            return (pending if barrier.checkpoint_id == pending.checkpoint_id else None), []
+        commands = self._abort_pending(AlignmentAbortReason.SUBSUMED)
+        self._pending = _Pending(barrier, now_ms, set(self._open), set())
+        return self._pending, commands
 
     def _on_cancel(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
         if checkpoint_id <= self._last:
@@ -190,29 +203,32 @@ class BarrierAligner(BarrierHandler):
             return []
         if self._pending is not None and checkpoint_id == self._pending.checkpoint_id:
             return self._abort_pending(AlignmentAbortReason.CANCELLED_UPSTREAM)
-        commands = self._abort_pending(AlignmentAbortReason.SUBSUMED)
+        commands = self._abort_any(AlignmentAbortReason.SUBSUMED)
         self._last = checkpoint_id
         return [*commands, AbortCheckpoint(checkpoint_id, AlignmentAbortReason.CANCELLED_UPSTREAM)]
 
     def _on_channel_ended(self, channel: int) -> list[AlignmentCommand]:
         self._blocked.discard(channel)
-        self._missing.discard(channel)
-        if self._pending is not None and not self._missing:
-            return self._complete()
-        return []
+        self._end_announced.discard(channel)
+        commands = self._recorded(channel)
+        if self._pending is not None:
+            self._pending.announced.discard(channel)
+            self._pending.missing.discard(channel)
+            if not self._pending.missing:
+                commands += self._complete()
+        return commands
 
     def _complete(self) -> list[AlignmentCommand]:
         assert self._pending is not None
-        barrier, self._pending = self._pending, None
-        self._last = barrier.checkpoint_id
-        return [TakeSnapshot(barrier, self._started_ms), *self._resume()]
+        pending, self._pending = self._pending, None
+        self._last = pending.checkpoint_id
+        return [TakeSnapshot(pending.barrier, pending.started_ms), *self._resume()]
 
     def _abort_pending(self, reason: AlignmentAbortReason) -> list[AlignmentCommand]:
         if self._pending is None:
             return []
         checkpoint_id, self._pending = self._pending.checkpoint_id, None
         self._last = checkpoint_id
-        self._missing = set()
         return [AbortCheckpoint(checkpoint_id, reason), *self._resume()]
 
     def _resume(self) -> list[AlignmentCommand]:
@@ -221,87 +237,118 @@ class BarrierAligner(BarrierHandler):
         channels, self._blocked = tuple(sorted(self._blocked)), set()
         return [ResumeChannels(channels)]
 
+    # ------------------------------------------------------------ ahead of its turn
+
+    def _on_ahead_of_its_turn(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
+        if isinstance(event, BarrierAnnounced):
+            return self._on_announced(event.channel, event.barrier, now_ms)
+        if isinstance(event, AlignmentTimePassed):
+            return self._overtake_if_due(now_ms)
+        if isinstance(event, EndAnnounced):
+            self._end_announced.add(event.channel)
+            return self._recorded(event.channel)
+        if isinstance(event, BytesBuffered):
+            is_too_much = self.counts_buffered and event.size_bytes > (self._max_buffered_bytes or 0)
+            return self._abort_any(AlignmentAbortReason.TOO_MUCH_BUFFERED) if is_too_much else []
+        if isinstance(event, CheckpointGivenUp):
+            return self._on_given_up(event.checkpoint_id)
+        assert isinstance(event, CancelMarkerAnnounced)
+        return self._on_cancel_announced(event.checkpoint_id)
+
+    def _on_announced(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
+        commands = self._abort_recording_before(barrier.checkpoint_id)
+        if self._recording is not None and self._recording.checkpoint_id == barrier.checkpoint_id:
+            return commands + self._recorded(channel)
+        if barrier.aligned_timeout_ms is None:
+            return commands
+        pending, opened = self._pending_for(barrier, now_ms)
+        if pending is None:
+            return commands
+        pending.announced.add(channel)
+        if barrier.aligned_timeout_ms == 0:
+            # Upstream has switched: what it sends waits no longer than it did.
+            pending.barrier = replace(pending.barrier, aligned_timeout_ms=0)
+        return commands + opened + self._overtake_if_due(now_ms)
+
+    def _overtake_if_due(self, now_ms: int) -> list[AlignmentCommand]:
+        due_ms, pending = self.due_ms, self._pending
+        if pending is None or due_ms is None or due_ms > now_ms:
+            return []
+        self._pending = None
+        self._last = pending.checkpoint_id
+        self._recording = _Recording(
+            pending.checkpoint_id, pending.missing - pending.announced - self._end_announced
+        )
+        return [
+            RecordChannels(pending.checkpoint_id, tuple(sorted(pending.missing))),
+            TakeSnapshot(replace(pending.barrier, aligned_timeout_ms=0), pending.started_ms),
+            *self._resume(),
+            *self._finish_recording(),
+        ]
+
+    def _recorded(self, channel: int) -> list[AlignmentCommand]:
+        """Everything before the barrier has arrived in a channel."""
+        if self._recording is None or channel not in self._recording.missing:
+            return []
+        self._recording.missing.discard(channel)
+        return self._finish_recording()
+
+    def _finish_recording(self) -> list[AlignmentCommand]:
+        if self._recording is None or self._recording.missing:
+            return []
+        finished, self._recording = self._recording, None
+        return [FinishRecording(finished.checkpoint_id)]
+
+    # ------------------------------------------------------------ giving up
+
+    def _on_cancel_announced(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
+        if self._recording is not None and self._recording.checkpoint_id == checkpoint_id:
+            return self._abort_recording(AlignmentAbortReason.CANCELLED_UPSTREAM)
+        return self._abort_recording_before(checkpoint_id)
+
+    def _on_given_up(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
+        under_way = self._pending or self._recording
+        if under_way is None or under_way.checkpoint_id != checkpoint_id:
+            return []
+        return self._abort_any(AlignmentAbortReason.GIVEN_UP)
+
+    def _abort_any(self, reason: AlignmentAbortReason) -> list[AlignmentCommand]:
+        return self._abort_recording(reason) + self._abort_pending(reason)
+
+    def _abort_recording_before(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
+        if self._recording is None or self._recording.checkpoint_id >= checkpoint_id:
+            return []
+        return self._abort_recording(AlignmentAbortReason.SUBSUMED)
+
+    def _abort_recording(self, reason: AlignmentAbortReason) -> list[AlignmentCommand]:
+        if self._recording is None:
+            return []
+        aborted, self._recording = self._recording, None
+        return [AbortCheckpoint(aborted.checkpoint_id, reason)]
+
     def validate(self) -> None:
         assert self._blocked <= self._open, "an ended channel is blocked"
+        assert self._end_announced <= self._open, "an ended channel is about to end"
+        if self._recording is not None:
+            assert self._pending is None, "aligns while the records of an older checkpoint are missing"
+            assert self._recording.missing, "everything is recorded, but the recording was not closed"
+            assert self._recording.missing <= self._open, "records an ended channel"
+            assert self._recording.checkpoint_id == self._last, "records for another checkpoint"
         if self._pending is None:
             assert not self._blocked, "blocked without a pending checkpoint"
-            assert not self._missing, "waits without a pending checkpoint"
         else:
-            assert self._missing, "alignment is complete but was not closed"
+            assert self._pending.missing, "alignment is complete but was not closed"
             assert self._pending.checkpoint_id > self._last, "a decided checkpoint is pending"
-            assert self._missing | self._blocked == self._open, "an open channel is unaccounted for"
+            assert self._pending.missing | self._blocked == self._open, "an open channel is unaccounted for"
 
 
-class BarrierTracker(BarrierHandler):
-    """At-least-once: never blocks, counts barriers, and may track several checkpoints at once."""
-
-    def __init__(self, channel_count: int) -> None:
-        super().__init__(channel_count)
-        self._pending: OrderedDict[CheckpointId, _Tracked] = OrderedDict()
-
-    def _on_barrier(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
-        if barrier.checkpoint_id <= self._last:
-            return []
-        tracked = self._pending.get(barrier.checkpoint_id)
-        if tracked is None:
-            tracked = _Tracked(barrier, now_ms, set(self._open))
-            self._pending[barrier.checkpoint_id] = tracked
-        tracked.missing.discard(channel)
-        commands = self._complete_if_possible()
-        while len(self._pending) > MAX_TRACKED_CHECKPOINTS:
-            commands += self._drop(min(self._pending), AlignmentAbortReason.SUBSUMED)
-        return commands
-
-    def _on_cancel(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
-        if checkpoint_id <= self._last:
-            return []
-        commands: list[AlignmentCommand] = []
-        for older in sorted(known for known in self._pending if known < checkpoint_id):
-            commands += self._drop(older, AlignmentAbortReason.SUBSUMED)
-        return commands + self._drop(checkpoint_id, AlignmentAbortReason.CANCELLED_UPSTREAM)
-
-    def _on_channel_ended(self, channel: int) -> list[AlignmentCommand]:
-        for tracked in self._pending.values():
-            tracked.missing.discard(channel)
-        return self._complete_if_possible()
-
-    def _complete_if_possible(self) -> list[AlignmentCommand]:
-        commands: list[AlignmentCommand] = []
-        for checkpoint_id in sorted(known for known, tracked in self._pending.items() if not tracked.missing):
-            for older in sorted(known for known in self._pending if known < checkpoint_id):
-                commands += self._drop(older, AlignmentAbortReason.SUBSUMED)
-            tracked = self._pending.pop(checkpoint_id)
-            self._last = checkpoint_id
-            commands.append(TakeSnapshot(tracked.barrier, tracked.started_ms))
-        return commands
-
-    def _drop(self, checkpoint_id: CheckpointId, reason: AlignmentAbortReason) -> list[AlignmentCommand]:
-        self._pending.pop(checkpoint_id, None)
-        self._last = max(self._last, checkpoint_id)
-        return [AbortCheckpoint(checkpoint_id, reason)]
-
-    def validate(self) -> None:
-        assert len(self._pending) <= MAX_TRACKED_CHECKPOINTS, "tracks too many checkpoints"
-        for checkpoint_id, tracked in self._pending.items():
-            assert checkpoint_id > self._last, "tracks a decided checkpoint"
-            assert tracked.missing, "a complete checkpoint is tracked"
-            assert tracked.missing <= self._open, "waits for an ended channel"
-
-
-@dataclass(slots=True)
-class _Tracked:
-    barrier: CheckpointBarrier
-    started_ms: int
-    missing: set[int]
-
-
-def barrier_handler(mode: CheckpointingMode, channel_count: int) -> BarrierHandler:
-    """The handler for a checkpointing mode."""
+def barrier_handler(
+    mode: CheckpointingMode,
+    channel_count: int,
+    never_overtaken: Collection[int] = (),
+    max_buffered_bytes: int | None = None,
+) -> BarrierHandler:
+    """The handler for a checkpointing mode; see `BarrierAligner` for the arguments."""
     if mode is CheckpointingMode.EXACTLY_ONCE:
-        return BarrierAligner(channel_count)
+        return BarrierAligner(channel_count, never_overtaken, max_buffered_bytes)
     return BarrierTracker(channel_count)
-
-
-def snapshots_in(commands: Iterable[AlignmentCommand]) -> list[TakeSnapshot]:
-    """The snapshots among `commands`, in order."""
-    return [command for command in commands if isinstance(command, TakeSnapshot)]

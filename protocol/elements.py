@@ -63,6 +63,8 @@ class CheckpointBarrier:
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
     trace_context: str | None = None
     """W3C traceparent of the checkpoint's root span."""
+    aligned_timeout_ms: int | None = None
+    """How long after `timestamp_ms` the barrier may overtake records: 0 at once, `None` never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,17 @@ class EndOfInput:
 
 ControlElement = Watermark | CheckpointBarrier | CancelCheckpointMarker | EndOfInput
 StreamElement = Batch | ControlElement
+Announced = CheckpointBarrier | CancelCheckpointMarker | EndOfInput
+"""What a channel tells of as soon as it has arrived."""
 
 
 @dataclass(slots=True)
 class Message:
     """What a transport carries: some elements of one channel, numbered without gaps from 0.
 
-    `size_bytes` is the estimate that credit is counted in.
+    `size_bytes` is the estimate that credit is counted in. A barrier, a cancel marker and the end of input
+    travel alone, and the message says so: the receiver may have to know of them before their turn, and
+    without decoding what is before them.
     """
 
     attempt: Attempt
@@ -93,3 +99,4 @@ class Message:
     sequence_number: int
     elements: list[StreamElement]
     size_bytes: int
+    announces: Announced | None = None

@@ -115,11 +115,40 @@ class OperatorListHandle:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelRange:
+    """The bytes `offset` to `offset + size_bytes` of a file: records under way in one input channel.
+
+    The first four fields say which channel: the `ordinal`-th edge from the operator with the uid
+    `upstream_uid`, and the upstream subtask. `partitioning` is the name of the edge's.
+    """
+
+    upstream_uid: str
+    ordinal: int
+    upstream_index: int
+    upstream_parallelism: int
+    partitioning: str
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStateHandle:
+    """The records that the barrier of a checkpoint overtook on its way into one subtask."""
+
+    file: FileHandle
+    channels: tuple[ChannelRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorSnapshot:
-    """All that one operator stored in one subtask at one checkpoint."""
+    """All that one operator stored in one subtask at one checkpoint.
+
+    `channels` belongs to the first operator of a task: it is the one that gets the records.
+    """
 
     keyed: KeyedStateHandle = KeyedStateHandle()
     lists: tuple[OperatorListHandle, ...] = ()
+    channels: ChannelStateHandle | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -129,7 +158,8 @@ class OperatorSnapshot:
     def files(self) -> tuple[FileHandle, ...]:
         """Every file this snapshot refers to, inline ones included."""
         segments = (segment.file for segment in self.keyed.segments)
-        return (*segments, *(part.file for handle in self.lists for part in handle.parts))
+        channels = () if self.channels is None else (self.channels.file,)
+        return (*segments, *(part.file for handle in self.lists for part in handle.parts), *channels)
 
     def with_files(self, change: Callable[[FileHandle], FileHandle]) -> OperatorSnapshot:
         """The same snapshot with every file handle replaced by `change(handle)`."""
@@ -138,4 +168,7 @@ class OperatorSnapshot:
             replace(handle, parts=tuple(replace(part, file=change(part.file)) for part in handle.parts))
             for handle in self.lists
         )
-        return OperatorSnapshot(KeyedStateHandle(segments, self.keyed.descriptors), lists)
+        channels = self.channels
+        if channels is not None:
+            channels = replace(channels, file=change(channels.file))
+        return OperatorSnapshot(KeyedStateHandle(segments, self.keyed.descriptors), lists, channels)

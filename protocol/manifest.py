@@ -17,6 +17,8 @@ from typing import Any
 from ..common.errors import CorruptCheckpointError
 from .elements import SnapshotKind
 from .handles import (
+    ChannelRange,
+    ChannelStateHandle,
     FileHandle,
     KeyedStateHandle,
     ListPart,
@@ -44,7 +46,9 @@ class OperatorManifest:
     def has_state(self) -> bool:
         """Whether any subtask stored anything."""
         return any(
-            snapshot.keyed.segments or any(handle.item_count for handle in snapshot.lists)
+            snapshot.keyed.segments
+            or any(handle.item_count for handle in snapshot.lists)
+            or snapshot.channels is not None
             for snapshot in self.subtasks
         )
 
@@ -154,7 +158,27 @@ def _snapshot_to_json(snapshot: OperatorSnapshot) -> dict[str, Any]:
             }
             for handle in snapshot.lists
         ],
+        **_channels_to_json(snapshot.channels),
     }
+
+
+def _channels_to_json(handle: ChannelStateHandle | None) -> dict[str, Any]:
+    """Nothing at all without records under way: most snapshots have none."""
+    if handle is None:
+        return {}
+    ranges = [
+        {
+            "upstream_uid": channel.upstream_uid,
+            "ordinal": channel.ordinal,
+            "upstream_index": channel.upstream_index,
+            "upstream_parallelism": channel.upstream_parallelism,
+            "partitioning": channel.partitioning,
+            "offset": channel.offset,
+            "size_bytes": channel.size_bytes,
+        }
+        for channel in handle.channels
+    ]
+    return {"channels": {**_file_to_json(handle.file), "ranges": ranges}}
 
 
 def _file_to_json(file: FileHandle) -> dict[str, Any]:
@@ -205,7 +229,13 @@ def _snapshot_from_json(body: dict[str, Any]) -> OperatorSnapshot:
         )
         for handle in body["lists"]
     )
-    return OperatorSnapshot(KeyedStateHandle(segments, body["descriptors"]), lists)
+    channels = _channels_from_json(body["channels"]) if "channels" in body else None
+    return OperatorSnapshot(KeyedStateHandle(segments, body["descriptors"]), lists, channels)
+
+
+def _channels_from_json(body: dict[str, Any]) -> ChannelStateHandle:
+    ranges = (ChannelRange(**channel) for channel in body["ranges"])
+    return ChannelStateHandle(_file_from_json(body), tuple(ranges))
 
 
 def _file_from_json(body: dict[str, Any]) -> FileHandle:

@@ -21,6 +21,16 @@ class Partitioning(enum.Enum):
     BROADCAST = "broadcast"
     """Every record to all."""
 
+    @property
+    def may_be_overtaken(self) -> bool:
+        """Whether a barrier may overtake records, which are then stored and later sent again.
+
+        As in Flink not on forward and rescale, where programs rely on records staying with the subtask
+        that the one before them went to, and not on broadcast, where all receivers must have seen the same
+        records when their state is recorded.
+        """
+        return self in (Partitioning.HASH, Partitioning.REBALANCE)
+
 
 def connected_subtasks(
     partitioning: Partitioning,

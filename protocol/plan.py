@@ -8,6 +8,7 @@ Operators themselves are opaque here: each node carries its operator as pickled 
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -165,6 +166,21 @@ class JobGraph:
     tasks: list[Task]
     edges: list[StreamEdge]
 
+    def inputs_of(self, task: Task) -> list[tuple[StreamEdge, EdgeOrigin]]:
+        """The edges into a task with their origins, by input index, then in order of creation."""
+        ordinals: Counter[int] = Counter()
+        found = []
+        for edge in sorted(self.edges, key=lambda edge: (edge.input_index, edge.edge_id)):
+            if edge.target_id != task.head.node_id:
+                continue
+            upstream = self.task_of_node(edge.source_id)
+            (node,) = (node for node in upstream.nodes if node.node_id == edge.source_id)
+            ordinal = ordinals[edge.source_id]
+            ordinals[edge.source_id] += 1
+            origin = EdgeOrigin(node.uid, ordinal, upstream.parallelism, edge.partitioning)
+            found.append((edge, origin))
+        return found
+
     def task_of_node(self, node_id: int) -> Task:
         """The task that runs an operator."""
         for task in self.tasks:
@@ -228,11 +244,25 @@ def _build_task(graph: StreamGraph, head_id: int, chained: set[int]) -> Task:
 
 
 @dataclass(frozen=True, slots=True)
+class EdgeOrigin:
+    """Where an edge into a task comes from, in words that outlive this run of the program.
+
+    `ordinal` counts the edges that lead from one operator to one task. `parallelism` is the operator's.
+    """
+
+    upstream_uid: str = ""
+    ordinal: int = 0
+    parallelism: int = 1
+    partitioning: Partitioning = Partitioning.REBALANCE
+
+
+@dataclass(frozen=True, slots=True)
 class InputChannel:
     """One input channel of a subtask and the operator input it feeds."""
 
     channel: ChannelId
     input_index: int
+    origin: EdgeOrigin = EdgeOrigin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,13 +310,16 @@ def build_execution_graph(job: JobGraph) -> ExecutionGraph:
     outputs: dict[SubtaskId, list[OutputEdge]] = {}
     receivers: dict[ChannelId, SubtaskId] = {}
     senders: dict[ChannelId, SubtaskId] = {}
+    origins = {edge.edge_id: origin for task in job.tasks for edge, origin in job.inputs_of(task)}
     for edge in sorted(job.edges, key=lambda edge: (edge.input_index, edge.edge_id)):
         up, down = job.task_of_node(edge.source_id), job.task_of_node(edge.target_id)
         channels = channels_of_edge(edge.edge_id, edge.partitioning, up.parallelism, down.parallelism)
         for channel in channels:
             receivers[channel] = SubtaskId(down.task_id, channel.downstream_index)
             senders[channel] = SubtaskId(up.task_id, channel.upstream_index)
-            inputs.setdefault(receivers[channel], []).append(InputChannel(channel, edge.input_index))
+            inputs.setdefault(receivers[channel], []).append(
+                InputChannel(channel, edge.input_index, origins[edge.edge_id])
+            )
         for index in range(up.parallelism):
             mine = tuple(channel for channel in channels if channel.upstream_index == index)
             out = OutputEdge(edge, mine, down.max_parallelism, down.parallelism)

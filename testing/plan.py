@@ -18,10 +18,14 @@ MILLISECOND = 1_000_000
 MAX_PARALLELISM = 8
 MODES = {
     "exactly-once": CheckpointingMode.EXACTLY_ONCE,
+    "unaligned": CheckpointingMode.EXACTLY_ONCE,
+    "aligned at first": CheckpointingMode.EXACTLY_ONCE,
     "at-least-once": CheckpointingMode.AT_LEAST_ONCE,
 }
 """The checkpointing modes that are simulated, by the name a plan has them under."""
-_MODE_SHARES = {"exactly-once": 9, "at-least-once": 1}
+ALIGNED_TIMEOUTS_MS = {"unaligned": 0, "aligned at first": 10}
+"""After how long barriers may overtake, in the modes in which they may; one checkpoint at a time there."""
+_MODE_SHARES = {"exactly-once": 5, "unaligned": 3, "aligned at first": 2, "at-least-once": 1}
 _LMDB_SHARE = 0.02
 _EXTRA_STATES = ("map", "list", "reducing", "aggregating", "folding")
 _EVENTS_OF_A_JOB = 1_500
@@ -155,6 +159,7 @@ class Settings:
     buffer_timeout_ms: int
     channel_credit_bytes: int
     on_disk: bool
+    max_buffered_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -269,12 +274,13 @@ def _draw_parallelism(random: Random, stages: tuple[Stage, ...]) -> tuple[int, .
 def _draw_settings(random: Random) -> Settings:
     mode = random.choices(list(_MODE_SHARES), list(_MODE_SHARES.values()))[0]
     interval_ms = random.choice((5, 5, 15, 15, 40, 40, None))
+    max_concurrent = random.choice((1, 1, 2)) if interval_ms is not None else 3
     return Settings(
         mode=mode,
         interval_ms=interval_ms,
         min_pause_ms=random.choice((0, 3)),
         timeout_ms=random.choice((60, 1_000)),
-        max_concurrent=random.choice((1, 1, 2)) if interval_ms is not None else 3,
+        max_concurrent=1 if mode in ALIGNED_TIMEOUTS_MS else max_concurrent,
         inline_threshold_bytes=random.choice((0, 2_000, 20 << 10)),
         num_retained=random.choice((1, 2)),
         restart_delay_ms=random.choice((0, 5)),
@@ -282,6 +288,7 @@ def _draw_settings(random: Random) -> Settings:
         buffer_timeout_ms=random.choice((0, 2)),
         channel_credit_bytes=random.choice((64, 320)),
         on_disk=random.random() < _LMDB_SHARE,
+        max_buffered_bytes=random.choice((None, None, None, 256)),
     )
 
 

@@ -15,7 +15,7 @@ from ..state.backend import HashMapStateBackend, StateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from .checkers import check_output
 from .outside import Outside, new_outside
-from .plan import MODES, Plan, draw_plan
+from .plan import ALIGNED_TIMEOUTS_MS, MODES, Plan, draw_plan
 from .simulated_shell import SimulatedShell
 from .world import World
 
@@ -101,6 +101,8 @@ def _settings(plan: Plan, stack: ExitStack, checkpoint_dir: str) -> JobSettings:
             tolerable_failures=1_000,
         ),
         mode=MODES[drawn.mode],
+        aligned_timeout_ms=ALIGNED_TIMEOUTS_MS.get(drawn.mode),
+        max_buffered_bytes=drawn.max_buffered_bytes,
         checkpoint_dir=checkpoint_dir,
         inline_threshold_bytes=drawn.inline_threshold_bytes,
         num_retained=drawn.num_retained,

@@ -11,9 +11,12 @@ from tidegate.actors.ports import TaskDeployment, TaskSettings
 from tidegate.actors.task import StreamTask
 from tidegate.operators.base import StreamOperator
 from tidegate.protocol import task_events as events
+from tidegate.protocol.channel_state import RecoveredChannel
 from tidegate.protocol.elements import (
     Batch,
+    CancelCheckpointMarker,
     CheckpointBarrier,
+    EndOfInput,
     Message,
     SnapshotKind,
     StreamElement,
@@ -36,6 +39,8 @@ from tidegate.state.memory_storage import MemoryCheckpointStorage
 ATTEMPT = Attempt(3)
 RECORD_BYTES = 10
 """What a record counts for credit here; a control element counts 1."""
+
+ANNOUNCED = (CheckpointBarrier, CancelCheckpointMarker, EndOfInput)
 
 E = TypeVar("E")
 
@@ -152,12 +157,19 @@ class TaskUnderTest:
         subtask: Subtask,
         restored: Mapping[str, OperatorSnapshot] | None = None,
         attempt_number: int = 0,
+        recovered: tuple[RecoveredChannel, ...] = (),
         **settings: Any,
     ) -> None:
         self.ports = FakePorts()
         self.subtask = subtask
         deployment = TaskDeployment(
-            JobId("job"), ATTEMPT, attempt_number, subtask, task_settings(**settings), restored
+            JobId("job"),
+            ATTEMPT,
+            attempt_number,
+            subtask,
+            task_settings(**settings),
+            restored,
+            recovered=recovered,
         )
         self.task = StreamTask(deployment, self.ports)
         self._numbers: dict[int, int] = {}
@@ -191,7 +203,8 @@ class TaskUnderTest:
         number = self._numbers.get(channel, 0)
         self._numbers[channel] = number + 1
         payload, size_bytes = self.ports.encode(list(elements))
-        return Message(ATTEMPT, self.subtask.inputs[channel].channel, number, payload, size_bytes)
+        announces = elements[0] if isinstance(elements[0], ANNOUNCED) else None
+        return Message(ATTEMPT, self.subtask.inputs[channel].channel, number, payload, size_bytes, announces)
 
 
 def barrier(checkpoint_id: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> CheckpointBarrier:

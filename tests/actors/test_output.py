@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tidegate.actors.output import OutputChannel, TaskOutput
-from tidegate.protocol.elements import Batch, EndOfInput, StreamElement, Watermark
-from tidegate.protocol.ids import ChannelId
+from tidegate.protocol.elements import Batch, CheckpointBarrier, EndOfInput, StreamElement, Watermark
+from tidegate.protocol.ids import ChannelId, CheckpointId
 
 from .fakes import ATTEMPT, FakePorts, task_settings
 
@@ -122,7 +122,16 @@ def test_a_control_element_goes_behind_the_records_before_it_and_at_once() -> No
     channel.add_control(Watermark(5))
     channel.add_batch(records(1, 2))
     channel.add_control(EndOfInput())
-    assert channel.sent() == [[records(2), Watermark(5)], [records(1, 2), EndOfInput()]]
+    assert channel.sent() == [[records(2), Watermark(5)], [records(1, 2)], [EndOfInput()]]
+
+
+def test_what_a_receiver_must_know_ahead_of_its_turn_travels_alone_and_is_announced() -> None:
+    channel, barrier = Channel(), CheckpointBarrier(CheckpointId(1), 0)
+    channel.add_batch(records(2))
+    channel.add_control(barrier)
+    channel.add_control(EndOfInput())
+    assert channel.sent() == [[records(2)], [barrier], [EndOfInput()]]
+    assert [message.announces for message in channel.ports.sent] == [None, barrier, EndOfInput()]
 
 
 def test_a_control_element_is_sent_without_credit() -> None:

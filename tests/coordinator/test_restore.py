@@ -6,9 +6,15 @@ from dataclasses import replace
 
 import pytest
 from tidegate.common.errors import StateMigrationError
-from tidegate.coordinator.restore import check_restore, restored_state
+from tidegate.coordinator.restore import check_restore, recovered_records, restored_state
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import FileHandle, OperatorListHandle, OperatorSnapshot
+from tidegate.protocol.handles import (
+    ChannelRange,
+    ChannelStateHandle,
+    FileHandle,
+    OperatorListHandle,
+    OperatorSnapshot,
+)
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
@@ -108,3 +114,36 @@ def test_every_subtask_gets_its_key_groups(parallelism: int) -> None:
         for part in segments:
             assert part.key_groups.intersect(KeyGroupRange(0, 127)).size > 0
     assert restored[SubtaskId("task-1", 0)]["numbers"].lists[0] == position_handle(7)
+
+
+def with_records(upstream_uid: str = "numbers", partitioning: str = "hash") -> CheckpointManifest:
+    """The same with records under way to the second subtask of the totals."""
+    manifest = stored()
+    totals = manifest.operators["totals"]
+    channel = ChannelRange(upstream_uid, 0, 0, 1, partitioning, 0, 10)
+    handle = ChannelStateHandle(FileHandle("records", 10, ""), (channel,))
+    subtasks = (totals.subtasks[0], replace(totals.subtasks[1], channels=handle))
+    manifest.operators["totals"] = replace(totals, subtasks=subtasks)
+    return manifest
+
+
+def test_records_under_way_are_found_by_the_subtasks_that_own_their_keys() -> None:
+    graph = job_graph()
+    check_restore(graph, with_records(), allow_non_restored_state=False)
+    found = recovered_records(graph, with_records())
+    ((subtask, (recovered,)),) = found.items()
+    assert subtask.task_id == "task-2"
+    assert recovered.file.path == "records"
+    assert recovered.channel.downstream_index == subtask.index
+
+
+@pytest.mark.parametrize(("upstream_uid", "partitioning"), [("letters", "hash"), ("numbers", "rebalance")])
+def test_records_under_way_without_their_edge_are_an_error_that_says_what_to_do(
+    upstream_uid: str, partitioning: str
+) -> None:
+    manifest = with_records(upstream_uid, partitioning)
+    expected = rf"records that were under way from .*'{upstream_uid}' to 'Totals'.*start from a savepoint"
+    with pytest.raises(StateMigrationError, match=expected):
+        check_restore(job_graph(), manifest, allow_non_restored_state=False)
+    check_restore(job_graph(), manifest, allow_non_restored_state=True)
+    assert recovered_records(job_graph(), manifest) == {}

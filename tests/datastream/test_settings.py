@@ -208,6 +208,10 @@ def test_the_memory_in_front_of_lmdb_is_configured() -> None:
             "unaligned.enabled needs .*EXACTLY_ONCE",
         ),
         (
+            {**CHECKPOINTS, "alignment.max_buffered_bytes": "0"},
+            r"alignment.max_buffered_bytes is 0; it must be at least 1",
+        ),
+        (
             {**CHECKPOINTS, "execution.checkpointing.dir": "checkpoints"},
             r"its own working directory; give an absolute path",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from tidegate.protocol import alignment
@@ -17,7 +18,11 @@ class Machine(Protocol):
 
 
 class AlignmentMachine:
-    """`aligner 2` or `tracker 2`: the barrier handler of a task with two channels."""
+    """`aligner 2` or `tracker 2`: the barrier handler of a task with two channels.
+
+    `aligner 2 forward=1 limit=500`: no barrier may overtake on channel 1, and at most 500 bytes may wait.
+    `announce` says that something has arrived; without it, that its turn has come.
+    """
 
     def __init__(self, handler: alignment.BarrierHandler) -> None:
         self._handler = handler
@@ -33,6 +38,9 @@ class AlignmentMachine:
             ids = range(int(words[1]), int(words[3]) + 1)
             outcomes = [self.perform(f"barrier {each} on channel {words[6]}") for each in ids]
             return [line for lines in outcomes for line in lines if line != "nothing"] or ["nothing"]
+        if words[0] == "due":
+            due_ms = self._handler.due_ms
+            return ["never" if due_ms is None else f"at {due_ms} ms"]
         commands = self._handler.handle(self._event(words), self._now_ms)
         self._handler.validate()
         return [_alignment_outcome(command) for command in commands] or ["nothing"]
@@ -40,12 +48,31 @@ class AlignmentMachine:
     def _event(self, words: list[str]) -> alignment.AlignmentEvent:
         if words[0] == "barrier":
             return alignment.BarrierReceived(int(words[4]), self._barrier(words[1]))
+        if words[0] == "announce":
+            return self._announcement(words[1:])
+        if words[0] == "buffered":
+            return alignment.BytesBuffered(int(words[1]))
+        if words[0] == "given":
+            return alignment.CheckpointGivenUp(CheckpointId(int(words[2])))
+        if words[0] == "clock":
+            return alignment.AlignmentTimePassed()
         if words[0] == "cancel":
             return alignment.CancelMarkerReceived(int(words[4]), CheckpointId(int(words[1])))
         if words[0] == "trigger":
             return alignment.CheckpointTriggered(self._barrier(words[1]))
         assert words[:2] == ["end", "of"], words
         return alignment.ChannelEnded(int(words[3]))
+
+    def _announcement(self, words: list[str]) -> alignment.AlignmentEvent:
+        if words[0] == "end":
+            return alignment.EndAnnounced(int(words[3]))
+        if words[0] == "cancel":
+            return alignment.CancelMarkerAnnounced(int(words[4]), CheckpointId(int(words[1])))
+        channel = int(words[words.index("channel") + 1])
+        timeout_ms = int(words[words.index("within") + 1]) if "within" in words else 0
+        is_aligned = "aligned" in words
+        barrier = replace(self._barrier(words[0]), aligned_timeout_ms=None if is_aligned else timeout_ms)
+        return alignment.BarrierAnnounced(channel, barrier)
 
     def _barrier(self, checkpoint_id: str) -> CheckpointBarrier:
         return CheckpointBarrier(CheckpointId(int(checkpoint_id)), self._now_ms)
@@ -58,6 +85,10 @@ def _alignment_outcome(command: alignment.AlignmentCommand) -> str:
         return f"resume channels {', '.join(map(str, command.channels))}"
     if isinstance(command, alignment.AbortCheckpoint):
         return f"abort {command.checkpoint_id}: {command.reason.value}"
+    if isinstance(command, alignment.RecordChannels):
+        return f"record channels {', '.join(map(str, command.channels))} before {command.checkpoint_id}"
+    if isinstance(command, alignment.FinishRecording):
+        return f"finish recording {command.checkpoint_id}"
     return f"take snapshot {command.barrier.checkpoint_id}, first barrier at {command.started_ms} ms"
 
 
@@ -187,7 +218,10 @@ def machine_of(line: str) -> Machine | None:
     """The machine that a line such as `aligner 2` sets up, `None` for any other line."""
     name, *arguments = line.split()
     if name == "aligner":
-        return AlignmentMachine(alignment.BarrierAligner(int(arguments[0])))
+        options = {key: int(value) for key, value in (argument.split("=") for argument in arguments[1:])}
+        never_overtaken = (options["forward"],) if "forward" in options else ()
+        aligner = alignment.BarrierAligner(int(arguments[0]), never_overtaken, options.get("limit"))
+        return AlignmentMachine(aligner)
     if name == "tracker":
         return AlignmentMachine(alignment.BarrierTracker(int(arguments[0])))
     if name == "coordinator":

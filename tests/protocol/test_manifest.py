@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import (
+    ChannelRange,
+    ChannelStateHandle,
     FileHandle,
     KeyedStateHandle,
     ListPart,
@@ -62,6 +65,20 @@ def test_a_manifest_survives_the_round_trip() -> None:
     decoded = decode_manifest(encode_manifest(manifest()), PATH)
     assert decoded == manifest()
     assert list(decoded.operators) == ["numbers", "totals-ü"]
+
+
+def test_records_under_way_survive_the_round_trip_and_count_as_state() -> None:
+    file = FileHandle("shared/totals/channels/0-1-7", 90, "23" * 32)
+    ranges = (ChannelRange("numbers", 0, 1, 2, "hash", 0, 40), ChannelRange("rules", 1, 0, 1, "hash", 40, 50))
+    snapshot = OperatorSnapshot(channels=ChannelStateHandle(file, ranges))
+    totals = OperatorManifest("totals", "Totals", 128, (snapshot,))
+    whole = replace(manifest(), operators={"totals": totals})
+    again = decode_manifest(encode_manifest(whole), PATH)
+    assert again == whole
+    assert again.files() == [file]
+    assert again.operators["totals"].has_state
+    moved = snapshot.with_files(lambda file: replace(file, path="elsewhere"))
+    assert moved.channels == ChannelStateHandle(replace(file, path="elsewhere"), ranges)
 
 
 def test_a_manifest_without_operators_survives_too() -> None:

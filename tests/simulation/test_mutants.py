@@ -23,6 +23,8 @@ QUICK = [
     "manifest-before-acks",
     "notify-before-manifest",
     "late-freeze",
+    "dropped-records",
+    "overtaken-unrecorded",
 ]
 """Bugs that few seeds are enough for; the others would make the tests slow."""
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from tidegate.testing.run_one import Outcome, run_seed
 
-from . import channels, commits, coordination, recovery
+from . import channels, commits, coordination, overtaking, recovery
 from .base import Mutant
 
 SEEDS = 2_000
 MUTANTS: dict[str, Mutant] = {
     **channels.MUTANTS,
+    **overtaking.MUTANTS,
     **coordination.MUTANTS,
     **recovery.MUTANTS,
     **commits.MUTANTS,

@@ -15,7 +15,7 @@ from .base import Mutant
 
 
 def _no_alignment(original: Any) -> Any:
-    return lambda mode, channels: BarrierTracker(channels)
+    return lambda mode, channels, *more: BarrierTracker(channels)
 
 
 def _first_barrier_is_enough(original: Any) -> Any:

@@ -1,0 +1,236 @@
+"""What a task's barrier handler hears and answers: the events and commands of alignment and tracking.
+
+A barrier is seen twice. It is *announced* when its message has arrived in the input gate, with all records
+before it; it is *received* when its turn comes, behind those records. A barrier that overtakes is acted on
+when it is announced.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from .elements import CheckpointBarrier
+from .ids import CheckpointId
+
+NO_CHECKPOINT = CheckpointId(-1)
+
+
+class AlignmentAbortReason(enum.Enum):
+    """Why a task gave up on a checkpoint."""
+
+    SUBSUMED = "a barrier of a newer checkpoint arrived"
+    CANCELLED_UPSTREAM = "an upstream task could not take its snapshot"
+    TOO_MUCH_BUFFERED = "more was held back or recorded than alignment.max_buffered_bytes"
+    GIVEN_UP = "the coordinator gave it up"
+
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierAnnounced:
+    """A barrier arrived in a channel, and every record before it; those may still wait to be processed."""
+
+    channel: int
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierReceived:
+    """A barrier came out of a channel."""
+
+    channel: int
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class CancelMarkerAnnounced:
+    """A cancel marker arrived in a channel."""
+
+    channel: int
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class CancelMarkerReceived:
+    """A cancel marker came out of a channel."""
+
+    channel: int
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class EndAnnounced:
+    """Everything that will ever come out of a channel has arrived in it."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelEnded:
+    """Nothing more comes out of a channel."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTriggered:
+    """The coordinator asked this task directly: it is a source, or all of its channels ended."""
+
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointGivenUp:
+    """The coordinator said that a checkpoint will not complete."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class BytesBuffered:
+    """So much waits in blocked channels, or is recorded, at this moment."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentTimePassed:
+    """Look at the clock: `BarrierHandler.due_ms` has come."""
+
+
+AlignmentEvent = (
+    BarrierAnnounced
+    | BarrierReceived
+    | CancelMarkerAnnounced
+    | CancelMarkerReceived
+    | EndAnnounced
+    | ChannelEnded
+    | CheckpointTriggered
+    | CheckpointGivenUp
+    | BytesBuffered
+    | AlignmentTimePassed
+)
+
+# ---------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True, slots=True)
+class BlockChannel:
+    """Take nothing more from a channel."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeChannels:
+    """Take from these channels again."""
+
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChannels:
+    """The barrier overtakes: record what waits in these channels before it, and what still comes before it.
+
+    Goes ahead of the `TakeSnapshot` of the checkpoint, which is complete only with `FinishRecording`.
+    """
+
+    checkpoint_id: CheckpointId
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """Snapshot now, before anything else is processed. `started_ms`: when the first barrier came."""
+
+    barrier: CheckpointBarrier
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRecording:
+    """Everything that the barrier overtook is here: store it."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCheckpoint:
+    """Decline a checkpoint, pass a cancel marker on, and drop what was recorded for it."""
+
+    checkpoint_id: CheckpointId
+    reason: AlignmentAbortReason
+
+
+AlignmentCommand = (
+    BlockChannel | ResumeChannels | RecordChannels | TakeSnapshot | FinishRecording | AbortCheckpoint
+)
+
+
+class BarrierHandler(ABC):
+    """Decides when a task with `channel_count` input channels takes its snapshots."""
+
+    def __init__(self, channel_count: int) -> None:
+        self._open: set[int] = set(range(channel_count))
+        self._last = NO_CHECKPOINT
+
+    @property
+    def last_decided(self) -> CheckpointId:
+        """Highest checkpoint id for which this task took or refused a snapshot; -1 before any."""
+        return self._last
+
+    @property
+    def due_ms(self) -> int | None:
+        """When `AlignmentTimePassed` is due, `None` if nothing waits for time."""
+        return None
+
+    @property
+    def is_aligning(self) -> bool:
+        """Whether the barrier of some checkpoint has come on some channels, and not yet on all."""
+        return False
+
+    @property
+    def counts_buffered(self) -> bool:
+        """Whether `BytesBuffered` is of interest now."""
+        return False
+
+    def handle(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
+        """Take one event at time `now_ms` and return what the task must do, in order."""
+        if isinstance(event, BarrierReceived):
+            return self._on_barrier(event.channel, event.barrier, now_ms)
+        if isinstance(event, CancelMarkerReceived):
+            return self._on_cancel(event.checkpoint_id)
+        if isinstance(event, ChannelEnded):
+            self._open.discard(event.channel)
+            return self._on_channel_ended(event.channel)
+        if isinstance(event, CheckpointTriggered):
+            return self._on_trigger(event.barrier, now_ms)
+        return self._on_ahead_of_its_turn(event, now_ms)
+
+    def _on_trigger(self, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
+        if self._open or barrier.checkpoint_id <= self._last:
+            return []
+        self._last = barrier.checkpoint_id
+        return [TakeSnapshot(barrier, now_ms)]
+
+    @abstractmethod
+    def _on_barrier(
+        self, channel: int, barrier: CheckpointBarrier, now_ms: int
+    ) -> list[AlignmentCommand]: ...
+
+    @abstractmethod
+    def _on_cancel(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]: ...
+
+    @abstractmethod
+    def _on_channel_ended(self, channel: int) -> list[AlignmentCommand]: ...
+
+    def _on_ahead_of_its_turn(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
+        """An event that only matters where barriers overtake or alignment is bounded."""
+        return []
+
+    @abstractmethod
+    def validate(self) -> None:
+        """Raise `AssertionError` if an invariant of the machine does not hold."""
