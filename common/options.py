@@ -60,6 +60,10 @@ class CheckpointingOptions:
         ConfigOptions.key("execution.checkpointing.dir").string_type().no_default_value()
     )
     """Directory or file system URL under which every job writes its checkpoints."""
+    SAVEPOINT_DIRECTORY: ConfigOption[str | None] = (
+        ConfigOptions.key("execution.checkpointing.savepoint-dir").string_type().no_default_value()
+    )
+    """Directory or file system URL in which savepoints are made if none is named."""
     CHECKPOINT_STORAGE: ConfigOption[str] = (
         ConfigOptions.key("execution.checkpointing.storage")
         .choice_type("filesystem", "jobmanager")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ..common.errors import CheckpointStorageError
 from ..protocol import checkpoint as core
-from ..protocol.elements import CheckpointBarrier, SnapshotKind
+from ..protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from ..protocol.handles import FileHandle
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
-from ..protocol.task_events import CheckpointAborted, CheckpointCompleted, TriggerCheckpoint
+from ..protocol.task_events import CheckpointAborted, CheckpointCompleted, EndSource, TriggerCheckpoint
 from ..telemetry import AttributeValue, Span, Tracer
 from ..telemetry.spans import (
     ACKNOWLEDGE,
@@ -28,6 +28,7 @@ from ..telemetry.spans import (
 )
 from .checkpoint_store import CheckpointStore, FencedError
 from .ports import CoordinatorPorts
+from .savepoints import check_savepoint_directory, discard_savepoint, savepoint_path, write_savepoint
 from .spec import JobSpec
 from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
 
@@ -41,6 +42,7 @@ class CheckpointDriver:
     Args:
         fail: Called with the cause when too many checkpoints failed.
         stop: Called with the cause when this coordinator is fenced and must end.
+        restart: Called with the cause when the tasks cannot go on from where they are.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class CheckpointDriver:
         statistics: JobStatistics,
         fail: Callable[[str], None],
         stop: Callable[[str], None],
+        restart: Callable[[str], None],
     ) -> None:
         assert spec.settings.trigger is not None
         self._spec = spec
@@ -61,11 +64,13 @@ class CheckpointDriver:
         self._statistics = statistics
         self._fail = fail
         self._stop = stop
+        self._restart = restart
         self._attempt = Attempt(0)
         self._attempt_number = 0
         self._subtask_count = 0
         self._spans: dict[CheckpointId, Span] = {}
         self._request_count = 0
+        self._savepoint_paths: dict[CheckpointId, str] = {}
         self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
 
     @property
@@ -82,12 +87,25 @@ class CheckpointDriver:
         self._core.validate()
         self._store.validate()
 
-    def request(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> core.RequestId:
-        """Ask for a checkpoint now; its answer will be in the statistics under the returned id."""
+    def request(
+        self, kind: SnapshotKind = SnapshotKind.CHECKPOINT, savepoint: SavepointTarget | None = None
+    ) -> core.RequestId:
+        """Ask for a checkpoint, savepoint or stop now.
+
+        Its answer will be in the statistics under the returned id.
+        """
         self._request_count += 1
         request_id = core.RequestId(self._store.epoch * REQUESTS_PER_EPOCH + self._request_count)
         self._statistics.requested(request_id)
-        self.handle(core.CheckpointRequested(request_id, kind))
+        try:
+            if savepoint is not None:
+                check_savepoint_directory(savepoint.directory)
+                self._store.check_fence()
+        except CheckpointStorageError as error:
+            refused = core.AbortReason.SAVEPOINT_REFUSED
+            self._statistics.answered(core.AnswerRequest(request_id, None, refused, str(error)))
+        else:
+            self.handle(core.CheckpointRequested(request_id, kind, savepoint=savepoint))
         return request_id
 
     def start(
@@ -135,6 +153,7 @@ class CheckpointDriver:
             self._register(command)
         elif isinstance(command, core.DiscardFiles):
             self._store.discard_files(_files(command.acknowledgement))
+            self._discard_savepoint(command.acknowledgement)
         elif isinstance(command, core.WriteManifest):
             self._write_manifest(command)
         elif isinstance(command, core.NotifyComplete):
@@ -143,7 +162,13 @@ class CheckpointDriver:
         elif isinstance(command, core.NotifyAborted):
             self._aborted(command)
         elif isinstance(command, core.AnswerRequest):
-            self._statistics.answered(command)
+            path = self._savepoint_paths.get(command.checkpoint_id or CheckpointId(0), "")
+            self._statistics.answered(replace(command, savepoint_path=path))
+        elif isinstance(command, core.DrainSources):
+            for subtask in command.subtasks:
+                self._ports.send(self._attempt, subtask, EndSource())
+        elif isinstance(command, core.UndoDrain):
+            self._restart(command.cause)
         else:
             self._fail(command.cause)
 
@@ -154,6 +179,8 @@ class CheckpointDriver:
         )
         if command.is_pending:
             self._statistics.acknowledged(command.checkpoint_id, command.subtask, acknowledgement.metrics)
+        else:
+            self._discard_savepoint(acknowledgement)
 
     def _trigger(self, command: core.TriggerSubtasks) -> None:
         barrier = command.barrier
@@ -181,29 +208,81 @@ class CheckpointDriver:
                 self._ports.now_ns(),
             )
         span = self._spans.get(barrier.checkpoint_id)
-        is_savepoint = barrier.kind is SnapshotKind.SAVEPOINT
         sent = replace(
             barrier,
             trace_context=span.context if span else None,
-            aligned_timeout_ms=None if is_savepoint else self._spec.settings.aligned_timeout_ms,
+            aligned_timeout_ms=None if barrier.savepoint else self._spec.settings.aligned_timeout_ms,
+            savepoint=self._target(barrier),
         )
         for subtask in command.subtasks:
             self._ports.send(self._attempt, subtask, TriggerCheckpoint(sent))
+
+    def _target(self, barrier: CheckpointBarrier) -> SavepointTarget | None:
+        if barrier.savepoint is None:
+            return None
+        path = savepoint_path(barrier.savepoint.directory, self._spec.job_id, barrier.checkpoint_id)
+        self._savepoint_paths[barrier.checkpoint_id] = path
+        return replace(barrier.savepoint, directory=path)
 
     def _write_manifest(self, command: core.WriteManifest) -> None:
         manifest = self._manifest(command.barrier, command)
         known = self._store.newest
         try:
-            self._store.complete(manifest)
+            if manifest.savepoint_path:
+                self._write_savepoint(command, manifest)
+            if manifest.kind is SnapshotKind.SAVEPOINT:
+                self._store.release(command.checkpoint_id)
+            else:
+                self._store.complete(manifest)
         except FencedError as error:
             self._stop(str(error))
             return
         except CheckpointStorageError as error:
+            self._keep_doubtful_savepoint(manifest)
             self.handle(core.ManifestFailed(command.checkpoint_id, str(error)))
             return
         self._completed(command, manifest, known)
         self.handle(core.ManifestWritten(command.checkpoint_id))
+        self._savepoint_paths.pop(command.checkpoint_id, None)
         self._collect_garbage()
+
+    def _write_savepoint(self, command: core.WriteManifest, manifest: CheckpointManifest) -> None:
+        """Before the checkpoint of a stop: nothing may be committed that the savepoint could still lose."""
+        self._store.check_fence()
+        parts = {
+            subtask: core.Acknowledgement(acknowledgement.savepoint.snapshots)
+            for subtask, acknowledgement in command.acknowledgements.items()
+            if acknowledgement.savepoint is not None
+        }
+        stored = replace(
+            manifest,
+            kind=SnapshotKind.SAVEPOINT,
+            operators=self._operators(parts),
+            savepoint_path="",
+        )
+        write_savepoint(manifest.savepoint_path, stored)
+
+    def _keep_doubtful_savepoint(self, manifest: CheckpointManifest) -> None:
+        """The checkpoint of a stop may exist after all, and then the job has stopped with this savepoint."""
+        if self._store.is_doubtful(manifest.checkpoint_id) and manifest.savepoint_path:
+            del self._savepoint_paths[manifest.checkpoint_id]
+            self._statistics.warnings.append(
+                f"the job was not stopped, but its savepoint {manifest.savepoint_path} is complete and stays"
+            )
+
+    def _discard_savepoint(self, acknowledgement: core.Acknowledgement) -> None:
+        """What came too late for a savepoint must not lie about in a directory of the user's."""
+        if acknowledgement.savepoint is not None:
+            self._discard_directory(acknowledgement.savepoint.directory)
+
+    def _discard_directory(self, path: str) -> None:
+        def discard() -> None:
+            try:
+                discard_savepoint(path)
+            except CheckpointStorageError as error:
+                self._statistics.warnings.append(f"a failed savepoint could not be removed: {error}")
+
+        self._ports.run_in_background(discard)
 
     def _collect_garbage(self) -> None:
         """Delete in the background what no checkpoint and no task needs any more."""
@@ -220,8 +299,6 @@ class CheckpointDriver:
         self._ports.run_in_background(delete)
 
     def _manifest(self, barrier: CheckpointBarrier, command: core.WriteManifest) -> CheckpointManifest:
-        operators = {node.uid: node for node in self._spec.graph.operators}
-        snapshots = core.operator_snapshots(command.acknowledgements, operators)
         return CheckpointManifest(
             job_id=self._spec.job_id,
             job_name=self._spec.job_name,
@@ -229,11 +306,19 @@ class CheckpointDriver:
             kind=barrier.kind,
             triggered_ms=barrier.timestamp_ms,
             completed_ms=self._ports.now_ns() // 1_000_000,
-            operators={
-                uid: OperatorManifest(uid, node.name, node.max_parallelism, tuple(snapshots[uid]))
-                for uid, node in operators.items()
-            },
+            operators=self._operators(command.acknowledgements),
+            savepoint_path=self._savepoint_paths.get(barrier.checkpoint_id, ""),
         )
+
+    def _operators(
+        self, acknowledgements: Mapping[SubtaskId, core.Acknowledgement]
+    ) -> dict[str, OperatorManifest]:
+        operators = {node.uid: node for node in self._spec.graph.operators}
+        snapshots = core.operator_snapshots(acknowledgements, operators)
+        return {
+            uid: OperatorManifest(uid, node.name, node.max_parallelism, tuple(snapshots[uid]))
+            for uid, node in operators.items()
+        }
 
     def _completed(
         self,
@@ -256,6 +341,9 @@ class CheckpointDriver:
         for subtask in command.subtasks:
             self._ports.send(self._attempt, subtask, CheckpointAborted(command.checkpoint_id))
         self._store.abort(command.checkpoint_id)
+        path = self._savepoint_paths.pop(command.checkpoint_id, None)
+        if path is not None:
+            self._discard_directory(path)
         detail = f": {command.cause}" if command.cause else ""
         self._record(
             replace(

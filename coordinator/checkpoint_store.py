@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 from ..common import failpoints
 from ..common.errors import CheckpointStorageError
-from ..protocol.elements import SnapshotKind
 from ..protocol.handles import FileHandle
 from ..protocol.ids import CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
@@ -134,8 +133,7 @@ class CheckpointStore:
             path = _manifest_path(checkpoint_id)
             manifest = decode_manifest(self._storage.read(path), f"{self._storage.uri}/{path}")
             self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
-            if manifest.kind is not SnapshotKind.SAVEPOINT:
-                self._retained[checkpoint_id] = manifest
+            self._retained[checkpoint_id] = manifest
         record = json.dumps({"first_id": first_id, "checkpoints": accepted}).encode()
         if not self._storage.create_exclusive(f"accepted/{self.epoch}", record):
             raise FencedError(f"accepted/{self.epoch} exists already: the job is claimed twice")
@@ -180,13 +178,12 @@ class CheckpointStore:
         # After the manifest, never before: a newer coordinator claims first and looks for manifests then,
         # so either it finds this one, or its claim is found here.
         try:
-            self._check_fence()
+            self.check_fence()
         except FencedError:
             self._withdraw(checkpoint_id)
             raise
         self._doubtful.remove(checkpoint_id)
-        if manifest.kind is not SnapshotKind.SAVEPOINT:
-            self._retained[checkpoint_id] = manifest
+        self._retained[checkpoint_id] = manifest
 
     def _withdraw(self, checkpoint_id: CheckpointId) -> None:
         """Remove a manifest of our own that came too late, if it is certain that it did."""
@@ -196,7 +193,8 @@ class CheckpointStore:
         if _read_takeover(self._storage, path).fences_off(checkpoint_id):
             self._storage.delete([_manifest_path(checkpoint_id)])
 
-    def _check_fence(self) -> None:
+    def check_fence(self) -> None:
+        """Raise `FencedError` if another coordinator has claimed the job."""
         newer = f"epochs/{self.epoch + 1}"
         if newer in self._storage.list_files("epochs"):
             raise FencedError(f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job")
@@ -224,6 +222,14 @@ class CheckpointStore:
         """A checkpoint will not complete: it needs its files no more, unless its manifest may exist."""
         if checkpoint_id not in self._doubtful:
             self._registry.release_checkpoint(checkpoint_id)
+
+    def is_doubtful(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether nobody knows if the manifest of a checkpoint was written."""
+        return checkpoint_id in self._doubtful
+
+    def release(self, checkpoint_id: CheckpointId) -> None:
+        """A savepoint is complete: it has copies of the files that it needed until now."""
+        self._registry.release_checkpoint(checkpoint_id)
 
     # ------------------------------------------------------------ deletion
 
@@ -268,7 +274,7 @@ class CheckpointStore:
         self._registry.take_unreferenced()
         found = self._storage.list_files("shared")
         # After the list, never before: what is in the list was there before anybody else claimed.
-        self._check_fence()
+        self.check_fence()
         orphans = [path for path in found if not self._registry.is_referenced(path)]
         self._storage.delete(orphans)
         return orphans
@@ -280,7 +286,7 @@ class CheckpointStore:
             FencedError: Another coordinator took over, and everything is its own.
         """
         found = self._storage.list_files("")
-        self._check_fence()
+        self.check_fence()
         self._storage.delete([path for path in found if path.endswith(MANIFEST_NAME)])
         self._storage.delete(found)
         self._retained.clear()

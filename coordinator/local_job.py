@@ -9,6 +9,7 @@ from typing import Any
 
 from ..common.errors import JobExecutionError
 from ..protocol.checkpoint_events import RequestId
+from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..telemetry import (
     AttributeValue,
     FinishedSpan,
@@ -67,6 +68,15 @@ class LocalJob:
 
     def trigger_checkpoint(self) -> RequestId | None:
         answer: RequestId | None = self._executor.call(self._executor.coordinator.trigger_checkpoint)
+        return answer
+
+    def trigger_savepoint(
+        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
+    ) -> RequestId | None:
+        coordinator = self._executor.coordinator
+        answer: RequestId | None = self._executor.call(
+            lambda: coordinator.trigger_savepoint(kind, directory, format_type)
+        )
         return answer
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
@@ -139,5 +149,7 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         newest_checkpoint=None
         if store is None or newest is None
         else store.directory_of(newest.checkpoint_id),
+        stopped_with="" if newest is None else newest.savepoint_path,
+        job_name=coordinator.job_name,
         fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),
     )

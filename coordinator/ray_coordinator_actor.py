@@ -18,6 +18,7 @@ import ray
 from ..actors.ray_transport import decode_event
 from ..common.job_status import JobStatus
 from ..protocol.checkpoint_events import RequestId
+from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
 from .job_client import JobReport
@@ -161,6 +162,12 @@ class CoordinatorActor:
     def trigger_checkpoint(self) -> RequestId | None:
         """Ask for a checkpoint now; the id of the request, or `None` if checkpointing is off."""
         return self._call(self._coordinator.trigger_checkpoint)
+
+    def trigger_savepoint(
+        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
+    ) -> RequestId | None:
+        """Ask for a savepoint or a stop; the id of the request, or `None` if checkpointing is off."""
+        return self._call(lambda: self._coordinator.trigger_savepoint(kind, directory, format_type))
 
     def query_state(self, query: bytes, timeout_s: float) -> StateAnswer:
         """The answer to a pickled `StateQuery` about live state."""

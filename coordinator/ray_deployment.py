@@ -19,8 +19,9 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import TaskActor
-from ..common.errors import JobExecutionError, ResourceError
+from ..common.errors import ConfigurationError, JobExecutionError, ResourceError
 from ..protocol.checkpoint_events import RequestId
+from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.plan import ExecutionGraph, Subtask, build_execution_graph
 from ..protocol.task_events import (
@@ -367,6 +368,19 @@ class RayJobHandle:
 
     def trigger_checkpoint(self) -> RequestId | None:
         answer: RequestId | None = self._ask(self._actor.trigger_checkpoint.remote)
+        return answer
+
+    def trigger_savepoint(
+        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
+    ) -> RequestId | None:
+        if directory is not None and directory.startswith("memory://"):
+            raise ConfigurationError(
+                f"a savepoint in {directory} would be in the memory of one process, but the job runs in "
+                f"many; give a directory that all of them share"
+            )
+        answer: RequestId | None = self._ask(
+            lambda: self._actor.trigger_savepoint.remote(kind, directory, format_type)
+        )
         return answer
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:

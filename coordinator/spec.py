@@ -30,6 +30,7 @@ class JobSettings:
             `None` never overtakes. Savepoints always align.
         max_buffered_bytes: The most that a task may hold back or record for one checkpoint before it
             declines; `None` for any.
+        savepoint_dir: URI of the directory in which savepoints are made if none is named.
         num_retained: Completed checkpoints to keep.
         keep_on_cancel: Whether checkpoints survive the cancellation of the job.
         keep_on_finish: Whether they survive its regular end.
@@ -54,6 +55,7 @@ class JobSettings:
     max_inline_state_bytes: int | None = None
     aligned_timeout_ms: int | None = None
     max_buffered_bytes: int | None = None
+    savepoint_dir: str | None = None
     num_retained: int = 1
     keep_on_cancel: bool = False
     keep_on_finish: bool = False

@@ -91,6 +91,7 @@ def job_settings(
         checkpoint_dir=_checkpoint_dir(configuration, backend),
         inline_threshold_bytes=_inline_threshold(configuration),
         max_inline_state_bytes=_max_inline_state(configuration, backend),
+        savepoint_dir=configuration.get(CheckpointingOptions.SAVEPOINT_DIRECTORY),
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
         keep_on_cancel=keep,
         keep_on_finish=keep,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..common.errors import CheckpointStorageError
+from ..protocol.elements import SnapshotKind
 from ..protocol.handles import FileHandle
 from ..protocol.manifest import CheckpointManifest, decode_manifest
 from .storage import is_absolute, open_storage
@@ -33,7 +34,10 @@ def read_checkpoint(path: str) -> CheckpointManifest:
             f"{MANIFEST_NAME}, such as …/<job id>/chk-12"
         ) from error
     manifest = decode_manifest(data, f"{path}/{MANIFEST_NAME}")
-    root = storage.uri.rstrip("/").rpartition("/")[0]
+    directory = storage.uri.rstrip("/")
+    # A savepoint's files are below its own directory, those of a checkpoint beside it.
+    is_savepoint = manifest.kind is SnapshotKind.SAVEPOINT
+    root = directory if is_savepoint else directory.rpartition("/")[0]
     operators = {
         uid: replace(
             op,
