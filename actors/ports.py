@@ -56,6 +56,7 @@ class TaskSettings:
         local_dir: Directory for local files of all tasks.
         max_inline_state_bytes: The largest file of a state that a snapshot may hold; `None` for any.
         max_buffered_bytes: The most that a task may hold back or record for one checkpoint; `None` for any.
+        storage_probe: A file that the coordinator wrote into `storage`; who does not see it is elsewhere.
         fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
     """
 
@@ -71,6 +72,7 @@ class TaskSettings:
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     max_inline_state_bytes: int | None = None
     max_buffered_bytes: int | None = None
+    storage_probe: str | None = None
     fail_points: Arming | None = None
 
 

@@ -65,6 +65,7 @@ from .channel_state import never_overtaken, recovered_elements
 from .local_dirs import remove_if_empty
 from .ports import TaskDeployment, TaskPorts
 from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
+from .storage_probe import check_storage_is_shared
 
 UNRECOVERABLE = (
     ConfigurationError,
@@ -194,6 +195,7 @@ class StreamTask:
     # ------------------------------------------------------------ life cycle
 
     def _initialize(self) -> None:
+        check_storage_is_shared(self._deployment)
         self._parts = assemble(self._deployment, self._ports)
         self._chain = self._parts.chain
         self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Generic, TypeVar
 
@@ -98,6 +98,11 @@ class ConfigOption(Generic[T]):
     key: str
     type: ConfigType[T]
     default: T
+    deprecated_keys: tuple[str, ...] = ()
+
+    def with_deprecated_keys(self, *deprecated_keys: str) -> ConfigOption[T]:
+        """Return the option, which is also read under older keys where its own is not set."""
+        return replace(self, deprecated_keys=deprecated_keys)
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,10 @@ class Configuration:
         Raises:
             ConfigurationError: the value does not have the option's type.
         """
-        if option.key not in self._values:
-            return option.default
-        return option.type.read(option.key, self._values[option.key])
+        for key in (option.key, *option.deprecated_keys):
+            if key in self._values:
+                return option.type.read(key, self._values[key])
+        return option.default
 
     def set(self, option: ConfigOption[T], value: T) -> Configuration:
         """Set an option.

@@ -23,6 +23,26 @@ from typing import Protocol
 
 from .errors import CheckpointStorageError, ConfigurationError
 
+__all__ = [
+    "ACTIONS",
+    "MARKS",
+    "POINTS",
+    "VARIABLE",
+    "Arming",
+    "FailPoint",
+    "FailPointError",
+    "FailPointReport",
+    "Marks",
+    "Place",
+    "Point",
+    "arm",
+    "enter",
+    "parse",
+    "passing",
+    "reach",
+    "reports",
+]
+
 VARIABLE = "TIDEGATE_FAILPOINTS"
 ACTIONS = ("kill", "raise", "sleep=SECONDS", "enospc", "corrupt")
 MARKS = "fail-points"

@@ -53,11 +53,17 @@ class CheckpointingOptions:
     )
     """Failed checkpoints in a row that do not fail the job."""
     MAX_RETAINED_CHECKPOINTS: ConfigOption[int] = (
-        ConfigOptions.key("execution.checkpointing.num-retained").int_type().default_value(1)
+        ConfigOptions.key("execution.checkpointing.num-retained")
+        .int_type()
+        .default_value(1)
+        .with_deprecated_keys("state.checkpoints.num-retained")
     )
     """Completed checkpoints that are kept."""
     CHECKPOINTS_DIRECTORY: ConfigOption[str | None] = (
-        ConfigOptions.key("execution.checkpointing.dir").string_type().no_default_value()
+        ConfigOptions.key("execution.checkpointing.dir")
+        .string_type()
+        .no_default_value()
+        .with_deprecated_keys("state.checkpoints.dir")
     )
     """Directory or file system URL under which every job writes its checkpoints."""
     SAVEPOINT_DIRECTORY: ConfigOption[str | None] = (
@@ -68,6 +74,7 @@ class CheckpointingOptions:
         ConfigOptions.key("execution.checkpointing.storage")
         .choice_type("filesystem", "jobmanager")
         .default_value("filesystem")
+        .with_deprecated_keys("state.checkpoint-storage")
     )
     """`filesystem`: state goes to files; `jobmanager`: it travels to the coordinator, into the manifest."""
     JOBMANAGER_MAX_STATE_SIZE: ConfigOption[int] = (
@@ -80,6 +87,7 @@ class CheckpointingOptions:
         ConfigOptions.key("execution.checkpointing.data-inline-threshold")
         .memory_type()
         .default_value(20 << 10)
+        .with_deprecated_keys("state.storage.fs.memory-threshold")
     )
     """The largest file of state that is kept in the checkpoint's manifest."""
     EXTERNALIZED_CHECKPOINT_RETENTION: ConfigOption[str] = (
@@ -87,10 +95,17 @@ class CheckpointingOptions:
         .choice_type("NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION")
         .default_value("NO_EXTERNALIZED_CHECKPOINTS")
     )
-    """What happens to the kept checkpoints when the job is cancelled."""
+    """What happens to the kept checkpoints when the job is cancelled, fails or finishes."""
+    CLEANER_PARALLEL_MODE: ConfigOption[bool] = (
+        ConfigOptions.key("execution.checkpointing.cleaner.parallel-mode").boolean_type().default_value(True)
+    )
+    """Whether files of old checkpoints are deleted by several threads at once."""
 
     ENABLE_UNALIGNED: ConfigOption[bool] = (
-        ConfigOptions.key("execution.checkpointing.unaligned.enabled").boolean_type().default_value(False)
+        ConfigOptions.key("execution.checkpointing.unaligned.enabled")
+        .boolean_type()
+        .default_value(False)
+        .with_deprecated_keys("execution.checkpointing.unaligned")
     )
     """Whether barriers may overtake records, which are then stored with the checkpoint."""
     FORCE_UNALIGNED: ConfigOption[bool] = (
@@ -101,6 +116,7 @@ class CheckpointingOptions:
         ConfigOptions.key("execution.checkpointing.aligned-checkpoint-timeout")
         .duration_type()
         .default_value(Duration.of_millis(0))
+        .with_deprecated_keys("execution.checkpointing.alignment-timeout")
     )
     """How long an unaligned checkpoint first tries to align; 0 lets barriers overtake at once."""
     ALIGNMENT_MAX_BUFFERED_BYTES: ConfigOption[int | None] = (
@@ -120,6 +136,7 @@ class RestartStrategyOptions:
         ConfigOptions.key("restart-strategy.type")
         .choice_type("none", "off", "disable", "fixed-delay", "failure-rate", "exponential-delay")
         .no_default_value()
+        .with_deprecated_keys("restart-strategy")
     )
     FIXED_DELAY_ATTEMPTS: ConfigOption[int] = (
         ConfigOptions.key("restart-strategy.fixed-delay.attempts").int_type().default_value(1)
@@ -208,6 +225,7 @@ class ExecutionOptions:
         ConfigOptions.key("execution.buffer-timeout.interval")
         .duration_type()
         .default_value(Duration.of_millis(100))
+        .with_deprecated_keys("execution.buffer-timeout")
     )
     """Longest time for which a record waits for its batch to fill."""
 
@@ -216,7 +234,10 @@ class StateBackendOptions:
     """Where keyed state lives."""
 
     STATE_BACKEND: ConfigOption[str] = (
-        ConfigOptions.key("state.backend.type").string_type().default_value("hashmap")
+        ConfigOptions.key("state.backend.type")
+        .string_type()
+        .default_value("hashmap")
+        .with_deprecated_keys("state.backend")
     )
     LMDB_MEMORY: ConfigOption[int] = (
         ConfigOptions.key("tidegate.state.lmdb.memory").memory_type().default_value(512 << 20)
@@ -276,12 +297,16 @@ class StateRecoveryOptions:
     """Which checkpoint a job starts from."""
 
     SAVEPOINT_PATH: ConfigOption[str | None] = (
-        ConfigOptions.key("execution.state-recovery.path").string_type().no_default_value()
+        ConfigOptions.key("execution.state-recovery.path")
+        .string_type()
+        .no_default_value()
+        .with_deprecated_keys("execution.savepoint.path")
     )
     SAVEPOINT_IGNORE_UNCLAIMED_STATE: ConfigOption[bool] = (
         ConfigOptions.key("execution.state-recovery.ignore-unclaimed-state")
         .boolean_type()
         .default_value(False)
+        .with_deprecated_keys("execution.savepoint.ignore-unclaimed-state")
     )
     """Whether stored state that no operator of the job claims may be dropped."""
 

@@ -24,7 +24,7 @@ def job_of_driver(path: str, arguments: Sequence[str]) -> JobSpec:
         ConfigurationError: it ended without executing a job, or raised.
     """
     jobs: list[JobSpec] = []
-    with _as_main_program(path, arguments), intercepted_submissions(jobs.append):
+    with as_main_program(path, arguments), intercepted_submissions(jobs.append):
         try:
             runpy.run_path(path, run_name="__main__")
         except JobIntercepted:
@@ -45,7 +45,7 @@ def job_of_driver(path: str, arguments: Sequence[str]) -> JobSpec:
 
 
 @contextmanager
-def _as_main_program(path: str, arguments: Sequence[str]) -> Iterator[None]:
+def as_main_program(path: str, arguments: Sequence[str]) -> Iterator[None]:
     """`sys.argv` and `sys.path` as `python path arguments` would have them."""
     argv, search = sys.argv, list(sys.path)
     sys.argv = [path, *arguments]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from ..common.errors import TidegateError
+from .run_command import run
 from .savepoint_commands import savepoint
 from .snapshot_commands import snapshot
 
@@ -18,6 +19,7 @@ def commands() -> None:
     """Stateful stream processing with exactly-once checkpoints."""
 
 
+commands.add_command(run)
 commands.add_command(snapshot)
 commands.add_command(savepoint)
 

@@ -27,10 +27,12 @@ from ..telemetry.spans import (
     SUBTASK_INDEX,
 )
 from .checkpoint_store import CheckpointStore, FencedError
+from .cleaner import CheckpointCleaner
 from .ports import CoordinatorPorts
 from .savepoints import check_savepoint_directory, discard_savepoint, savepoint_path, write_savepoint
 from .spec import JobSpec
 from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
+from .stored_statistics import stored_statistics
 
 REQUESTS_PER_EPOCH = 1_000_000_000
 """Request numbers of one coordinator are below those of the next, so answers are never mixed up."""
@@ -72,11 +74,8 @@ class CheckpointDriver:
         self._request_count = 0
         self._savepoint_paths: dict[CheckpointId, str] = {}
         self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
-
-    @property
-    def acknowledgement_counts(self) -> dict[core.AcknowledgeResult, int]:
-        """How many acknowledgements had which result."""
-        return self._core.counts
+        self._counted_before = statistics.acknowledgements
+        self._cleaner = CheckpointCleaner(store, ports.run_in_background, statistics.warnings.append)
 
     def next_due_ms(self) -> int:
         """When `handle(TimePassed())` is due."""
@@ -143,7 +142,11 @@ class CheckpointDriver:
             return
         if isinstance(event, core.SubtaskAcknowledged) and event.attempt == self._attempt:
             self._trace_acknowledgement(event, started_ns)
-        for command in self._core.handle(event, started_ns // 1_000_000):
+        commands = self._core.handle(event, started_ns // 1_000_000)
+        self._statistics.acknowledgements = {
+            result: before + self._core.counts[result] for result, before in self._counted_before.items()
+        }
+        for command in commands:
             self._perform(command)
 
     def _perform(self, command: core.CheckpointCommand) -> None:
@@ -226,7 +229,9 @@ class CheckpointDriver:
 
     def _write_manifest(self, command: core.WriteManifest) -> None:
         manifest = self._manifest(command.barrier, command)
-        known = self._store.newest
+        completed = self._completed(manifest)
+        if manifest.kind is not SnapshotKind.SAVEPOINT:
+            manifest = replace(manifest, statistics=stored_statistics(self._statistics, completed))
         try:
             if manifest.savepoint_path:
                 self._write_savepoint(command, manifest)
@@ -241,10 +246,10 @@ class CheckpointDriver:
             self._keep_doubtful_savepoint(manifest)
             self.handle(core.ManifestFailed(command.checkpoint_id, str(error)))
             return
-        self._completed(command, manifest, known)
+        self._record(completed)
         self.handle(core.ManifestWritten(command.checkpoint_id))
         self._savepoint_paths.pop(command.checkpoint_id, None)
-        self._collect_garbage()
+        self._cleaner.collect()
 
     def _write_savepoint(self, command: core.WriteManifest, manifest: CheckpointManifest) -> None:
         """Before the checkpoint of a stop: nothing may be committed that the savepoint could still lose."""
@@ -259,6 +264,7 @@ class CheckpointDriver:
             kind=SnapshotKind.SAVEPOINT,
             operators=self._operators(parts),
             savepoint_path="",
+            statistics=None,
         )
         write_savepoint(manifest.savepoint_path, stored)
 
@@ -284,19 +290,13 @@ class CheckpointDriver:
 
         self._ports.run_in_background(discard)
 
-    def _collect_garbage(self) -> None:
-        """Delete in the background what no checkpoint and no task needs any more."""
-        garbage = self._store.take_garbage()
-        if garbage is None:
-            return
-
-        def delete() -> None:
-            try:
-                self._store.delete(garbage)
-            except CheckpointStorageError as error:
-                self._statistics.warnings.append(f"old checkpoints could not be removed: {error}")
-
-        self._ports.run_in_background(delete)
+    def remove_orphans(self) -> None:
+        """Delete in the background what the attempts before left behind; only while no task runs."""
+        try:
+            self._store.find_orphans()
+        except CheckpointStorageError as error:
+            self._statistics.warnings.append(f"orphaned files could not be found: {error}")
+        self._cleaner.collect()
 
     def _manifest(self, barrier: CheckpointBarrier, command: core.WriteManifest) -> CheckpointManifest:
         return CheckpointManifest(
@@ -320,21 +320,16 @@ class CheckpointDriver:
             for uid, node in operators.items()
         }
 
-    def _completed(
-        self,
-        command: core.WriteManifest,
-        manifest: CheckpointManifest,
-        before: CheckpointManifest | None,
-    ) -> None:
+    def _completed(self, manifest: CheckpointManifest) -> CheckpointStatistics:
+        before = self._store.newest
         old_files = {handle.path for handle in before.files()} if before is not None else set()
         new_files = {h.path: h.size_bytes for h in manifest.files() if h.path not in old_files}
-        self._record(
-            replace(
-                self._statistics.in_progress[command.checkpoint_id],
-                outcome=CheckpointOutcome.COMPLETED,
-                size_bytes=manifest.size_bytes,
-                new_bytes=sum(new_files.values()),
-            )
+        return replace(
+            self._statistics.in_progress[manifest.checkpoint_id],
+            outcome=CheckpointOutcome.COMPLETED,
+            duration_ms=manifest.completed_ms - manifest.triggered_ms,
+            size_bytes=manifest.size_bytes,
+            new_bytes=sum(new_files.values()),
         )
 
     def _aborted(self, command: core.NotifyAborted) -> None:
@@ -353,7 +348,7 @@ class CheckpointDriver:
                 abort_reason=command.reason,
             )
         )
-        self._collect_garbage()
+        self._cleaner.collect()
 
     def _record(self, checkpoint: CheckpointStatistics) -> None:
         now_ns = self._ports.now_ns()

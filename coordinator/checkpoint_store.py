@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ..common import failpoints
@@ -62,11 +63,13 @@ class CheckpointStore:
     Args:
         storage: The job's own directory.
         num_retained: How many completed checkpoints to keep.
+        deleting_threads: How many files are deleted at a time.
     """
 
-    def __init__(self, storage: CheckpointStorage, num_retained: int) -> None:
+    def __init__(self, storage: CheckpointStorage, num_retained: int, deleting_threads: int = 1) -> None:
         self._storage = storage
         self._num_retained = num_retained
+        self._deleting_threads = deleting_threads
         self._retained: dict[CheckpointId, CheckpointManifest] = {}
         self._doubtful: set[CheckpointId] = set()
         self._registry = SharedStateRegistry()
@@ -79,6 +82,11 @@ class CheckpointStore:
     def storage(self) -> CheckpointStorage:
         """The job's directory."""
         return self._storage
+
+    @property
+    def probe(self) -> str:
+        """A file of this coordinator, for the tasks to see that they share its directory."""
+        return f"epochs/{self.epoch}"
 
     # ------------------------------------------------------------ taking over
 
@@ -258,11 +266,22 @@ class CheckpointStore:
         """Remove what was classified; what cannot be removed is taken again the next time."""
         try:
             failpoints.reach("cleanup")
-            self._storage.delete(garbage.manifests)
-            self._storage.delete(garbage.files)
+            self._delete(garbage.manifests)
+            self._delete(garbage.files)
         except CheckpointStorageError:
             self._not_deleted.append(garbage)
             raise
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        """Delete files, several at a time: a remote store takes as long for one as for many at once."""
+        threads = min(self._deleting_threads, len(paths))
+        if threads <= 1:
+            self._storage.delete(paths)
+            return
+        with ThreadPoolExecutor(threads, thread_name_prefix="tidegate-deletion") as pool:
+            parts = [pool.submit(self._storage.delete, paths[start::threads]) for start in range(threads)]
+        for part in parts:
+            part.result()
 
     def remove_orphans(self) -> list[str]:
         """Delete files of state that no checkpoint refers to; only while no task runs.
@@ -270,14 +289,29 @@ class CheckpointStore:
         Raises:
             FencedError: Another coordinator took over, and its tasks may have written files.
         """
+        orphans = self._orphans()
+        self._delete(orphans)
+        return orphans
+
+    def find_orphans(self) -> None:
+        """Classify files of state that no checkpoint refers to as garbage; only while no task runs.
+
+        They may be deleted when tasks run again: names of files hold the attempt, so none comes back.
+
+        Raises:
+            FencedError: Another coordinator took over, and its tasks may have written files.
+        """
+        orphans = self._orphans()
+        if orphans:
+            self._not_deleted.append(Garbage((), tuple(orphans)))
+
+    def _orphans(self) -> list[str]:
         self._registry.forget_subtasks()
         self._registry.take_unreferenced()
         found = self._storage.list_files("shared")
         # After the list, never before: what is in the list was there before anybody else claimed.
         self.check_fence()
-        orphans = [path for path in found if not self._registry.is_referenced(path)]
-        self._storage.delete(orphans)
-        return orphans
+        return [path for path in found if not self._registry.is_referenced(path)]
 
     def remove_all(self) -> None:
         """Delete everything of this job; for jobs that do not keep their checkpoints.
@@ -287,8 +321,8 @@ class CheckpointStore:
         """
         found = self._storage.list_files("")
         self.check_fence()
-        self._storage.delete([path for path in found if path.endswith(MANIFEST_NAME)])
-        self._storage.delete(found)
+        self._delete([path for path in found if path.endswith(MANIFEST_NAME)])
+        self._delete([path for path in found if not path.endswith(MANIFEST_NAME)])
         self._retained.clear()
 
     def validate(self) -> None:

@@ -34,6 +34,7 @@ from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
 from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
+from .stored_statistics import read_statistics
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
@@ -85,6 +86,7 @@ class JobCoordinator:
         self._finished: set[SubtaskId] = set()
         self._restart_at_ms: int | None = None
         self._is_fenced = False
+        self._is_beyond_restart = False
         self._failure: Failure | None = None
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
@@ -159,10 +161,14 @@ class JobCoordinator:
             return
         assert settings.checkpoint_dir is not None
         root = self._storage or open_storage(settings.checkpoint_dir)
-        self._store = CheckpointStore(root.sub(self._spec.job_id), settings.num_retained)
+        self._store = CheckpointStore(
+            root.sub(self._spec.job_id), settings.num_retained, settings.deleting_threads
+        )
         epoch = self._store.claim()
         self._attempt = Attempt((epoch - 1) * ATTEMPTS_PER_EPOCH)
-        self._store.load()
+        newest = self._store.load()
+        if newest is not None and newest.statistics is not None:
+            self.statistics = read_statistics(newest.statistics)
         self._checkpoints = CheckpointDriver(
             self._spec,
             self._store,
@@ -189,7 +195,8 @@ class JobCoordinator:
         self._live = set(self._graph.subtasks)
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
-        self._remove_orphans()
+        if self._checkpoints is not None:
+            self._checkpoints.remove_orphans()
         if manifest is not None:
             self.statistics.restored(
                 RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
@@ -215,14 +222,6 @@ class JobCoordinator:
             ]
         )
 
-    def _remove_orphans(self) -> None:
-        if self._store is None:
-            return
-        try:
-            self._store.remove_orphans()
-        except TidegateError as error:
-            self.statistics.warnings.append(f"orphaned files could not be removed: {error}")
-
     def _task_settings(self) -> TaskSettings:
         settings = self._spec.settings
         storage = None
@@ -233,6 +232,7 @@ class JobCoordinator:
         return TaskSettings(
             state_backend=settings.state_backend,
             storage=storage,
+            storage_probe=None if self._store is None else self._store.probe,
             max_inline_state_bytes=settings.max_inline_state_bytes,
             max_buffered_bytes=settings.max_buffered_bytes,
             local_dir=settings.local_dir,
@@ -404,6 +404,7 @@ class JobCoordinator:
         self._failure = Failure(cause, details, now_ms)
         decision = self._strategy.on_failure(now_ms) if is_recoverable else GiveUp("")
         if isinstance(decision, GiveUp):
+            self._is_beyond_restart = not is_recoverable
             if decision.reason and self._restarts:
                 self._failure = Failure(f"{cause} ({decision.reason})", details, now_ms)
             self._life.handle(JobEvent.GAVE_UP)
@@ -429,8 +430,14 @@ class JobCoordinator:
             if self._restart_at_ms <= self._now_ms():
                 self._deploy()
         elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING):
+            settings = self._spec.settings
             ended = self._life.handle(JobEvent.TASKS_STOPPED)
-            self._clean_up(ended is JobStatus.FAILED or self._spec.settings.keep_on_cancel)
+            self._clean_up(self._keeps_on_fail if ended is JobStatus.FAILED else settings.keep_on_cancel)
+
+    @property
+    def _keeps_on_fail(self) -> bool:
+        # What could not be restored may be all that is left of the state, and somebody can repair it.
+        return self._spec.settings.keep_on_fail or self._is_beyond_restart
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
         if self.fail_points is not None:

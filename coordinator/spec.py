@@ -32,7 +32,9 @@ class JobSettings:
             declines; `None` for any.
         savepoint_dir: URI of the directory in which savepoints are made if none is named.
         num_retained: Completed checkpoints to keep.
+        deleting_threads: How many files of old checkpoints are deleted at a time.
         keep_on_cancel: Whether checkpoints survive the cancellation of the job.
+        keep_on_fail: Whether they survive when it fails for good.
         keep_on_finish: Whether they survive its regular end.
         restore_path: Checkpoint to start from, as a URI of its directory.
         allow_non_restored_state: Whether stored state that no operator claims may be dropped.
@@ -57,7 +59,9 @@ class JobSettings:
     max_buffered_bytes: int | None = None
     savepoint_dir: str | None = None
     num_retained: int = 1
+    deleting_threads: int = 1
     keep_on_cancel: bool = False
+    keep_on_fail: bool = False
     keep_on_finish: bool = False
     restart_strategy: RestartStrategy = field(default_factory=NoRestart)
     restore_path: str | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..protocol.abort_reasons import AbortReason
-from ..protocol.checkpoint_events import AnswerRequest, RequestId, SubtaskMetrics
+from ..protocol.checkpoint_events import AcknowledgeResult, AnswerRequest, RequestId, SubtaskMetrics
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 
@@ -154,6 +154,10 @@ class JobStatistics:
     in_progress: dict[CheckpointId, CheckpointStatistics] = field(default_factory=dict)
     counts: Counter[CheckpointOutcome] = field(default_factory=Counter)
     """How many ended in which way, over the whole history."""
+    acknowledgements: dict[AcknowledgeResult, int] = field(
+        default_factory=lambda: dict.fromkeys(AcknowledgeResult, 0)
+    )
+    """How many acknowledgements were of use, late, double or unknown."""
     restored_count: int = 0
     latest_completed: CheckpointStatistics | None = None
     latest_aborted: CheckpointStatistics | None = None

@@ -21,14 +21,17 @@ UNLIMITED_FAILURES = 2**31 - 1
 
 
 class ExternalizedCheckpointRetention(enum.Enum):
-    """What happens to completed checkpoints when the job ends; those of a failed job always stay."""
+    """What happens to completed checkpoints when the job ends.
+
+    A checkpoint that could not be restored always stays: it may be all that is left of the state.
+    """
 
     DELETE_ON_CANCELLATION = 0
-    """They go when the job is cancelled or finishes."""
+    """They go when the job is cancelled or finishes, and stay when it fails."""
     RETAIN_ON_CANCELLATION = 1
     """They stay; whoever needs them no more removes them."""
     NO_EXTERNALIZED_CHECKPOINTS = 2
-    """They are the job's own business: they go when it is cancelled or finishes."""
+    """They are the job's own business: they go however it ends."""
 
 
 class CheckpointConfig:

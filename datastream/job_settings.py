@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
+from dataclasses import replace
 
 from ..common import failpoints
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
+from ..common.known_options import check_settings
 from ..common.options import (
     CheckpointingOptions,
     DataPlaneOptions,
@@ -52,6 +55,9 @@ DEFAULT_RESTART = ExponentialDelayRestart(
 
 _MOST_INLINE_BYTES = 1 << 20
 
+_DELETING_THREADS = 4
+"""As many deletions at a time as Flink's clean-up has threads on a machine with four cores."""
+
 _BACKENDS: dict[str, type[StateBackend]] = {
     "filesystem": FileSystemStateBackend,
     "hashmap": HashMapStateBackend,
@@ -75,11 +81,13 @@ def job_settings(
         state_backend: The backend set in code, or `None` for the configured one.
 
     Raises:
-        ConfigurationError: An option is malformed, or options contradict each other.
+        ConfigurationError: A key is not known, an option is malformed, or options contradict each other.
     """
+    check_settings(configuration)
     trigger = _trigger_policy(configuration)
     retention = CheckpointConfig(configuration).get_externalized_checkpoint_retention()
-    keep = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    is_parallel = configuration.get(CheckpointingOptions.CLEANER_PARALLEL_MODE)
+    is_retained = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     backend = state_backend or _state_backend(configuration)
     return JobSettings(
         state_backend=backend,
@@ -93,8 +101,10 @@ def job_settings(
         max_inline_state_bytes=_max_inline_state(configuration, backend),
         savepoint_dir=configuration.get(CheckpointingOptions.SAVEPOINT_DIRECTORY),
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
-        keep_on_cancel=keep,
-        keep_on_finish=keep,
+        deleting_threads=_DELETING_THREADS if is_parallel else 1,
+        keep_on_cancel=is_retained,
+        keep_on_fail=retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
+        keep_on_finish=is_retained,
         random_initial_delay=configuration.get(CheckpointingOptions.RANDOM_INITIAL_DELAY),
         restart_strategy=_restart_strategy(restart, trigger is not None),
         restore_path=configuration.get(StateRecoveryOptions.SAVEPOINT_PATH),
@@ -203,7 +213,7 @@ def _inline_threshold(configuration: Configuration) -> int:
 
 def _restart_strategy(restart: RestartStrategyConfiguration, is_checkpointing: bool) -> RestartStrategy:
     if isinstance(restart, FallbackRestartStrategyConfiguration):
-        return DEFAULT_RESTART if is_checkpointing else NoRestart()
+        return replace(DEFAULT_RESTART, seed=_seed()) if is_checkpointing else NoRestart()
     if isinstance(restart, FixedDelayRestartStrategyConfiguration):
         return FixedDelayRestart(restart.restart_attempts, restart.delay_ms)
     if isinstance(restart, FailureRateRestartStrategyConfiguration):
@@ -218,8 +228,13 @@ def _restart_strategy(restart: RestartStrategyConfiguration, is_checkpointing: b
             reset_threshold_ms=restart.reset_backoff_threshold_ms,
             jitter_factor=restart.jitter_factor,
             max_attempts=restart.attempts_before_reset_backoff,
+            seed=_seed(),
         )
     return NoRestart()
+
+
+def _seed() -> int:
+    return random.getrandbits(32)
 
 
 def _job_parameters(configuration: Configuration) -> dict[str, str]:

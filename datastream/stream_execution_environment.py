@@ -18,7 +18,11 @@ from ..common.options import (
     ExecutionOptions,
     PipelineOptions,
 )
-from ..common.restart_strategy import RestartStrategyConfiguration, restart_strategy_from
+from ..common.restart_strategy import (
+    FallbackRestartStrategyConfiguration,
+    RestartStrategyConfiguration,
+    restart_strategy_from,
+)
 from ..common.time import Duration
 from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
@@ -35,6 +39,7 @@ from ..state.backend import StateBackend
 from ..telemetry import OtlpSettings
 from .checkpoint_config import CheckpointConfig
 from .data_stream import DataStream
+from .default_settings import current_defaults, warn_about_overridden
 from .job_settings import job_settings
 from .spark_settings import spark_settings
 from .submission import offer
@@ -52,7 +57,9 @@ class StreamExecutionEnvironment:
     """Collects the operators of one job and runs it."""
 
     def __init__(self, configuration: Configuration | None = None) -> None:
-        self._configuration = Configuration(configuration)
+        self._configuration = Configuration(current_defaults())
+        if configuration is not None:
+            self._configuration.add_all(configuration)
         self._transformations: list[Transformation] = []
         self._restart: RestartStrategyConfiguration | None = None
         self._state_backend: StateBackend | None = None
@@ -62,7 +69,7 @@ class StreamExecutionEnvironment:
     def get_execution_environment(
         configuration: Configuration | None = None,
     ) -> StreamExecutionEnvironment:
-        """A new environment with these settings."""
+        """A new environment with these settings, which go before those of `tidegate run`."""
         return StreamExecutionEnvironment(configuration)
 
     # ------------------------------------------------------------ settings
@@ -112,6 +119,18 @@ class StreamExecutionEnvironment:
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """Exactly-once or at-least-once."""
         return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Flink's newer name of `get_checkpointing_mode`."""
+        return self.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Whether barriers may overtake records."""
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Whether barriers may also overtake records where the order of records matters."""
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
         """Longest time for which a record waits for its batch to fill; 0 sends at once."""
@@ -258,11 +277,17 @@ class StreamExecutionEnvironment:
             handle = _submit_to_ray(spec)
         return JobClient(JobID(spec.job_id), handle)
 
+    def _restart_strategy(self) -> RestartStrategyConfiguration:
+        if self._restart is None or isinstance(self._restart, FallbackRestartStrategyConfiguration):
+            return restart_strategy_from(self._configuration)
+        return self._restart
+
     def _job_spec(self, job_name: str | None) -> JobSpec:
         graph = self.get_stream_graph(job_name)
+        warn_about_overridden(self._configuration)
         settings = job_settings(
             self._configuration,
-            self._restart or restart_strategy_from(self._configuration),
+            self._restart_strategy(),
             self._state_backend,
         )
         spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self._chaining), settings)

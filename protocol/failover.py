@@ -80,7 +80,8 @@ class FailureRateRestart(RestartStrategy):
 class ExponentialDelayRestart(RestartStrategy):
     """Waits longer after each failure, and starts anew after a quiet time.
 
-    `jitter_factor` is the share of a delay that is added or taken away at random, from `seed`.
+    `jitter_factor` is the share of a delay that is added or taken away at random, within the longest
+    delay. `seed` must differ from job to job: what one failure stopped should not restart at one moment.
     """
 
     initial_backoff_ms: int
@@ -105,4 +106,4 @@ class ExponentialDelayRestart(RestartStrategy):
         if self.used > self.max_attempts:
             return GiveUp(f"all {self.max_attempts} restarts of the exponential-delay strategy are used")
         spread = random.Random(self.seed + self.used).uniform(-self.jitter_factor, self.jitter_factor)
-        return Restart(int(self.current_ms * (1 + spread)))
+        return Restart(min(int(self.current_ms * (1 + spread)), self.max_backoff_ms))

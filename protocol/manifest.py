@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +66,8 @@ class CheckpointManifest:
     operators: dict[str, OperatorManifest] = field(default_factory=dict)
     savepoint_path: str = ""
     """The savepoint that the job was stopped with at this checkpoint."""
+    statistics: Mapping[str, Any] | None = None
+    """The job's history of checkpoints, for the coordinator that goes on from here; nothing to restore."""
 
     @property
     def size_bytes(self) -> int:
@@ -111,7 +114,9 @@ def decode_manifest(data: bytes, path: str) -> CheckpointManifest:
 
 
 def _to_json(manifest: CheckpointManifest) -> dict[str, Any]:
+    statistics = {} if manifest.statistics is None else {"statistics": manifest.statistics}
     return {
+        **statistics,
         "job_id": manifest.job_id,
         "job_name": manifest.job_name,
         "checkpoint_id": manifest.checkpoint_id,
@@ -203,6 +208,7 @@ def _from_json(body: dict[str, Any]) -> CheckpointManifest:
         body["completed_ms"],
         operators,
         body.get("savepoint_path", ""),
+        body.get("statistics"),
     )
 
 

@@ -151,11 +151,14 @@ class TaskUnderTest:
         self,
         subtask: Subtask,
         restored: Mapping[str, OperatorSnapshot] | None = None,
+        attempt_number: int = 0,
         **settings: Any,
     ) -> None:
         self.ports = FakePorts()
         self.subtask = subtask
-        deployment = TaskDeployment(JobId("job"), ATTEMPT, 0, subtask, task_settings(**settings), restored)
+        deployment = TaskDeployment(
+            JobId("job"), ATTEMPT, attempt_number, subtask, task_settings(**settings), restored
+        )
         self.task = StreamTask(deployment, self.ports)
         self._numbers: dict[int, int] = {}
 

@@ -159,6 +159,7 @@ def test_orphans_that_cannot_be_removed_do_not_keep_a_job_from_restarting() -> N
 
     storage = Sticky("nothing")
     cluster = FakeCluster(job_spec(), storage).run()
+    storage.write_file("shared/op/orphan", b"")
     storage.is_broken = True
     cluster.fail()
     cluster.stop_tasks()
@@ -294,15 +295,6 @@ def test_an_error_that_a_restart_cannot_mend_ends_the_job() -> None:
     cluster.stop_tasks()
     assert cluster.coordinator.status is JobStatus.FAILED
     assert len(cluster.deployments) == 1
-
-
-def test_a_job_without_restarts_fails_and_keeps_its_checkpoints() -> None:
-    cluster = FakeCluster(job_spec(restart_strategy=NoRestart())).run()
-    cluster.complete_checkpoint()
-    cluster.fail()
-    cluster.stop_tasks()
-    assert cluster.coordinator.status is JobStatus.FAILED
-    assert "chk-1/MANIFEST" in cluster.files()
 
 
 def test_the_strategy_of_the_job_has_no_memory_of_other_jobs() -> None:
@@ -443,6 +435,20 @@ def test_checkpoints_survive_a_cancellation_if_asked_to(keep: bool) -> None:
     assert ("chk-1/MANIFEST" in cluster.files()) == keep
 
 
+@pytest.mark.parametrize(
+    ("keep", "is_recoverable", "stays"), [(True, True, True), (False, True, False), (False, False, True)]
+)
+def test_checkpoints_of_a_failed_job_stay_if_asked_to_or_if_no_restart_could_help(
+    keep: bool, is_recoverable: bool, stays: bool
+) -> None:
+    cluster = FakeCluster(job_spec(keep_on_fail=keep, restart_strategy=NoRestart())).run()
+    cluster.complete_checkpoint()
+    cluster.fail(SOURCE, is_recoverable=is_recoverable)
+    cluster.stop_tasks(*TOTALS)
+    assert cluster.coordinator.status is JobStatus.FAILED
+    assert ("chk-1/MANIFEST" in cluster.files()) == stays
+
+
 def test_a_task_that_fails_while_it_is_being_cancelled_has_stopped() -> None:
     cluster = FakeCluster().run()
     cluster.coordinator.cancel()
@@ -508,3 +514,13 @@ def test_an_acknowledgement_of_an_old_attempt_completes_nothing() -> None:
     for subtask in SUBTASKS:
         cluster.coordinator.handle(SubtaskAcknowledged(old, subtask, CheckpointId(1), empty))
     assert not [path for path in cluster.files() if path.startswith("chk-")]
+
+
+def test_tasks_are_told_a_file_that_the_coordinator_has_written() -> None:
+    cluster = FakeCluster().start()
+    second = FakeCluster(storage=cluster.storage).start()
+    probes = []
+    for deployed in (cluster, second):
+        probes += [deployment.settings.storage_probe for deployment in deployed.deployments[0]]
+    assert set(probes) == {"epochs/1", "epochs/2"}
+    assert set(probes) <= set(cluster.files())

@@ -344,14 +344,34 @@ def test_checkpoints_of_a_finished_job_stay_only_if_asked_to(
         assert stored(tmp_path) == []
 
 
-def test_a_failed_job_keeps_its_newest_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("retention", ExternalizedCheckpointRetention)
+def test_a_failed_job_keeps_its_newest_checkpoint_if_asked_to(
+    tmp_path: Path, retention: ExternalizedCheckpointRetention
+) -> None:
     env = environment(tmp_path, options={"restart-strategy.type": "none"})
+    env.get_checkpoint_config().set_externalized_checkpoint_retention(retention)
     held(env).map(FailOnce(tmp_path / "diary", COUNT - 1)).sink_to(Vault())
     client = env.execute_async()
     assert client.wait(WAIT_S) is JobStatus.FAILED
-    assert client.report().newest_checkpoint is not None
-    assert stored(tmp_path).count("MANIFEST") == 1
+    keeps = retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+    assert (client.report().newest_checkpoint is not None) == keeps
+    assert stored(tmp_path).count("MANIFEST") == int(keeps)
     client.close()
+
+
+@pytest.mark.parametrize("retention", ExternalizedCheckpointRetention)
+def test_checkpoints_of_a_cancelled_job_stay_only_if_asked_to(
+    tmp_path: Path, retention: ExternalizedCheckpointRetention
+) -> None:
+    env = environment(tmp_path)
+    env.get_checkpoint_config().set_externalized_checkpoint_retention(retention)
+    held(env, snapshots=None).sink_to(Vault())
+    client = env.execute_async()
+    client.trigger_checkpoint()
+    client.close()
+    assert client.wait(WAIT_S) is JobStatus.CANCELED
+    keeps = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    assert ("MANIFEST" in stored(tmp_path)) == keeps
 
 
 def test_completed_checkpoints_are_in_the_report(tmp_path: Path) -> None:

@@ -254,6 +254,19 @@ def test_a_restart_strategy_set_in_code_goes_before_the_configured_one() -> None
         env.execute()
 
 
+def test_a_job_that_leaves_the_choice_gets_the_configured_restart_strategy() -> None:
+    env = environment(options={"restart-strategy.type": "fixed-delay"})
+    env.set_restart_strategy(RestartStrategies.fall_back_restart())
+    env.from_collection([0]).map(lambda value: 1 // value).add_sink(print)
+    with pytest.raises(JobExecutionError, match="all 1 restarts of the fixed-delay strategy"):
+        env.execute()
+
+
+def test_two_jobs_do_not_restart_at_the_same_moment() -> None:
+    strategies = [settings_of(CHECKPOINTS).new_restart_strategy() for _ in range(20)]
+    assert len({strategy.on_failure(0) for strategy in strategies}) > 1
+
+
 def test_a_state_backend_set_in_code_goes_before_the_configured_one() -> None:
     configuration = Configuration()
     configuration.set_string("state.backend.type", "hashmap")

@@ -1,0 +1,85 @@
+"""Which keys mean something, so that a misspelt one is an error and not silently without effect."""
+
+from __future__ import annotations
+
+import difflib
+
+from . import options
+from .config_options import ConfigOption
+from .configuration import Configuration
+from .errors import ConfigurationError
+
+__all__ = ["check_settings", "known_options"]
+
+_FIXED = {
+    "execution.checkpointing.incremental": ("true", "every checkpoint is an increment"),
+    "execution.checkpointing.create-subdir": ("true", "every job has a directory of its own"),
+    "execution.checkpointing.checkpoints-after-tasks-finish": (
+        "true",
+        "checkpoints always go on when some tasks have finished",
+    ),
+    "execution.checkpointing.file-merging.enabled": (
+        "false",
+        "small files go into the manifest instead (execution.checkpointing.data-inline-threshold)",
+    ),
+    "state.changelog.enabled": ("false", "an increment only holds what has changed"),
+}
+"""Settings of Flink that have one value here. It is accepted, so that a configuration can be shared."""
+
+_ABSENT = {
+    "execution.checkpointing.file-merging.": "small files go into the manifest instead",
+    "execution.checkpointing.": "Tidegate has nothing that it would change",
+    "state.changelog.": "there is no changelog, since an increment only holds what has changed",
+    "state.backend.rocksdb.": "keyed state is in LMDB (tidegate.state.lmdb.memory)",
+    "state.backend.": "choose with state.backend.type",
+    "jobmanager.": "Ray runs the coordinator",
+    "taskmanager.": "Ray runs the tasks (tidegate.slot.cpus)",
+}
+"""Why Tidegate has no such setting, by the start of Flink's key; the first that fits is told."""
+
+
+def known_options() -> dict[str, ConfigOption[object]]:
+    """Every option that Tidegate reads, by its key."""
+    groups = [vars(getattr(options, name)) for name in options.__all__]
+    found = [value for group in groups for value in group.values() if isinstance(value, ConfigOption)]
+    return {option.key: option for option in found}
+
+
+def check_settings(configuration: Configuration) -> None:
+    """Check that every key is known and that every value can be read.
+
+    Raises:
+        ConfigurationError: Naming every key that is not known, with the nearest one that is, or the first
+            value that cannot be read, with what it may be.
+    """
+    known = known_options()
+    read_as = {key: option for option in known.values() for key in (option.key, *option.deprecated_keys)}
+    problems = []
+    values = configuration.to_dict()
+    for key in sorted(values):
+        if key in _FIXED:
+            problems += _fixed_problem(key, values[key])
+        elif key in read_as:
+            configuration.get(read_as[key])
+        else:
+            problems.append(_unknown(key, [*known, *_FIXED]))
+    if problems:
+        raise ConfigurationError("; ".join(problems))
+
+
+def _fixed_problem(key: str, value: str) -> list[str]:
+    only, why = _FIXED[key]
+    if value.strip().lower() == only:
+        return []
+    return [f"{key} is set to {value!r}, but it can only be {only}: {why}"]
+
+
+def _unknown(key: str, known: list[str]) -> str:
+    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
+    if nearest:
+        return f"{key} is not a setting; did you mean {nearest[0]}?"
+    for start, why in _ABSENT.items():
+        if key.startswith(start):
+            return f"{key} is not a setting of Tidegate: {why}"
+    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+    return f"{key} is not a setting; the nearest one is {nearest[0]}. Remove it, or correct its name"
