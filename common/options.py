@@ -309,6 +309,13 @@ class StateRecoveryOptions:
         .with_deprecated_keys("execution.savepoint.ignore-unclaimed-state")
     )
     """Whether stored state that no operator of the job claims may be dropped."""
+    RESTORE_MODE: ConfigOption[str] = (
+        ConfigOptions.key("execution.state-recovery.claim-mode")
+        .choice_type("NO_CLAIM", "CLAIM")
+        .default_value("NO_CLAIM")
+        .with_deprecated_keys("execution.savepoint-restore-mode")
+    )
+    """Whether the job owns what it is started from, and removes it when it needs it no more."""
 
 
 class SparkOptions:

@@ -225,7 +225,8 @@ class CheckpointDriver:
             return None
         path = savepoint_path(barrier.savepoint.directory, self._spec.job_id, barrier.checkpoint_id)
         self._savepoint_paths[barrier.checkpoint_id] = path
-        return replace(barrier.savepoint, directory=path)
+        threshold = self._spec.settings.inline_threshold_bytes
+        return replace(barrier.savepoint, directory=path, inline_threshold_bytes=threshold)
 
     def _write_manifest(self, command: core.WriteManifest) -> None:
         manifest = self._manifest(command.barrier, command)

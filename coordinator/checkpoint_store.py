@@ -27,6 +27,7 @@ from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_mani
 from ..protocol.registry import SharedStateRegistry
 from ..state.storage import CheckpointStorage, is_absolute
 from ..state.stored_checkpoint import MANIFEST_NAME
+from .claim import ClaimedCheckpoint
 
 ID_BLOCK = 256
 
@@ -41,6 +42,8 @@ class Garbage:
 
     manifests: tuple[str, ...]
     files: tuple[str, ...]
+    claimed: ClaimedCheckpoint | None = None
+    """What the job was started from, if it owns that and needs it no more."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class CheckpointStore:
         self._not_deleted: deque[Garbage] = deque()
         self._first_id = 0
         self._reserved_until = 0
+        self._claimed: ClaimedCheckpoint | None = None
         self.epoch = 0
 
     @property
@@ -207,6 +211,10 @@ class CheckpointStore:
         if newer in self._storage.list_files("epochs"):
             raise FencedError(f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job")
 
+    def owns(self, claimed: ClaimedCheckpoint) -> None:
+        """The job was started from this, and removes it as the oldest of its checkpoints."""
+        self._claimed = claimed
+
     # ------------------------------------------------------------ files of acknowledgements
 
     def register_acknowledgement(
@@ -254,13 +262,18 @@ class CheckpointStore:
             self._retained.pop(checkpoint_id, None)
             self._doubtful.discard(checkpoint_id)
             self._registry.release_checkpoint(checkpoint_id)
+        claimed = None
+        if len(self._retained) >= self._num_retained:
+            claimed, self._claimed = self._claimed, None
         manifests = [_manifest_path(checkpoint_id) for checkpoint_id in excess]
         files = self._registry.take_unreferenced()
         while self._not_deleted:
             again = self._not_deleted.popleft()
             manifests += again.manifests
             files += again.files
-        return Garbage(tuple(manifests), tuple(files)) if manifests or files else None
+            claimed = claimed or again.claimed
+        garbage = Garbage(tuple(manifests), tuple(files), claimed)
+        return garbage if manifests or files or claimed else None
 
     def delete(self, garbage: Garbage) -> None:
         """Remove what was classified; what cannot be removed is taken again the next time."""
@@ -268,6 +281,8 @@ class CheckpointStore:
             failpoints.reach("cleanup")
             self._delete(garbage.manifests)
             self._delete(garbage.files)
+            if garbage.claimed is not None:
+                garbage.claimed.remove()
         except CheckpointStorageError:
             self._not_deleted.append(garbage)
             raise
@@ -324,6 +339,8 @@ class CheckpointStore:
         self._delete([path for path in found if path.endswith(MANIFEST_NAME)])
         self._delete([path for path in found if not path.endswith(MANIFEST_NAME)])
         self._retained.clear()
+        if self._claimed is not None:
+            self._claimed.remove()
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant does not hold."""

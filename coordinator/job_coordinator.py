@@ -27,6 +27,7 @@ from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore
+from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
 from .ports import CoordinatorPorts
 from .restore import check_restore, recovered_records, restored_state
@@ -182,7 +183,13 @@ class JobCoordinator:
 
     def _find_foreign_state(self) -> None:
         path = self._spec.settings.restore_path
-        if path is None or (self._store is not None and self._store.newest is not None):
+        is_first_start = self._store is None or self._store.newest is None
+        if path is not None and self._spec.settings.claims_restored and self._store is not None:
+            claimed = ClaimedCheckpoint(path, self._spec.job_id)
+            if is_first_start:
+                claimed.take()
+            self._store.owns(claimed)
+        if path is None or not is_first_start:
             return
         self._foreign = read_checkpoint(path)
         check_restore(self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state)

@@ -37,6 +37,7 @@ class JobSettings:
         keep_on_fail: Whether they survive when it fails for good.
         keep_on_finish: Whether they survive its regular end.
         restore_path: Checkpoint to start from, as a URI of its directory.
+        claims_restored: Whether the job owns that checkpoint, and removes it when it needs it no more.
         allow_non_restored_state: Whether stored state that no operator claims may be dropped.
         random_initial_delay: Whether the first checkpoint is delayed at random, as Flink does.
         slot_cpus: CPUs that the subtasks of one slot share (Ray shell).
@@ -65,6 +66,7 @@ class JobSettings:
     keep_on_finish: bool = False
     restart_strategy: RestartStrategy = field(default_factory=NoRestart)
     restore_path: str | None = None
+    claims_restored: bool = False
     allow_non_restored_state: bool = False
     random_initial_delay: bool = True
     batch_size: int = 4_096

@@ -107,6 +107,7 @@ def job_settings(
         keep_on_finish=is_retained,
         random_initial_delay=configuration.get(CheckpointingOptions.RANDOM_INITIAL_DELAY),
         restart_strategy=_restart_strategy(restart, trigger is not None),
+        claims_restored=configuration.get(StateRecoveryOptions.RESTORE_MODE) == "CLAIM",
         restore_path=configuration.get(StateRecoveryOptions.SAVEPOINT_PATH),
         allow_non_restored_state=configuration.get(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE),
         batch_size=_positive(configuration.get(DataPlaneOptions.BATCH_SIZE), "tidegate.batch.size"),

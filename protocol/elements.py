@@ -76,6 +76,8 @@ class SavepointTarget:
 
     directory: str
     format: SavepointFormatType = SavepointFormatType.CANONICAL
+    inline_threshold_bytes: int = 20 << 10
+    """The largest file that lies in the manifest instead of in a file of its own."""
 
 
 @dataclass(frozen=True, slots=True)

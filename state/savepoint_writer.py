@@ -20,8 +20,6 @@ from .raw_state import RAW_KEYED
 from .segments import SegmentInfo, footer_sha256, merge_tables, read_segment, write_segment
 from .storage import CheckpointStorage, open_storage
 
-_INLINE_BYTES = 20 << 10
-
 
 class SavepointWriter:
     """Writes the part of one subtask.
@@ -34,7 +32,8 @@ class SavepointWriter:
     def __init__(self, target: SavepointTarget, source: CheckpointStorage) -> None:
         self._format = target.format
         self._source = source
-        self._storage = InlineStorage(open_storage(target.directory), _INLINE_BYTES)
+        self._inline_bytes = target.inline_threshold_bytes
+        self._storage = InlineStorage(open_storage(target.directory), self._inline_bytes)
 
     def write(
         self, snapshot: OperatorSnapshot, prefix: str, subtask_index: int, key_groups: KeyGroupRange
@@ -51,7 +50,7 @@ class SavepointWriter:
             CheckpointStorageError: The savepoint's directory refuses.
             CorruptCheckpointError: A file of the subtask is damaged.
         """
-        part = _Part(self._source, self._storage, f"{prefix}/{subtask_index}", key_groups)
+        part = _Part(self._source, self._storage, self._inline_bytes, f"{prefix}/{subtask_index}", key_groups)
         if self._format is SavepointFormatType.CANONICAL:
             keyed = replace(snapshot.keyed, segments=tuple(part.merged(snapshot.keyed.segments)))
             snapshot = replace(snapshot, keyed=keyed)
@@ -60,8 +59,14 @@ class SavepointWriter:
 
 class _Part:
     def __init__(
-        self, source: CheckpointStorage, target: CheckpointStorage, prefix: str, key_groups: KeyGroupRange
+        self,
+        source: CheckpointStorage,
+        target: CheckpointStorage,
+        inline_bytes: int,
+        prefix: str,
+        key_groups: KeyGroupRange,
     ) -> None:
+        self._inline_bytes = inline_bytes
         self._source = source
         self._target = target
         self._prefix = prefix
@@ -70,7 +75,8 @@ class _Part:
 
     def copied(self, file: FileHandle) -> FileHandle:
         """A file of the savepoint with the same content; a file that is one already stays."""
-        if file.is_inline or file.path in (known.path for known in self._done.values()):
+        is_small = file.is_inline and file.size_bytes <= self._inline_bytes
+        if is_small or file.path in (known.path for known in self._done.values()):
             return file
         known = self._done.get(file.path)
         if known is None:

@@ -50,6 +50,20 @@ def read_checkpoint(path: str) -> CheckpointManifest:
     return replace(manifest, operators=operators)
 
 
+def check_files(manifest: CheckpointManifest) -> None:
+    """Look at every file of a checkpoint that `read_checkpoint` read: whether it is there, and its length.
+
+    Their checksums are compared when they are read: that would read all state.
+
+    Raises:
+        CorruptCheckpointError: One is missing, or has another length.
+    """
+    files = {file.path: file for file in manifest.files() if not file.is_inline}
+    for path, file in files.items():
+        directory = path.rpartition("/")[0]
+        open_storage(directory).open_file(file).close()
+
+
 def _absolute(file: FileHandle, root: str) -> FileHandle:
     if file.is_inline or is_absolute(file.path):
         return file
