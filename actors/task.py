@@ -43,7 +43,6 @@ from ..protocol.alignment import (
     FinishRecording,
     RecordChannels,
     ResumeChannels,
-    barrier_handler,
 )
 from ..protocol.checkpoint_events import SubtaskDeclined, SubtaskInputEnded
 from ..protocol.elements import (
@@ -58,6 +57,7 @@ from ..protocol.elements import (
     Watermark,
 )
 from ..protocol.ids import CheckpointId
+from ..protocol.mode_switch import SwitchingHandler
 from ..protocol.watermarks import WatermarkValve
 from ..state.pickling import dumps
 from .assembly import TaskParts, assemble, local_dirs
@@ -133,7 +133,7 @@ class StreamTask:
         self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
         self._phase = TaskPhase.CREATED
         channel_count = len(deployment.subtask.inputs)
-        self._barriers = barrier_handler(
+        self._barriers = SwitchingHandler(
             deployment.settings.mode,
             channel_count,
             never_overtaken(deployment.subtask.inputs),

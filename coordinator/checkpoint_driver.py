@@ -26,6 +26,7 @@ from ..telemetry.spans import (
     JOB_NAME,
     SUBTASK_INDEX,
 )
+from .barrier_mode import BarrierMode, store_mode, stored_mode
 from .checkpoint_store import CheckpointStore, FencedError
 from .cleaner import CheckpointCleaner
 from .ports import CoordinatorPorts
@@ -73,6 +74,8 @@ class CheckpointDriver:
         self._spans: dict[CheckpointId, Span] = {}
         self._request_count = 0
         self._savepoint_paths: dict[CheckpointId, str] = {}
+        started_with = BarrierMode(spec.settings.mode, spec.settings.aligned_timeout_ms)
+        self._mode = self._wanted_mode = stored_mode(store.storage) or started_with
         self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
         self._counted_before = statistics.acknowledgements
         self._cleaner = CheckpointCleaner(store, ports.run_in_background, statistics.warnings.append)
@@ -106,6 +109,24 @@ class CheckpointDriver:
         else:
             self.handle(core.CheckpointRequested(request_id, kind, savepoint=savepoint))
         return request_id
+
+    @property
+    def mode(self) -> BarrierMode:
+        """How the barriers of the next checkpoint are handled."""
+        return self._wanted_mode
+
+    def set_mode(self, mode: BarrierMode) -> None:
+        """Handle barriers in another way from the next checkpoint on, also after a restart.
+
+        Raises:
+            ConfigurationError: The job cannot work so.
+            CheckpointStorageError: It could not be written down; nothing has changed.
+        """
+        assert self._spec.settings.trigger is not None
+        mode.check(self._spec.settings.trigger)
+        self._store.check_fence()
+        store_mode(self._store.storage, mode)
+        self._wanted_mode = mode
 
     def start(
         self,
@@ -187,6 +208,9 @@ class CheckpointDriver:
 
     def _trigger(self, command: core.TriggerSubtasks) -> None:
         barrier = command.barrier
+        if command.is_new and len(self._core.pending) == 1:
+            # Not while another one is under way: tasks handle all barriers at once in one way.
+            self._mode = self._wanted_mode
         if command.is_new:
             self._statistics.started(
                 CheckpointStatistics(
@@ -214,7 +238,8 @@ class CheckpointDriver:
         sent = replace(
             barrier,
             trace_context=span.context if span else None,
-            aligned_timeout_ms=None if barrier.savepoint else self._spec.settings.aligned_timeout_ms,
+            mode=self._mode.mode,
+            aligned_timeout_ms=None if barrier.savepoint else self._mode.aligned_timeout_ms,
             savepoint=self._target(barrier),
         )
         for subtask in command.subtasks:

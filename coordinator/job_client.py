@@ -22,11 +22,13 @@ from ..common.errors import (
 from ..common.failpoints import FailPointReport
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
+from ..common.time import Duration
 from ..protocol.checkpoint_events import AnswerRequest, RequestId
-from ..protocol.elements import SavepointFormatType, SnapshotKind
+from ..protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from ..protocol.ids import CheckpointId
 from ..state import read_snapshot
 from ..state.key_codec import encode_key
+from .barrier_mode import BarrierMode
 from .state_queries import StateAnswer, StateQuery
 from .statistics import JobStatistics
 
@@ -51,6 +53,8 @@ class JobReport:
     stopped_with: str = ""
     """The savepoint that the job was stopped with."""
     job_name: str = ""
+    checkpointing_mode: str = ""
+    """`exactly-once`, `at-least-once` or `unaligned`; empty without checkpoints."""
     fail_points: tuple[FailPointReport, ...] = ()
     """What became of the points that `TIDEGATE_FAILPOINTS` armed."""
 
@@ -71,6 +75,9 @@ class JobHandle(Protocol):
         self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
     ) -> RequestId | None:
         """Ask for a savepoint or a stop, as `JobCoordinator.trigger_savepoint` does."""
+
+    def set_barrier_mode(self, mode: BarrierMode) -> str:
+        """Change how barriers are handled; why that is not possible, or an empty text."""
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         """Ask the task that owns a key for live state; the answer may be that it should be asked again."""
@@ -191,6 +198,28 @@ class JobClient:
         """
         kind = SnapshotKind.FINAL if advance_to_end_of_event_time else SnapshotKind.STOP
         return self._savepoint(kind, savepoint_directory, format_type, timeout_s)
+
+    def set_checkpointing_mode(
+        self,
+        checkpointing_mode: CheckpointingMode,
+        unaligned: bool = False,
+        aligned_timeout: Duration | None = None,
+    ) -> None:
+        """Change how the running job takes its checkpoints, from the next one on, also after a restart of it.
+
+        Args:
+            checkpointing_mode: Exactly-once or at-least-once.
+            unaligned: Whether barriers may overtake records; needs exactly-once.
+            aligned_timeout: How long an unaligned checkpoint first tries to align; by default not at all.
+
+        Raises:
+            ConfigurationError: The job cannot work so; nothing has changed.
+        """
+        timeout_ms = 0 if aligned_timeout is None else aligned_timeout.to_millis()
+        mode = BarrierMode(checkpointing_mode, timeout_ms if unaligned else None)
+        problem = self._handle.set_barrier_mode(mode)
+        if problem:
+            raise ConfigurationError(f"the checkpointing mode cannot be changed to {mode}: {problem}")
 
     def _savepoint(
         self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType, timeout_s: float

@@ -25,6 +25,7 @@ from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
+from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore
 from .claim import ClaimedCheckpoint
@@ -316,6 +317,21 @@ class JobCoordinator:
             return None
         target = SavepointTarget(directory or self._spec.settings.savepoint_dir or "", format_type)
         return self._checkpoints.request(kind, target)
+
+    @property
+    def barrier_mode(self) -> BarrierMode | None:
+        """How the barriers of the next checkpoint are handled; `None` without checkpoints."""
+        return None if self._checkpoints is None else self._checkpoints.mode
+
+    def set_barrier_mode(self, mode: BarrierMode) -> str:
+        """Handle barriers in another way from the next checkpoint on; why not, or an empty text."""
+        if self._checkpoints is None:
+            return "the job takes no checkpoints"
+        try:
+            self._checkpoints.set_mode(mode)
+        except TidegateError as error:
+            return str(error)
+        return ""
 
     def query_state(self, query: StateQuery, answer: Answer) -> None:
         """Ask the running task that owns a key; `answer` is called once, perhaps much later."""

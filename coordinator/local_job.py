@@ -19,6 +19,7 @@ from ..telemetry import (
     Tracer,
     create_tracer,
 )
+from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .local_executor import LocalExecutor
@@ -78,6 +79,11 @@ class LocalJob:
             lambda: coordinator.trigger_savepoint(kind, directory, format_type)
         )
         return answer
+
+    def set_barrier_mode(self, mode: BarrierMode) -> str:
+        coordinator = self._executor.coordinator
+        problem: str = self._executor.call(lambda: coordinator.set_barrier_mode(mode))
+        return problem
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         coordinator = self._executor.coordinator
@@ -151,5 +157,6 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         else store.directory_of(newest.checkpoint_id),
         stopped_with="" if newest is None else newest.savepoint_path,
         job_name=coordinator.job_name,
+        checkpointing_mode=str(coordinator.barrier_mode or ""),
         fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),
     )

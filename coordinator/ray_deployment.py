@@ -33,6 +33,7 @@ from ..protocol.task_events import (
     TaskStopped,
 )
 from ..telemetry import OtlpSettings
+from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery
@@ -383,6 +384,10 @@ class RayJobHandle:
         )
         return answer
 
+    def set_barrier_mode(self, mode: BarrierMode) -> str:
+        problem: str = self._ask(lambda: self._actor.set_barrier_mode.remote(mode))
+        return problem
+
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         if self._is_released:
             return StateAnswer(b"", "the job is over")
@@ -449,6 +454,31 @@ class RayJobHandle:
             f"the coordinator of job {self._job_id} is gone: {_first_line(error)}. {remark}; start the "
             f"job again, from its newest checkpoint if it kept one (execution.state-recovery.path)"
         )
+
+
+def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
+    """The jobs whose coordinators a Ray cluster has, by id.
+
+    Args:
+        address: Of the cluster; `None` for the one in `RAY_ADDRESS`, else the one on this machine.
+
+    Raises:
+        ResourceError: There is no such cluster.
+    """
+    if not ray.is_initialized():
+        wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
+        try:
+            _check_reachable(wanted)
+            ray.init(address=wanted, logging_level=logging.WARNING, log_to_driver=False)
+        except (RayError, OSError, RuntimeError, ValueError) as error:
+            raise ResourceError(
+                f"there is no way to a Ray cluster at {wanted}: {error}. Give its address with --address or "
+                f"RAY_ADDRESS, and the token (RAY_AUTH_TOKEN)"
+            ) from error
+    found = ray.util.list_named_actors(all_namespaces=True)
+    names = [each["name"] for each in found if each["namespace"] == NAMESPACE]
+    ids = sorted(name.removeprefix("job-") for name in names if name.startswith("job-"))
+    return {each: RayJobHandle(ray.get_actor(f"job-{each}", namespace=NAMESPACE), each) for each in ids}
 
 
 def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:

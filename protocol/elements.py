@@ -93,8 +93,8 @@ class CheckpointBarrier:
     """How long after `timestamp_ms` the barrier may overtake records: 0 at once, `None` never."""
     savepoint: SavepointTarget | None = None
     """Where tasks store a copy of their state that depends on no checkpoint."""
-    mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
-    """Whether tasks align at this barrier; the next one may say otherwise."""
+    mode: CheckpointingMode | None = None
+    """Whether tasks align at this barrier, if that may have changed since the one before."""
 
 
 @dataclass(frozen=True, slots=True)
