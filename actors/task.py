@@ -143,6 +143,7 @@ class StreamTask:
         self._watermarks = WatermarkValve(channel_count)
         self._open_channels = channel_count
         self._final_id: CheckpointId | None = None
+        self._given_up_id = CheckpointId(0)
         self._uids = [node.uid for node in deployment.subtask.task.nodes]
         self._early: list[events.TriggerCheckpoint | events.EndSource] = []
         self._parts: TaskParts
@@ -441,8 +442,11 @@ class StreamTask:
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()
         else:
-            if mail.checkpoint_id == self._final_id and self._phase is TaskPhase.STOPPING:
-                self._phase, self._final_id = TaskPhase.RUNNING, None
+            self._given_up_id = max(self._given_up_id, mail.checkpoint_id)
+            if mail.checkpoint_id == self._final_id:
+                self._final_id = None
+                if self._phase is TaskPhase.STOPPING:
+                    self._phase = TaskPhase.RUNNING
             self._align(CheckpointGivenUp(mail.checkpoint_id))
             self._chain.notify_checkpoint_aborted(mail.checkpoint_id)
 
@@ -505,7 +509,8 @@ class StreamTask:
         is_running = self._phase is TaskPhase.RUNNING
         if is_running:
             self._parts.output.broadcast(barrier)
-        if barrier.kind is SnapshotKind.STOP:
+        if barrier.kind is SnapshotKind.STOP and barrier.checkpoint_id > self._given_up_id:
+            # Else it was given up before its barrier came, and nobody would tell this task to go on.
             self._final_id = barrier.checkpoint_id
             self._phase = TaskPhase.STOPPING if is_running else self._phase
         elif barrier.kind is SnapshotKind.FINAL and not is_running and self._final_id is None:

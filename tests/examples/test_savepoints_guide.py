@@ -31,9 +31,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple
     sys.modules.pop("job", None)
 
 
-def test_the_guide_does_what_it_says(
-    page: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_guide_does_what_it_says(page: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     printed = ""
     for language, text in page:
