@@ -24,10 +24,6 @@ from typing import Protocol
 from .errors import CheckpointStorageError, ConfigurationError
 
 __all__ = [
-    "ACTIONS",
-    "MARKS",
-    "POINTS",
-    "VARIABLE",
     "Arming",
     "FailPoint",
     "FailPointError",

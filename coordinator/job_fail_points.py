@@ -6,6 +6,7 @@ import os
 
 from ..actors.local_dirs import remove_if_empty
 from ..common import failpoints
+from ..common.errors import CheckpointStorageError
 from ..common.failpoints import MARKS, Arming, FailPointReport
 from ..state.storage import CheckpointStorage, open_storage
 from .spec import JobSpec
@@ -33,14 +34,22 @@ class JobFailPoints:
         """What became of each point until now."""
         if self.arming is None:
             return ()
-        return failpoints.reports(self.arming) if self._ended is None else self._ended
+        if self._ended is None:
+            try:
+                return failpoints.reports(self.arming)
+            except CheckpointStorageError:
+                # In the local shell another thread asks, and the job may end between list and read.
+                if self._ended is None:
+                    raise
+        return self._ended
 
     def settle(self) -> None:
         """The job has ended: remember what became of the points, the marks are about to go."""
         self._ended = self.reports()
 
     def remove_marks(self) -> None:
-        """Leave nothing behind."""
+        """Leave nothing behind, also not in the process of the local shell."""
+        failpoints.arm(None)
         if self.arming is None:
             return
         self._storage.delete(self._storage.list_files(MARKS))

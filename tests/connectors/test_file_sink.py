@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tidegate.common import Configuration, Row, WatermarkStrategy
+from tidegate.common import Configuration, Row, WatermarkStrategy, failpoints
 from tidegate.common.errors import ConfigurationError, UserCodeError
 from tidegate.connectors.file_parts import FileTransaction
 from tidegate.datastream import MapFunction, Source, SourceReader, StreamExecutionEnvironment
@@ -183,6 +183,26 @@ def test_committing_again_after_a_restore_changes_nothing(tmp_path: Path) -> Non
         _, restored = opened(sink, context(attempt))
         restored.commit(committables)
         assert visible(tmp_path) == list(range(10))
+
+
+def test_a_commit_that_fails_between_two_files_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = FileSink(tmp_path, NUMBERS, max_file_size_bytes=1, row_group_bytes=1)
+    writer, committer = opened(sink, context())
+    for first in (0, 5):
+        writer.write_batch(numbers(range(first, first + 5)))
+    committables = writer.prepare_commit()
+    arming = failpoints.Arming("job", failpoints.parse("commit_mid:1:raise"), MemoryCheckpointStorage())
+    failpoints.arm(arming)
+    try:
+        failpoints.enter(["sink"], 0)
+        committer.commit(committables)
+    finally:
+        failpoints.arm(None)
+    assert [report.fired for report in failpoints.reports(arming)] == [1]
+    assert "trying again" in caplog.text
+    assert visible(tmp_path) == list(range(10))
 
 
 def test_a_staged_file_that_vanished_is_a_clear_error(tmp_path: Path) -> None:

@@ -33,12 +33,14 @@ def armed(text: str) -> Iterator[None]:
         del os.environ[VARIABLE]
 
 
-def run(directory: Path | None, points: str, parallelism: int = 2) -> JobReport:
-    env = jobs.environment(directory, parallelism, OPTIONS if directory else None)
-    held = jobs.HeldSource(COUNT, 3 if directory else 0)
+def run(directory: Path, points: str, parallelism: int = 2, is_checkpointing: bool = True) -> JobReport:
+    local = {"tidegate.local-dir": str(directory / "local")}
+    env = jobs.environment(directory, parallelism, OPTIONS) if is_checkpointing else None
+    env = env or jobs.environment(None, parallelism, local)
+    held = jobs.HeldSource(COUNT, 3 if is_checkpointing else 0)
     source = env.from_source(held, WatermarkStrategy.no_watermarks(), "numbers")
     sums = source.uid("numbers").key_by(lambda n: n % 5).process(jobs.RunningSum()).uid("sums")
-    sums.sink_to(CollectSink(is_checkpointing=directory is not None)).uid("collect")
+    sums.sink_to(CollectSink(is_checkpointing)).uid("collect")
     with armed(points):
         client = env.execute_async()
     results = list(client.collected())
@@ -67,8 +69,8 @@ def test_a_restore_may_fail_too(tmp_path: Path) -> None:
 
 
 def test_a_point_that_is_not_reached_is_reported_as_such(tmp_path: Path) -> None:
-    (point,) = run(tmp_path, "process@nowhere:1:kill").fail_points
-    assert (point.fired, str(point)) == (0, "fail point process@nowhere:1:kill was not reached")
+    (point,) = run(tmp_path, "process@sums/9:1:kill").fail_points
+    assert (point.fired, str(point)) == (0, "fail point process@sums/9:1:kill was not reached")
 
 
 def test_a_corrupted_upload_is_found_when_it_is_restored(tmp_path: Path) -> None:
@@ -78,8 +80,14 @@ def test_a_corrupted_upload_is_found_when_it_is_restored(tmp_path: Path) -> None
 
 
 def test_without_checkpoints_a_point_fires_and_leaves_no_file(tmp_path: Path) -> None:
-    (point,) = run(None, "process@sums:3:sleep=0").fail_points
+    (point,) = run(tmp_path, "process@sums:3:sleep=0", is_checkpointing=False).fail_points
     assert point.fired == 1
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_point_of_an_operator_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no operator with uid 'sum'; there are collect, .*sums"):
+        run(tmp_path, "process@sum:1:kill")
 
 
 def test_a_malformed_point_is_refused_before_anything_runs(tmp_path: Path) -> None:
