@@ -91,6 +91,8 @@ class TaskDeployment:
     """State by operator uid, or `None` when the job starts afresh."""
     restored_is_owned: bool = True
     restored_checkpoint_id: CheckpointId | None = None
+    is_stopped: bool = False
+    """Whether the restored checkpoint was the last of the job: only what it holds is to be committed."""
     recovered: tuple[RecoveredChannel, ...] = ()
     """Records that the barrier of the restored checkpoint had overtaken."""
 

@@ -13,6 +13,7 @@ from ..operators.chain import OperatorChain
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import (
     Acknowledgement,
+    StoredSavepoint,
     SubtaskAcknowledged,
     SubtaskDeclined,
     SubtaskMetrics,
@@ -20,6 +21,7 @@ from ..protocol.checkpoint_events import (
 from ..protocol.elements import CheckpointBarrier
 from ..protocol.handles import ChannelStateHandle, FileHandle, OperatorSnapshot
 from ..protocol.ids import CheckpointId
+from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.task_events import SpansRecorded
 from ..state.backend import FrozenKeyedState
 from ..state.local_snapshots import LocalSnapshots
@@ -38,6 +40,7 @@ from ..telemetry.spans import (
 )
 from .channel_state import ChannelStateWriter
 from .gate import RecordedMessage
+from .local_dirs import as_file_name
 from .ports import TaskDeployment, TaskPorts
 
 logger = logging.getLogger(__name__)
@@ -69,6 +72,7 @@ class SnapshotDone:
     snapshots: dict[str, OperatorSnapshot] | None
     error: str | None = None
     processed_bytes: int = 0
+    savepoint: StoredSavepoint | None = None
     """What was processed between the first barrier and the last."""
 
 
@@ -139,21 +143,39 @@ class Snapshotter:
         times = SnapshotTimes(aligned_from, sync_started, self._ports.now_ns())
 
         def persist() -> None:
-            snapshots, problem = None, None
+            snapshots, problem, savepoint = None, None, None
             self._enter()
             try:
                 failpoints.reach("snapshot_async")
                 snapshots = {uid: operator.persist() for uid, operator in frozen.items()}
                 self._check_sizes(snapshots)
+                savepoint = self._savepoint(barrier, snapshots)
             except Exception as error:
                 snapshots, problem = None, f"{type(error).__name__}: {error}"
             finally:
                 # Dropped here, so that a large buffer is not freed on the task's loop.
                 frozen.clear()
             ended = replace(times, async_ended=self._ports.now_ns())
-            self._mail(SnapshotDone(barrier, ended, snapshots, problem, processed_bytes))
+            self._mail(SnapshotDone(barrier, ended, snapshots, problem, processed_bytes, savepoint))
 
         self._ports.run_in_background(persist)
+
+    def _savepoint(
+        self, barrier: CheckpointBarrier, snapshots: Mapping[str, OperatorSnapshot]
+    ) -> StoredSavepoint | None:
+        target, deployment = barrier.savepoint, self._deployment
+        if target is None:
+            return None
+        assert deployment.settings.storage is not None
+        # Here and not above: most tasks never write one.
+        from ..state.savepoint_writer import SavepointWriter
+
+        writer, index = SavepointWriter(target, deployment.settings.storage), deployment.subtask_id.index
+        stored = {}
+        for node in deployment.subtask.task.nodes:
+            key_groups = key_group_range_of_subtask(index, node.max_parallelism, node.parallelism)
+            stored[node.uid] = writer.write(snapshots[node.uid], as_file_name(node.uid), index, key_groups)
+        return StoredSavepoint(target.directory, stored)
 
     def _enter(self) -> None:
         """This thread works for the subtask now."""
@@ -219,7 +241,7 @@ class Snapshotter:
                 self._deployment.attempt,
                 self._deployment.subtask_id,
                 done.barrier.checkpoint_id,
-                Acknowledgement(snapshots, metrics),
+                Acknowledgement(snapshots, metrics, done.savepoint),
             )
         )
 

@@ -43,7 +43,6 @@ from ..protocol.alignment import (
     FinishRecording,
     RecordChannels,
     ResumeChannels,
-    barrier_handler,
 )
 from ..protocol.checkpoint_events import SubtaskDeclined, SubtaskInputEnded
 from ..protocol.elements import (
@@ -58,6 +57,7 @@ from ..protocol.elements import (
     Watermark,
 )
 from ..protocol.ids import CheckpointId
+from ..protocol.mode_switch import SwitchingHandler
 from ..protocol.watermarks import WatermarkValve
 from ..state.pickling import dumps
 from .assembly import TaskParts, assemble, local_dirs
@@ -95,6 +95,8 @@ class TaskPhase(enum.Enum):
     """Processing."""
     COMMITTING = "committing"
     """All input ended; waiting for the final checkpoint to commit."""
+    STOPPING = "stopping"
+    """Processing nothing after the barrier of a stop; waiting until it is complete, or given up."""
     FINISHED = "finished"
     CANCELED = "canceled"
     FAILED = "failed"
@@ -131,7 +133,7 @@ class StreamTask:
         self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
         self._phase = TaskPhase.CREATED
         channel_count = len(deployment.subtask.inputs)
-        self._barriers = barrier_handler(
+        self._barriers = SwitchingHandler(
             deployment.settings.mode,
             channel_count,
             never_overtaken(deployment.subtask.inputs),
@@ -141,8 +143,9 @@ class StreamTask:
         self._watermarks = WatermarkValve(channel_count)
         self._open_channels = channel_count
         self._final_id: CheckpointId | None = None
+        self._given_up_id = CheckpointId(0)
         self._uids = [node.uid for node in deployment.subtask.task.nodes]
-        self._early: list[events.TriggerCheckpoint] = []
+        self._early: list[events.TriggerCheckpoint | events.EndSource] = []
         self._parts: TaskParts
         self._chain: OperatorChain
         self._snapshots: Snapshotter
@@ -387,10 +390,13 @@ class StreamTask:
             self._start_running()
         elif isinstance(mail, events.QueryState):
             self._answer_query(mail)
-        elif isinstance(mail, events.TriggerCheckpoint) and self._phase is TaskPhase.INITIALIZED:
+        elif (
+            isinstance(mail, events.TriggerCheckpoint | events.EndSource)
+            and self._phase is TaskPhase.INITIALIZED
+        ):
             # It overtook `StartRunning`: Ray promises no order between two calls.
             self._early.append(mail)
-        elif self._phase in (TaskPhase.RUNNING, TaskPhase.COMMITTING):
+        elif self._phase in (TaskPhase.RUNNING, TaskPhase.COMMITTING, TaskPhase.STOPPING):
             self._take_checkpoint_mail(mail)
 
     def _answer_query(self, query: events.QueryState) -> None:
@@ -411,16 +417,26 @@ class StreamTask:
     def _start_running(self) -> None:
         if self._phase is not TaskPhase.INITIALIZED:
             return
+        if self._deployment.is_stopped:
+            self._finish()
+            return
         self._phase = TaskPhase.RUNNING
         early, self._early = self._early, []
-        for trigger in early:
-            self._take_checkpoint_mail(trigger)
+        for mail in early:
+            self._take_checkpoint_mail(mail)
 
     def _take_checkpoint_mail(
-        self, mail: events.TriggerCheckpoint | events.CheckpointCompleted | events.CheckpointAborted
+        self,
+        mail: events.TriggerCheckpoint
+        | events.EndSource
+        | events.CheckpointCompleted
+        | events.CheckpointAborted,
     ) -> None:
         if isinstance(mail, events.TriggerCheckpoint):
             self._align(CheckpointTriggered(mail.barrier))
+        elif isinstance(mail, events.EndSource):
+            if self._phase is TaskPhase.RUNNING:
+                self._end_of_input()
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")
             self._snapshots.confirmed(mail.checkpoint_id)
@@ -428,6 +444,11 @@ class StreamTask:
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()
         else:
+            self._given_up_id = max(self._given_up_id, mail.checkpoint_id)
+            if mail.checkpoint_id == self._final_id:
+                self._final_id = None
+                if self._phase is TaskPhase.STOPPING:
+                    self._phase = TaskPhase.RUNNING
             self._align(CheckpointGivenUp(mail.checkpoint_id))
             self._chain.notify_checkpoint_aborted(mail.checkpoint_id)
 
@@ -487,9 +508,14 @@ class StreamTask:
     def _take_snapshot(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
         self._chain.prepare_snapshot(barrier)
-        if self._phase is TaskPhase.RUNNING:
+        is_running = self._phase is TaskPhase.RUNNING
+        if is_running:
             self._parts.output.broadcast(barrier)
-        elif barrier.kind is SnapshotKind.FINAL and self._final_id is None:
+        if barrier.kind is SnapshotKind.STOP and barrier.checkpoint_id > self._given_up_id:
+            # Else it was given up before its barrier came, and nobody would tell this task to go on.
+            self._final_id = barrier.checkpoint_id
+            self._phase = TaskPhase.STOPPING if is_running else self._phase
+        elif barrier.kind is SnapshotKind.FINAL and not is_running and self._final_id is None:
             # An earlier one must not end the task: others still run, and their checkpoints need it.
             self._final_id = barrier.checkpoint_id
         self._snapshots.start(barrier, alignment_started_ms, self._processed_bytes())

@@ -66,6 +66,10 @@ class CheckpointingOptions:
         .with_deprecated_keys("state.checkpoints.dir")
     )
     """Directory or file system URL under which every job writes its checkpoints."""
+    SAVEPOINT_DIRECTORY: ConfigOption[str | None] = (
+        ConfigOptions.key("execution.checkpointing.savepoint-dir").string_type().no_default_value()
+    )
+    """Directory or file system URL in which savepoints are made if none is named."""
     CHECKPOINT_STORAGE: ConfigOption[str] = (
         ConfigOptions.key("execution.checkpointing.storage")
         .choice_type("filesystem", "jobmanager")
@@ -321,6 +325,13 @@ class StateRecoveryOptions:
         .with_deprecated_keys("execution.savepoint.ignore-unclaimed-state")
     )
     """Whether stored state that no operator of the job claims may be dropped."""
+    RESTORE_MODE: ConfigOption[str] = (
+        ConfigOptions.key("execution.state-recovery.claim-mode")
+        .choice_type("NO_CLAIM", "CLAIM")
+        .default_value("NO_CLAIM")
+        .with_deprecated_keys("execution.savepoint-restore-mode")
+    )
+    """Whether the job owns what it is started from, and removes it when it needs it no more."""
 
 
 class SparkOptions:

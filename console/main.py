@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from ..common.errors import TidegateError
+from .job_commands import cancel, checkpoint, list_jobs, stop
 from .run_command import run
 from .savepoint_commands import savepoint
 from .snapshot_commands import snapshot
@@ -22,6 +23,10 @@ def commands() -> None:
 commands.add_command(run)
 commands.add_command(snapshot)
 commands.add_command(savepoint)
+commands.add_command(list_jobs)
+commands.add_command(stop)
+commands.add_command(cancel)
+commands.add_command(checkpoint)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

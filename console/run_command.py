@@ -13,6 +13,7 @@ from ..common.config_options import MAP, value_text
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.known_options import check_settings, known_options
+from ..common.options import StateRecoveryOptions
 from ..datastream.default_settings import default_settings
 from .driver import as_main_program
 
@@ -24,9 +25,26 @@ from .driver import as_main_program
     type=click.Path(exists=True, dir_okay=False),
     help="YAML file of settings, as Flink's config.yaml: nested, or with dots in the keys.",
 )
+@click.option("--savepoint", "-s", metavar="PATH", help="Start from this savepoint or checkpoint.")
+@click.option(
+    "--allow-non-restored-state", "-n", is_flag=True, help="State of operators that are gone may be dropped."
+)
+@click.option(
+    "--restore-mode",
+    type=click.Choice(["NO_CLAIM", "CLAIM"], case_sensitive=False),
+    help="Whether the job owns what it is started from, and removes it in the end.",
+)
 @click.argument("driver", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(settings: tuple[str, ...], conf_file: str | None, driver: str, arguments: tuple[str, ...]) -> None:
+def run(
+    settings: tuple[str, ...],
+    conf_file: str | None,
+    savepoint: str | None,
+    allow_non_restored_state: bool,
+    restore_mode: str | None,
+    driver: str,
+    arguments: tuple[str, ...],
+) -> None:
     """Run DRIVER with ARGUMENTS, as `python DRIVER ARGUMENTS` would, with these settings.
 
     They hold for every environment that DRIVER creates. What DRIVER itself sets goes before them, and
@@ -41,6 +59,12 @@ def run(settings: tuple[str, ...], conf_file: str | None, driver: str, arguments
         if not separator or not key.strip():
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--conf")
         configuration.set_string(key.strip(), value.strip())
+    if savepoint is not None:
+        configuration.set(StateRecoveryOptions.SAVEPOINT_PATH, savepoint)
+    if allow_non_restored_state:
+        configuration.set(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE, True)
+    if restore_mode is not None:
+        configuration.set(StateRecoveryOptions.RESTORE_MODE, restore_mode)
     check_settings(configuration)
     with as_main_program(driver, arguments), default_settings(configuration):
         runpy.run_path(driver, run_name="__main__")

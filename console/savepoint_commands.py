@@ -10,8 +10,11 @@ from typing import Any
 import click
 
 from ..coordinator.restore_check import OperatorCheck, Outcome, RestoreCheck, StateCheck, check_restore_of
+from ..coordinator.savepoints import dispose_savepoint
 from ..state.stored_checkpoint import read_checkpoint
 from .driver import job_of_driver
+from .job_commands import address_option, format_of, format_option, timeout_option
+from .jobs import find_job
 from .text import table
 
 
@@ -58,6 +61,30 @@ def check(
         click.echo(f"checkpoint {manifest.checkpoint_id} of job {manifest.job_name!r} against {driver}")
         click.echo("\n".join(_shown(result)))
     context.exit(1 if result.problems else 0)
+
+
+@savepoint.command()
+@format_option
+@timeout_option
+@address_option
+@click.argument("job")
+@click.argument("directory", required=False)
+def trigger(job: str, directory: str | None, format_name: str, timeout_s: float, address: str | None) -> None:
+    """Take a savepoint of JOB (an id, the start of one, or a name), and print its path.
+
+    It makes a directory of its own in DIRECTORY, by default in execution.checkpointing.savepoint-dir.
+    """
+    client = find_job(job, address)
+    click.echo(client.trigger_savepoint(directory, format_of(format_name), timeout_s).result())
+
+
+@savepoint.command()
+@click.option("--force", is_flag=True, help="Also if a job has claimed it.")
+@click.argument("path")
+def dispose(path: str, force: bool) -> None:
+    """Delete the savepoint at PATH. Checkpoints, and what a job has claimed, are refused."""
+    manifest = dispose_savepoint(path, force)
+    click.echo(f"deleted savepoint {manifest.checkpoint_id} of job {manifest.job_name!r}")
 
 
 def _described(result: RestoreCheck) -> dict[str, Any]:

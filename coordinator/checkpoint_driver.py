@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ..common import failpoints
 from ..common.errors import CheckpointStorageError
 from ..protocol import checkpoint as core
-from ..protocol.elements import CheckpointBarrier, SnapshotKind
+from ..protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from ..protocol.handles import FileHandle
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
-from ..protocol.task_events import CheckpointAborted, CheckpointCompleted, TriggerCheckpoint
+from ..protocol.task_events import CheckpointAborted, CheckpointCompleted, EndSource, TriggerCheckpoint
 from ..telemetry import AttributeValue, Span, Tracer
 from ..telemetry.spans import (
     ACKNOWLEDGE,
@@ -27,9 +27,11 @@ from ..telemetry.spans import (
     JOB_NAME,
     SUBTASK_INDEX,
 )
+from .barrier_mode import BarrierMode, store_mode, stored_mode
 from .checkpoint_store import CheckpointStore, FencedError
 from .cleaner import CheckpointCleaner
 from .ports import CoordinatorPorts
+from .savepoints import check_savepoint_directory, discard_savepoint, savepoint_path, write_savepoint
 from .spec import JobSpec
 from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
 from .stored_statistics import stored_statistics
@@ -44,6 +46,7 @@ class CheckpointDriver:
     Args:
         fail: Called with the cause when too many checkpoints failed.
         stop: Called with the cause when this coordinator is fenced and must end.
+        restart: Called with the cause when the tasks cannot go on from where they are.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class CheckpointDriver:
         statistics: JobStatistics,
         fail: Callable[[str], None],
         stop: Callable[[str], None],
+        restart: Callable[[str], None],
     ) -> None:
         assert spec.settings.trigger is not None
         self._spec = spec
@@ -64,11 +68,15 @@ class CheckpointDriver:
         self._statistics = statistics
         self._fail = fail
         self._stop = stop
+        self._restart = restart
         self._attempt = Attempt(0)
         self._attempt_number = 0
         self._subtask_count = 0
         self._spans: dict[CheckpointId, Span] = {}
         self._request_count = 0
+        self._savepoint_paths: dict[CheckpointId, str] = {}
+        started_with = BarrierMode(spec.settings.mode, spec.settings.aligned_timeout_ms)
+        self._mode = self._wanted_mode = stored_mode(store.storage) or started_with
         self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
         self._counted_before = statistics.acknowledgements
         self._cleaner = CheckpointCleaner(store, ports.run_in_background, statistics.warnings.append)
@@ -82,13 +90,44 @@ class CheckpointDriver:
         self._core.validate()
         self._store.validate()
 
-    def request(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> core.RequestId:
-        """Ask for a checkpoint now; its answer will be in the statistics under the returned id."""
+    def request(
+        self, kind: SnapshotKind = SnapshotKind.CHECKPOINT, savepoint: SavepointTarget | None = None
+    ) -> core.RequestId:
+        """Ask for a checkpoint, savepoint or stop now.
+
+        Its answer will be in the statistics under the returned id.
+        """
         self._request_count += 1
         request_id = core.RequestId(self._store.epoch * REQUESTS_PER_EPOCH + self._request_count)
         self._statistics.requested(request_id)
-        self.handle(core.CheckpointRequested(request_id, kind))
+        try:
+            if savepoint is not None:
+                check_savepoint_directory(savepoint.directory)
+                self._store.check_fence()
+        except CheckpointStorageError as error:
+            refused = core.AbortReason.SAVEPOINT_REFUSED
+            self._statistics.answered(core.AnswerRequest(request_id, None, refused, str(error)))
+        else:
+            self.handle(core.CheckpointRequested(request_id, kind, savepoint=savepoint))
         return request_id
+
+    @property
+    def mode(self) -> BarrierMode:
+        """How the barriers of the next checkpoint are handled."""
+        return self._wanted_mode
+
+    def set_mode(self, mode: BarrierMode) -> None:
+        """Handle barriers in another way from the next checkpoint on, also after a restart.
+
+        Raises:
+            ConfigurationError: The job cannot work so.
+            CheckpointStorageError: It could not be written down; nothing has changed.
+        """
+        assert self._spec.settings.trigger is not None
+        mode.check(self._spec.settings.trigger)
+        self._store.check_fence()
+        store_mode(self._store.storage, mode)
+        self._wanted_mode = mode
 
     def start(
         self,
@@ -139,6 +178,7 @@ class CheckpointDriver:
             self._register(command)
         elif isinstance(command, core.DiscardFiles):
             self._store.discard_files(_files(command.acknowledgement))
+            self._discard_savepoint(command.acknowledgement)
         elif isinstance(command, core.WriteManifest):
             self._write_manifest(command)
         elif isinstance(command, core.NotifyComplete):
@@ -147,7 +187,13 @@ class CheckpointDriver:
         elif isinstance(command, core.NotifyAborted):
             self._aborted(command)
         elif isinstance(command, core.AnswerRequest):
-            self._statistics.answered(command)
+            path = self._savepoint_paths.get(command.checkpoint_id or CheckpointId(0), "")
+            self._statistics.answered(replace(command, savepoint_path=path))
+        elif isinstance(command, core.DrainSources):
+            for subtask in command.subtasks:
+                self._ports.send(self._attempt, subtask, EndSource())
+        elif isinstance(command, core.UndoDrain):
+            self._restart(command.cause)
         else:
             self._fail(command.cause)
 
@@ -158,9 +204,14 @@ class CheckpointDriver:
         )
         if command.is_pending:
             self._statistics.acknowledged(command.checkpoint_id, command.subtask, acknowledgement.metrics)
+        else:
+            self._discard_savepoint(acknowledgement)
 
     def _trigger(self, command: core.TriggerSubtasks) -> None:
         barrier = command.barrier
+        if command.is_new and len(self._core.pending) == 1:
+            # Not while another one is under way: tasks handle all barriers at once in one way.
+            self._mode = self._wanted_mode
         if command.is_new:
             self._statistics.started(
                 CheckpointStatistics(
@@ -185,14 +236,23 @@ class CheckpointDriver:
                 self._ports.now_ns(),
             )
         span = self._spans.get(barrier.checkpoint_id)
-        is_savepoint = barrier.kind is SnapshotKind.SAVEPOINT
         sent = replace(
             barrier,
             trace_context=span.context if span else None,
-            aligned_timeout_ms=None if is_savepoint else self._spec.settings.aligned_timeout_ms,
+            mode=self._mode.mode,
+            aligned_timeout_ms=None if barrier.savepoint else self._mode.aligned_timeout_ms,
+            savepoint=self._target(barrier),
         )
         for subtask in command.subtasks:
             self._ports.send(self._attempt, subtask, TriggerCheckpoint(sent))
+
+    def _target(self, barrier: CheckpointBarrier) -> SavepointTarget | None:
+        if barrier.savepoint is None:
+            return None
+        path = savepoint_path(barrier.savepoint.directory, self._spec.job_id, barrier.checkpoint_id)
+        self._savepoint_paths[barrier.checkpoint_id] = path
+        threshold = self._spec.settings.inline_threshold_bytes
+        return replace(barrier.savepoint, directory=path, inline_threshold_bytes=threshold)
 
     def _write_manifest(self, command: core.WriteManifest) -> None:
         manifest = self._manifest(command.barrier, command)
@@ -200,16 +260,62 @@ class CheckpointDriver:
         if manifest.kind is not SnapshotKind.SAVEPOINT:
             manifest = replace(manifest, statistics=stored_statistics(self._statistics, completed))
         try:
-            self._store.complete(manifest)
+            if manifest.savepoint_path:
+                self._write_savepoint(command, manifest)
+            if manifest.kind is SnapshotKind.SAVEPOINT:
+                self._store.release(command.checkpoint_id)
+            else:
+                self._store.complete(manifest)
         except FencedError as error:
             self._stop(str(error))
             return
         except CheckpointStorageError as error:
+            self._keep_doubtful_savepoint(manifest)
             self.handle(core.ManifestFailed(command.checkpoint_id, str(error)))
             return
         self._record(completed)
         self.handle(core.ManifestWritten(command.checkpoint_id))
+        self._savepoint_paths.pop(command.checkpoint_id, None)
         self._cleaner.collect()
+
+    def _write_savepoint(self, command: core.WriteManifest, manifest: CheckpointManifest) -> None:
+        """Before the checkpoint of a stop: nothing may be committed that the savepoint could still lose."""
+        self._store.check_fence()
+        parts = {
+            subtask: core.Acknowledgement(acknowledgement.savepoint.snapshots)
+            for subtask, acknowledgement in command.acknowledgements.items()
+            if acknowledgement.savepoint is not None
+        }
+        stored = replace(
+            manifest,
+            kind=SnapshotKind.SAVEPOINT,
+            operators=self._operators(parts),
+            savepoint_path="",
+            statistics=None,
+        )
+        write_savepoint(manifest.savepoint_path, stored)
+
+    def _keep_doubtful_savepoint(self, manifest: CheckpointManifest) -> None:
+        """The checkpoint of a stop may exist after all, and then the job has stopped with this savepoint."""
+        if self._store.is_doubtful(manifest.checkpoint_id) and manifest.savepoint_path:
+            del self._savepoint_paths[manifest.checkpoint_id]
+            self._statistics.warnings.append(
+                f"the job was not stopped, but its savepoint {manifest.savepoint_path} is complete and stays"
+            )
+
+    def _discard_savepoint(self, acknowledgement: core.Acknowledgement) -> None:
+        """What came too late for a savepoint must not lie about in a directory of the user's."""
+        if acknowledgement.savepoint is not None:
+            self._discard_directory(acknowledgement.savepoint.directory)
+
+    def _discard_directory(self, path: str) -> None:
+        def discard() -> None:
+            try:
+                discard_savepoint(path)
+            except CheckpointStorageError as error:
+                self._statistics.warnings.append(f"a failed savepoint could not be removed: {error}")
+
+        self._ports.run_in_background(discard)
 
     def remove_orphans(self, is_recovery: bool) -> None:
         """Delete in the background what the attempts before left behind; only while no task runs."""
@@ -222,8 +328,6 @@ class CheckpointDriver:
         self._cleaner.collect()
 
     def _manifest(self, barrier: CheckpointBarrier, command: core.WriteManifest) -> CheckpointManifest:
-        operators = {node.uid: node for node in self._spec.graph.operators}
-        snapshots = core.operator_snapshots(command.acknowledgements, operators)
         return CheckpointManifest(
             job_id=self._spec.job_id,
             job_name=self._spec.job_name,
@@ -231,11 +335,19 @@ class CheckpointDriver:
             kind=barrier.kind,
             triggered_ms=barrier.timestamp_ms,
             completed_ms=self._ports.now_ns() // 1_000_000,
-            operators={
-                uid: OperatorManifest(uid, node.name, node.max_parallelism, tuple(snapshots[uid]))
-                for uid, node in operators.items()
-            },
+            operators=self._operators(command.acknowledgements),
+            savepoint_path=self._savepoint_paths.get(barrier.checkpoint_id, ""),
         )
+
+    def _operators(
+        self, acknowledgements: Mapping[SubtaskId, core.Acknowledgement]
+    ) -> dict[str, OperatorManifest]:
+        operators = {node.uid: node for node in self._spec.graph.operators}
+        snapshots = core.operator_snapshots(acknowledgements, operators)
+        return {
+            uid: OperatorManifest(uid, node.name, node.max_parallelism, tuple(snapshots[uid]))
+            for uid, node in operators.items()
+        }
 
     def _completed(self, manifest: CheckpointManifest) -> CheckpointStatistics:
         before = self._store.newest
@@ -253,6 +365,9 @@ class CheckpointDriver:
         for subtask in command.subtasks:
             self._ports.send(self._attempt, subtask, CheckpointAborted(command.checkpoint_id))
         self._store.abort(command.checkpoint_id)
+        path = self._savepoint_paths.pop(command.checkpoint_id, None)
+        if path is not None:
+            self._discard_directory(path)
         detail = f": {command.cause}" if command.cause else ""
         self._record(
             replace(

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 
 from ..common import failpoints
 from ..common.errors import CheckpointStorageError
-from ..protocol.elements import SnapshotKind
 from ..protocol.handles import FileHandle
 from ..protocol.ids import CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ..protocol.registry import SharedStateRegistry
 from ..state.storage import CheckpointStorage, is_absolute
 from ..state.stored_checkpoint import MANIFEST_NAME
+from .claim import ClaimedCheckpoint
 
 ID_BLOCK = 256
 
@@ -42,6 +42,8 @@ class Garbage:
 
     manifests: tuple[str, ...]
     files: tuple[str, ...]
+    claimed: ClaimedCheckpoint | None = None
+    """What the job was started from, if it owns that and needs it no more."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class CheckpointStore:
         self._condemned: set[str] = set()
         self._first_id = 0
         self._reserved_until = 0
+        self._claimed: ClaimedCheckpoint | None = None
         self.epoch = 0
 
     @property
@@ -143,8 +146,7 @@ class CheckpointStore:
             path = _manifest_path(checkpoint_id)
             manifest = decode_manifest(self._storage.read(path), f"{self._storage.uri}/{path}")
             self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
-            if manifest.kind is not SnapshotKind.SAVEPOINT:
-                self._retained[checkpoint_id] = manifest
+            self._retained[checkpoint_id] = manifest
         record = json.dumps({"first_id": first_id, "checkpoints": accepted}).encode()
         if not self._storage.create_exclusive(f"accepted/{self.epoch}", record):
             raise FencedError(f"accepted/{self.epoch} exists already: the job is claimed twice")
@@ -189,13 +191,12 @@ class CheckpointStore:
         # After the manifest, never before: a newer coordinator claims first and looks for manifests then,
         # so either it finds this one, or its claim is found here.
         try:
-            self._check_fence()
+            self.check_fence()
         except FencedError:
             self._withdraw(checkpoint_id)
             raise
         self._doubtful.remove(checkpoint_id)
-        if manifest.kind is not SnapshotKind.SAVEPOINT:
-            self._retained[checkpoint_id] = manifest
+        self._retained[checkpoint_id] = manifest
 
     def _withdraw(self, checkpoint_id: CheckpointId) -> None:
         """Remove a manifest of our own that came too late, if it is certain that it did."""
@@ -205,10 +206,15 @@ class CheckpointStore:
         if _read_takeover(self._storage, path).fences_off(checkpoint_id):
             self._storage.delete([_manifest_path(checkpoint_id)])
 
-    def _check_fence(self) -> None:
+    def check_fence(self) -> None:
+        """Raise `FencedError` if another coordinator has claimed the job."""
         newer = f"epochs/{self.epoch + 1}"
         if newer in self._storage.list_files("epochs"):
             raise FencedError(f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job")
+
+    def owns(self, claimed: ClaimedCheckpoint) -> None:
+        """The job was started from this, and removes it as the oldest of its checkpoints."""
+        self._claimed = claimed
 
     # ------------------------------------------------------------ files of acknowledgements
 
@@ -234,6 +240,14 @@ class CheckpointStore:
         if checkpoint_id not in self._doubtful:
             self._registry.release_checkpoint(checkpoint_id)
 
+    def is_doubtful(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether nobody knows if the manifest of a checkpoint was written."""
+        return checkpoint_id in self._doubtful
+
+    def release(self, checkpoint_id: CheckpointId) -> None:
+        """A savepoint is complete: it has copies of the files that it needed until now."""
+        self._registry.release_checkpoint(checkpoint_id)
+
     # ------------------------------------------------------------ deletion
 
     def take_garbage(self) -> Garbage | None:
@@ -249,6 +263,9 @@ class CheckpointStore:
             self._retained.pop(checkpoint_id, None)
             self._doubtful.discard(checkpoint_id)
             self._registry.release_checkpoint(checkpoint_id)
+        claimed = None
+        if len(self._retained) >= self._num_retained:
+            claimed, self._claimed = self._claimed, None
         manifests = [_manifest_path(checkpoint_id) for checkpoint_id in excess]
         self._condemned.update(manifests)
         files = self._registry.take_unreferenced()
@@ -256,7 +273,9 @@ class CheckpointStore:
             again = self._not_deleted.popleft()
             manifests += again.manifests
             files += again.files
-        return Garbage(tuple(manifests), tuple(files)) if manifests or files else None
+            claimed = claimed or again.claimed
+        garbage = Garbage(tuple(manifests), tuple(files), claimed)
+        return garbage if manifests or files or claimed else None
 
     def delete(self, garbage: Garbage) -> None:
         """Remove what was classified; what cannot be removed is taken again the next time."""
@@ -265,6 +284,8 @@ class CheckpointStore:
             self._delete(garbage.manifests)
             self._condemned.difference_update(garbage.manifests)
             self._delete(garbage.files)
+            if garbage.claimed is not None:
+                garbage.claimed.remove()
         except CheckpointStorageError:
             self._not_deleted.append(garbage)
             raise
@@ -308,7 +329,7 @@ class CheckpointStore:
         self._registry.take_unreferenced()
         found = self._storage.list_files("shared")
         # After the list, never before: what is in the list was there before anybody else claimed.
-        self._check_fence()
+        self.check_fence()
         orphans = [path for path in found if not self._registry.is_referenced(path)]
         # Classified, but perhaps not deleted yet: a manifest must never outlive its files.
         return Garbage(tuple(sorted(self._condemned.copy())), tuple(orphans))
@@ -320,10 +341,12 @@ class CheckpointStore:
             FencedError: Another coordinator took over, and everything is its own.
         """
         found = self._storage.list_files("")
-        self._check_fence()
+        self.check_fence()
         self._delete([path for path in found if path.endswith(MANIFEST_NAME)])
         self._delete([path for path in found if not path.endswith(MANIFEST_NAME)])
         self._retained.clear()
+        if self._claimed is not None:
+            self._claimed.remove()
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant does not hold."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -20,10 +22,13 @@ from ..common.errors import (
 from ..common.failpoints import FailPointReport
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
+from ..common.time import Duration
 from ..protocol.checkpoint_events import AnswerRequest, RequestId
+from ..protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from ..protocol.ids import CheckpointId
 from ..state import read_snapshot
 from ..state.key_codec import encode_key
+from .barrier_mode import BarrierMode
 from .state_queries import StateAnswer, StateQuery
 from .statistics import JobStatistics
 
@@ -45,6 +50,11 @@ class JobReport:
     statistics: JobStatistics
     newest_checkpoint: str | None
     """Address of the newest complete checkpoint, to start another job from."""
+    stopped_with: str = ""
+    """The savepoint that the job was stopped with."""
+    job_name: str = ""
+    checkpointing_mode: str = ""
+    """`exactly-once`, `at-least-once` or `unaligned`; empty without checkpoints."""
     fail_points: tuple[FailPointReport, ...] = ()
     """What became of the points that `TIDEGATE_FAILPOINTS` armed."""
 
@@ -60,6 +70,14 @@ class JobHandle(Protocol):
 
     def trigger_checkpoint(self) -> RequestId | None:
         """Ask for a checkpoint now; the id of the request, or `None` if checkpointing is off."""
+
+    def trigger_savepoint(
+        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
+    ) -> RequestId | None:
+        """Ask for a savepoint or a stop, as `JobCoordinator.trigger_savepoint` does."""
+
+    def set_barrier_mode(self, mode: BarrierMode) -> str:
+        """Change how barriers are handled; why that is not possible, or an empty text."""
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         """Ask the task that owns a key for live state; the answer may be that it should be asked again."""
@@ -133,29 +151,109 @@ class JobClient:
             ConfigurationError: Checkpointing is off.
             JobExecutionError: It was aborted, the job ended, or the time is over.
         """
-        request = self._request_checkpoint()
+        answer = self._answer_to(self._handle.trigger_checkpoint, "checkpoint", timeout_s)
+        assert answer.checkpoint_id is not None
+        return answer.checkpoint_id
+
+    def trigger_savepoint(
+        self,
+        savepoint_directory: str | None = None,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        timeout_s: float = 600.0,
+    ) -> Future[str]:
+        """Take a savepoint: a copy of the job's state that is yours, while the job goes on.
+
+        Args:
+            savepoint_directory: Where it makes a directory of its own; it must be absent or empty, or hold
+                other savepoints only. By default `execution.checkpointing.savepoint-dir`.
+            format_type: How keyed state is stored.
+            timeout_s: How long to wait.
+
+        Returns:
+            The path of the savepoint, or a `JobExecutionError` that says why there is none.
+        """
+        return self._savepoint(SnapshotKind.SAVEPOINT, savepoint_directory, format_type, timeout_s)
+
+    def stop_with_savepoint(
+        self,
+        advance_to_end_of_event_time: bool = False,
+        savepoint_directory: str | None = None,
+        format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
+        timeout_s: float = 600.0,
+    ) -> Future[str]:
+        """Stop the job with a savepoint; it is FINISHED afterwards, and its sinks have committed everything.
+
+        If the savepoint fails the job goes on. A second stop in the same way shares the outcome of the first.
+
+        Args:
+            advance_to_end_of_event_time: Drain: end all sources, so that all windows and event-time timers
+                fire before the savepoint. Do not start a job from it that is to go on with the same input.
+                Without, nothing is processed after the barrier, and a job goes on from there.
+            savepoint_directory: As in `trigger_savepoint`.
+            format_type: How keyed state is stored.
+            timeout_s: How long to wait.
+
+        Returns:
+            The path of the savepoint, or a `JobExecutionError` that says why there is none.
+        """
+        kind = SnapshotKind.FINAL if advance_to_end_of_event_time else SnapshotKind.STOP
+        return self._savepoint(kind, savepoint_directory, format_type, timeout_s)
+
+    def set_checkpointing_mode(
+        self,
+        checkpointing_mode: CheckpointingMode,
+        unaligned: bool = False,
+        aligned_timeout: Duration | None = None,
+    ) -> None:
+        """Change how the running job takes its checkpoints, from the next one on, also after a restart of it.
+
+        Args:
+            checkpointing_mode: Exactly-once or at-least-once.
+            unaligned: Whether barriers may overtake records; needs exactly-once.
+            aligned_timeout: How long an unaligned checkpoint first tries to align; by default not at all.
+
+        Raises:
+            ConfigurationError: The job cannot work so; nothing has changed.
+        """
+        timeout_ms = 0 if aligned_timeout is None else aligned_timeout.to_millis()
+        mode = BarrierMode(checkpointing_mode, timeout_ms if unaligned else None)
+        problem = self._handle.set_barrier_mode(mode)
+        if problem:
+            raise ConfigurationError(f"the checkpointing mode cannot be changed to {mode}: {problem}")
+
+    def _savepoint(
+        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType, timeout_s: float
+    ) -> Future[str]:
+        if directory is not None and "://" not in directory:
+            # The coordinator has another working directory.
+            directory = os.path.abspath(directory)
+
+        def path() -> str:
+            answer = self._answer_to(
+                lambda: self._handle.trigger_savepoint(kind, directory, format_type), "savepoint", timeout_s
+            )
+            return answer.savepoint_path
+
+        return _answered_later(path)
+
+    def _answer_to(self, ask: Callable[[], RequestId | None], what: str, timeout_s: float) -> AnswerRequest:
+        request = _requested(ask)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             report = self._handle.report()
             answer = report.statistics.requests.get(request)
             if answer is not None:
-                return _completed_checkpoint(answer)
+                return _completed(answer, what)
             if report.status.is_globally_terminal_state():
-                raise JobExecutionError(f"the job is {report.status.name}; no checkpoint was taken")
+                if what == "savepoint" and report.stopped_with:
+                    # Its coordinator was lost after the stop, and the next one finished it.
+                    return AnswerRequest(request, CheckpointId(0), savepoint_path=report.stopped_with)
+                raise JobExecutionError(f"the job is {report.status.name}; no {what} was taken")
             if request not in report.statistics.requests:
                 # Its coordinator is gone, and the next one does not know of it.
-                request = self._request_checkpoint()
+                request = _requested(ask)
             self._handle.wait(_POLL_S)
-        raise JobExecutionError(f"no checkpoint completed within {timeout_s} s")
-
-    def _request_checkpoint(self) -> RequestId:
-        request = self._handle.trigger_checkpoint()
-        if request is None:
-            raise ConfigurationError(
-                "the job takes no checkpoints; set execution.checkpointing.interval (a long one, if they "
-                "are only to be taken by hand) and execution.checkpointing.dir"
-            )
-        return request
+        raise JobExecutionError(f"no {what} completed within {timeout_s} s")
 
     def query_state(
         self,
@@ -283,13 +381,23 @@ class JobClient:
         self._handle.release()
 
 
-def _completed_checkpoint(answer: AnswerRequest) -> CheckpointId:
+def _requested(ask: Callable[[], RequestId | None]) -> RequestId:
+    request = ask()
+    if request is None:
+        raise ConfigurationError(
+            "the job takes no checkpoints; set execution.checkpointing.interval (a long one, if they "
+            "are only to be taken by hand) and execution.checkpointing.dir"
+        )
+    return request
+
+
+def _completed(answer: AnswerRequest, what: str) -> AnswerRequest:
     if answer.checkpoint_id is not None:
-        return answer.checkpoint_id
+        return answer
     assert answer.reason is not None
     detail = f": {answer.cause}" if answer.cause else ""
-    what = "not triggered" if answer.reason.is_pre_flight else "aborted"
-    raise JobExecutionError(f"the checkpoint was {what}: {answer.reason.value}{detail}")
+    how = "not triggered" if answer.reason.is_pre_flight else "aborted"
+    raise JobExecutionError(f"the {what} was {how}: {answer.reason.value}{detail}")
 
 
 def _raise_unless_finished(report: JobReport) -> None:
@@ -309,4 +417,18 @@ def _answered(question: Callable[[], T]) -> Future[T]:
         future.set_result(question())
     except Exception as error:
         future.set_exception(error)
+    return future
+
+
+def _answered_later(question: Callable[[], T]) -> Future[T]:
+    """The answer of a question that takes its time, asked in a thread of its own."""
+    future: Future[T] = Future()
+
+    def ask() -> None:
+        try:
+            future.set_result(question())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=ask, name="tidegate-savepoint", daemon=True).start()
     return future

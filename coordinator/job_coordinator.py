@@ -14,6 +14,7 @@ from ..common.errors import TidegateError
 from ..common.job_status import JobStatus
 from ..protocol import checkpoint as core
 from ..protocol import task_events as events
+from ..protocol.elements import SavepointFormatType, SavepointTarget, SnapshotKind
 from ..protocol.failover import GiveUp
 from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
@@ -24,8 +25,10 @@ from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
+from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore
+from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
 from .ports import CoordinatorPorts
 from .restore import check_restore, recovered_records, restored_state
@@ -101,6 +104,11 @@ class JobCoordinator:
     def status(self) -> JobStatus:
         """Where the job is in its life."""
         return self._life.status
+
+    @property
+    def job_name(self) -> str:
+        """Name of the job."""
+        return self._spec.job_name
 
     @property
     def failure(self) -> Failure | None:
@@ -185,11 +193,18 @@ class JobCoordinator:
             self.statistics,
             fail=self._fail_job,
             stop=self._give_way,
+            restart=self._restart_now,
         )
 
     def _find_foreign_state(self) -> None:
         path = self._spec.settings.restore_path
-        if path is None or (self._store is not None and self._store.newest is not None):
+        is_first_start = self._store is None or self._store.newest is None
+        if path is not None and self._spec.settings.claims_restored and self._store is not None:
+            claimed = ClaimedCheckpoint(path, self._spec.job_id)
+            if is_first_start:
+                claimed.take()
+            self._store.owns(claimed)
+        if path is None or not is_first_start:
             return
         self._foreign = read_checkpoint(path)
         check_restore(self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state)
@@ -221,6 +236,7 @@ class JobCoordinator:
                     settings=task_settings,
                     restored=None if restored is None else restored.get(subtask_id, {}),
                     restored_is_owned=own is not None,
+                    is_stopped=self._is_stopped,
                     restored_checkpoint_id=None if manifest is None else manifest.checkpoint_id,
                     recovered=recovered.get(subtask_id, ()),
                 )
@@ -302,6 +318,36 @@ class JobCoordinator:
         """
         return None if self._checkpoints is None else self._checkpoints.request()
 
+    def trigger_savepoint(
+        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
+    ) -> core.RequestId | None:
+        """Ask for a savepoint, and perhaps for the end of the job with it; answered as a checkpoint is.
+
+        Args:
+            kind: `SAVEPOINT`, or `STOP` where the job stands, or `FINAL` after its sources have ended.
+            directory: Where the savepoint makes its own; `None` for the default of the job.
+            format_type: How keyed state is stored.
+        """
+        if self._checkpoints is None:
+            return None
+        target = SavepointTarget(directory or self._spec.settings.savepoint_dir or "", format_type)
+        return self._checkpoints.request(kind, target)
+
+    @property
+    def barrier_mode(self) -> BarrierMode | None:
+        """How the barriers of the next checkpoint are handled; `None` without checkpoints."""
+        return None if self._checkpoints is None else self._checkpoints.mode
+
+    def set_barrier_mode(self, mode: BarrierMode) -> str:
+        """Handle barriers in another way from the next checkpoint on; why not, or an empty text."""
+        if self._checkpoints is None:
+            return "the job takes no checkpoints"
+        try:
+            self._checkpoints.set_mode(mode)
+        except TidegateError as error:
+            return str(error)
+        return ""
+
     def query_state(self, query: StateQuery, answer: Answer) -> None:
         """Ask the running task that owns a key; `answer` is called once, perhaps much later."""
         if self.status is not JobStatus.RUNNING or self._restart_at_ms is not None:
@@ -327,9 +373,15 @@ class JobCoordinator:
             self._ports.send(self._attempt, target, events.StartRunning())
         if was_restart:
             self._record_recovery()
-        if self._checkpoints is not None:
+        if self._checkpoints is not None and not self._is_stopped:
             subtasks = frozenset(self._graph.subtasks)
             self._checkpoints.start(self._attempt, self._restarts, subtasks, self._graph.sources)
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether the job has taken its last checkpoint, so that nothing may be processed any more."""
+        newest = self._store.newest if self._store is not None else None
+        return newest is not None and newest.kind.ends_job
 
     def _record_recovery(self) -> None:
         assert self._failure is not None
@@ -374,6 +426,15 @@ class JobCoordinator:
         self._is_fenced = True
         if self._life.allows(JobEvent.TASK_FAILED):
             self._restart_or_give_up(cause, "", is_recoverable=False)
+
+    def _restart_now(self, cause: str) -> None:
+        """The tasks cannot go on from where they are, but nothing failed: no restart is used up."""
+        if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
+            self._life.handle(JobEvent.TASK_FAILED)
+            self._failure = Failure(cause, "", self._now_ms())
+            self._restart_at_ms = self._now_ms()
+            self._stop_tasks()
+            self._go_on_when_stopped()
 
     def _restart_or_give_up(self, cause: str, details: str, is_recoverable: bool) -> None:
         now_ms = self._now_ms()

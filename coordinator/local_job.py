@@ -10,6 +10,7 @@ from typing import Any
 from ..actors.local_dirs import JobDirectories
 from ..common.errors import JobExecutionError
 from ..protocol.checkpoint_events import RequestId
+from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..telemetry import (
     AttributeValue,
     FinishedSpan,
@@ -19,6 +20,7 @@ from ..telemetry import (
     Tracer,
     create_tracer,
 )
+from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .local_executor import LocalExecutor
@@ -73,6 +75,20 @@ class LocalJob:
     def trigger_checkpoint(self) -> RequestId | None:
         answer: RequestId | None = self._executor.call(self._executor.coordinator.trigger_checkpoint)
         return answer
+
+    def trigger_savepoint(
+        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
+    ) -> RequestId | None:
+        coordinator = self._executor.coordinator
+        answer: RequestId | None = self._executor.call(
+            lambda: coordinator.trigger_savepoint(kind, directory, format_type)
+        )
+        return answer
+
+    def set_barrier_mode(self, mode: BarrierMode) -> str:
+        coordinator = self._executor.coordinator
+        problem: str = self._executor.call(lambda: coordinator.set_barrier_mode(mode))
+        return problem
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         coordinator = self._executor.coordinator
@@ -144,5 +160,8 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         newest_checkpoint=None
         if store is None or newest is None
         else store.directory_of(newest.checkpoint_id),
+        stopped_with="" if newest is None else newest.savepoint_path,
+        job_name=coordinator.job_name,
+        checkpointing_mode=str(coordinator.barrier_mode or ""),
         fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),
     )

@@ -18,8 +18,10 @@ import ray
 from ..actors.ray_transport import decode_event
 from ..common.job_status import JobStatus
 from ..protocol.checkpoint_events import RequestId
+from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
+from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .local_job import coordinator_tracer, report_of
@@ -163,6 +165,16 @@ class CoordinatorActor:
     def trigger_checkpoint(self) -> RequestId | None:
         """Ask for a checkpoint now; the id of the request, or `None` if checkpointing is off."""
         return self._call(self._coordinator.trigger_checkpoint)
+
+    def trigger_savepoint(
+        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
+    ) -> RequestId | None:
+        """Ask for a savepoint or a stop; the id of the request, or `None` if checkpointing is off."""
+        return self._call(lambda: self._coordinator.trigger_savepoint(kind, directory, format_type))
+
+    def set_barrier_mode(self, mode: BarrierMode) -> str:
+        """Change how barriers are handled; why that is not possible, or an empty text."""
+        return self._call(lambda: self._coordinator.set_barrier_mode(mode))
 
     def query_state(self, query: bytes, timeout_s: float) -> StateAnswer:
         """The answer to a pickled `StateQuery` about live state."""

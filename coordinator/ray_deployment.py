@@ -20,8 +20,9 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import TaskActor
 from ..common.clock import SteadyClock
-from ..common.errors import JobExecutionError, ResourceError
+from ..common.errors import ConfigurationError, JobExecutionError, ResourceError
 from ..protocol.checkpoint_events import RequestId
+from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.plan import ExecutionGraph, Subtask, build_execution_graph
 from ..protocol.task_events import (
@@ -33,6 +34,7 @@ from ..protocol.task_events import (
     TaskStopped,
 )
 from ..telemetry import OtlpSettings
+from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery
@@ -411,6 +413,23 @@ class RayJobHandle:
         answer: RequestId | None = self._ask(self._actor.trigger_checkpoint.remote)
         return answer
 
+    def trigger_savepoint(
+        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
+    ) -> RequestId | None:
+        if directory is not None and directory.startswith("memory://"):
+            raise ConfigurationError(
+                f"a savepoint in {directory} would be in the memory of one process, but the job runs in "
+                f"many; give a directory that all of them share"
+            )
+        answer: RequestId | None = self._ask(
+            lambda: self._actor.trigger_savepoint.remote(kind, directory, format_type)
+        )
+        return answer
+
+    def set_barrier_mode(self, mode: BarrierMode) -> str:
+        problem: str = self._ask(lambda: self._actor.set_barrier_mode.remote(mode))
+        return problem
+
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         if self._is_released:
             return StateAnswer(b"", "the job is over")
@@ -477,6 +496,31 @@ class RayJobHandle:
             f"the coordinator of job {self._job_id} is gone: {_first_line(error)}. {remark}; start the "
             f"job again, from its newest checkpoint if it kept one (execution.state-recovery.path)"
         )
+
+
+def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
+    """The jobs whose coordinators a Ray cluster has, by id.
+
+    Args:
+        address: Of the cluster; `None` for the one in `RAY_ADDRESS`, else the one on this machine.
+
+    Raises:
+        ResourceError: There is no such cluster.
+    """
+    if not ray.is_initialized():
+        wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
+        try:
+            _check_reachable(wanted)
+            ray.init(address=wanted, logging_level=logging.WARNING, log_to_driver=False)
+        except (RayError, OSError, RuntimeError, ValueError) as error:
+            raise ResourceError(
+                f"there is no way to a Ray cluster at {wanted}: {error}. Give its address with --address or "
+                f"RAY_ADDRESS, and the token (RAY_AUTH_TOKEN)"
+            ) from error
+    found = ray.util.list_named_actors(all_namespaces=True)
+    names = [each["name"] for each in found if each["namespace"] == NAMESPACE]
+    ids = sorted(name.removeprefix("job-") for name in names if name.startswith("job-"))
+    return {each: RayJobHandle(ray.get_actor(f"job-{each}", namespace=NAMESPACE), each) for each in ids}
 
 
 def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:

@@ -32,12 +32,14 @@ class JobSettings:
             `None` never overtakes. Savepoints always align.
         max_buffered_bytes: The most that a task may hold back or record for one checkpoint before it
             declines; `None` for any.
+        savepoint_dir: URI of the directory in which savepoints are made if none is named.
         num_retained: Completed checkpoints to keep.
         deleting_threads: How many files of old checkpoints are deleted at a time.
         keep_on_cancel: Whether checkpoints survive the cancellation of the job.
         keep_on_fail: Whether they survive when it fails for good.
         keep_on_finish: Whether they survive its regular end.
         restore_path: Checkpoint to start from, as a URI of its directory.
+        claims_restored: Whether the job owns that checkpoint, and removes it when it needs it no more.
         allow_non_restored_state: Whether stored state that no operator claims may be dropped.
         random_initial_delay: Whether the first checkpoint is delayed at random, as Flink does.
         slot_cpus: CPUs that the subtasks of one slot share (Ray shell).
@@ -59,6 +61,7 @@ class JobSettings:
     max_inline_state_bytes: int | None = None
     aligned_timeout_ms: int | None = None
     max_buffered_bytes: int | None = None
+    savepoint_dir: str | None = None
     num_retained: int = 1
     deleting_threads: int = 1
     keep_on_cancel: bool = False
@@ -66,6 +69,7 @@ class JobSettings:
     keep_on_finish: bool = False
     restart_strategy: RestartStrategy = field(default_factory=NoRestart)
     restore_path: str | None = None
+    claims_restored: bool = False
     allow_non_restored_state: bool = False
     random_initial_delay: bool = True
     batch_size: int = 4_096

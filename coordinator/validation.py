@@ -8,7 +8,8 @@ from ..common.errors import ConfigurationError
 from ..common.failpoints import VARIABLE
 from ..operators.chain import load_operator
 from ..state.storage import open_storage
-from ..state.stored_checkpoint import read_checkpoint
+from ..state.stored_checkpoint import check_files, read_checkpoint
+from .claim import ClaimedCheckpoint
 from .restore import check_restore
 from .spec import JobSpec
 
@@ -30,6 +31,9 @@ def validate_before_start(spec: JobSpec) -> None:
         probe.write_file("epochs/0", b"")
     if settings.restore_path is not None:
         manifest = read_checkpoint(settings.restore_path)
+        if settings.claims_restored:
+            _check_claim(spec, settings.restore_path)
+        check_files(manifest)
         check_restore(spec.graph, manifest, settings.allow_non_restored_state)
     _check_directory("tidegate.local-dir", settings.local_dir)
     if settings.local_snapshots_dir is not None:
@@ -45,6 +49,16 @@ def _check_directory(key: str, path: str) -> None:
         raise ConfigurationError(
             f"{key} {path} cannot be used: {error}; choose a directory that can be written"
         ) from error
+
+
+def _check_claim(spec: JobSpec, path: str) -> None:
+    if spec.settings.trigger is None:
+        raise ConfigurationError(
+            "execution.state-recovery.claim-mode is CLAIM, but the job takes no checkpoints, so it would "
+            "never know when to remove what it was started from; set execution.checkpointing.interval, or "
+            "use NO_CLAIM"
+        )
+    ClaimedCheckpoint(path, spec.job_id).check()
 
 
 def _check_fail_points(spec: JobSpec) -> None:

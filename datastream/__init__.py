@@ -23,7 +23,7 @@ from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
 from ..operators.sources import Source, SourceReader
 from ..operators.two_phase_commit import TwoPhaseCommitSink
-from ..protocol.elements import CheckpointingMode
+from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 from .checkpoint_storage import (
@@ -72,6 +72,7 @@ __all__ = [
     "ProcessFunction",
     "ReduceFunction",
     "RuntimeContext",
+    "SavepointFormatType",
     "Sink",
     "SinkFunction",
     "SinkWriter",

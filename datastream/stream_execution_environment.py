@@ -11,7 +11,13 @@ from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError, GraphError
 from ..common.execution_config import ExecutionConfig
 from ..common.job_id import JobID
-from ..common.options import CoreOptions, DeploymentOptions, ExecutionOptions, PipelineOptions
+from ..common.options import (
+    CheckpointingOptions,
+    CoreOptions,
+    DeploymentOptions,
+    ExecutionOptions,
+    PipelineOptions,
+)
 from ..common.restart_strategy import (
     FallbackRestartStrategyConfiguration,
     RestartStrategyConfiguration,
@@ -148,6 +154,15 @@ class StreamExecutionEnvironment:
         """Where keyed state lives."""
         self._state_backend = state_backend
         return self
+
+    def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
+        """Where savepoints are made if none is named when they are triggered."""
+        self._configuration.set(CheckpointingOptions.SAVEPOINT_DIRECTORY, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """Where savepoints are made if none is named when they are triggered."""
+        return self._configuration.get(CheckpointingOptions.SAVEPOINT_DIRECTORY)
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         """Give every operator a task of its own."""

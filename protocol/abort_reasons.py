@@ -18,6 +18,8 @@ class AbortReason(enum.Enum):
     MIN_PAUSE = "the pause after the last completed checkpoint is not over"
     TOO_MANY_REQUESTS = "too many requests wait already"
     TASKS_NOT_RUNNING = "not all tasks are running"
+    STOP_UNDER_WAY = "the job is being stopped with another savepoint"
+    SAVEPOINT_REFUSED = "there can be no savepoint in its directory"
 
     DECLINED = "a task declined it"
     SYNC_FAILED = "a task could not take its snapshot"
@@ -65,6 +67,8 @@ _PRE_FLIGHT = frozenset(
         AbortReason.MIN_PAUSE,
         AbortReason.TOO_MANY_REQUESTS,
         AbortReason.TASKS_NOT_RUNNING,
+        AbortReason.STOP_UNDER_WAY,
+        AbortReason.SAVEPOINT_REFUSED,
     }
 )
 _DECLINES = frozenset(

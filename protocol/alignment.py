@@ -65,7 +65,7 @@ from .barrier_handler import (
     ResumeChannels,
     TakeSnapshot,
 )
-from .elements import CheckpointBarrier, CheckpointingMode
+from .elements import CheckpointBarrier
 from .ids import CheckpointId
 from .tracking import BarrierTracker
 
@@ -92,7 +92,6 @@ __all__ = [
     "RecordChannels",
     "ResumeChannels",
     "TakeSnapshot",
-    "barrier_handler",
 ]
 
 
@@ -167,6 +166,13 @@ class BarrierAligner(BarrierHandler):
     @property
     def counts_buffered(self) -> bool:
         return self._max_buffered_bytes is not None and (bool(self._blocked) or self._recording is not None)
+
+    @property
+    def newest(self) -> CheckpointId:
+        return self._last if self._pending is None else self._pending.checkpoint_id
+
+    def give_up_all(self) -> list[AlignmentCommand]:
+        return self._abort_any(AlignmentAbortReason.SUBSUMED)
 
     # ------------------------------------------------------------ in turn
 
@@ -340,15 +346,3 @@ class BarrierAligner(BarrierHandler):
             assert self._pending.missing, "alignment is complete but was not closed"
             assert self._pending.checkpoint_id > self._last, "a decided checkpoint is pending"
             assert self._pending.missing | self._blocked == self._open, "an open channel is unaccounted for"
-
-
-def barrier_handler(
-    mode: CheckpointingMode,
-    channel_count: int,
-    never_overtaken: Collection[int] = (),
-    max_buffered_bytes: int | None = None,
-) -> BarrierHandler:
-    """The handler for a checkpointing mode; see `BarrierAligner` for the arguments."""
-    if mode is CheckpointingMode.EXACTLY_ONCE:
-        return BarrierAligner(channel_count, never_overtaken, max_buffered_bytes)
-    return BarrierTracker(channel_count)

@@ -197,6 +197,19 @@ class BarrierHandler(ABC):
         """Whether `BytesBuffered` is of interest now."""
         return False
 
+    @property
+    def newest(self) -> CheckpointId:
+        """Highest checkpoint id that is decided or pending."""
+        return self._last
+
+    def take_over(self, before: BarrierHandler) -> None:
+        """Go on in the place of another handler, which has given up all it had not decided."""
+        self._open, self._last = set(before._open), before._last
+
+    @abstractmethod
+    def give_up_all(self) -> list[AlignmentCommand]:
+        """Give up every checkpoint that is not decided: another handler takes over."""
+
     def handle(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
         """Take one event at time `now_ms` and return what the task must do, in order."""
         if isinstance(event, BarrierReceived):

@@ -23,6 +23,7 @@ from .checkpoint_events import (
     CheckpointEvent,
     CheckpointRequested,
     DiscardFiles,
+    DrainSources,
     FailJob,
     ManifestFailed,
     ManifestWritten,
@@ -38,11 +39,13 @@ from .checkpoint_events import (
     TasksStopped,
     TimePassed,
     TriggerSubtasks,
+    UndoDrain,
     WriteManifest,
 )
-from .elements import CheckpointBarrier, SnapshotKind
+from .elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from .handles import OperatorSnapshot
 from .ids import Attempt, CheckpointId, SubtaskId
+from .stop import STOPPED, Stop
 from .trigger import NEVER_MS, TriggerDecider, TriggerPolicy
 
 __all__ = [
@@ -55,6 +58,7 @@ __all__ = [
     "CheckpointEvent",
     "CheckpointRequested",
     "DiscardFiles",
+    "DrainSources",
     "FailJob",
     "ManifestFailed",
     "ManifestWritten",
@@ -71,6 +75,7 @@ __all__ = [
     "TasksStopped",
     "TimePassed",
     "TriggerSubtasks",
+    "UndoDrain",
     "WriteManifest",
     "operator_snapshots",
 ]
@@ -115,6 +120,7 @@ class CheckpointCoordinator:
         self._subtasks: frozenset[SubtaskId] = frozenset()
         self._sources: frozenset[SubtaskId] = frozenset()
         self._input_ended: set[SubtaskId] = set()
+        self._stop: Stop | None = None
         self._final_completed = False
         self._final_due_ms = -NEVER_MS
         self._failures = 0
@@ -183,6 +189,8 @@ class CheckpointCoordinator:
         commands: list[CheckpointCommand] = []
         for checkpoint_id in sorted(self._pending):
             commands += self._abort(checkpoint_id, event.reason, "", now_ms)
+        if self._stop is not None:
+            self._stop.is_draining = False
         if event.reason not in (AbortReason.RESTARTED, AbortReason.TASK_FAILED):
             self._closed_by = event.reason
             commands += self._refuse_all(event.reason)
@@ -193,15 +201,27 @@ class CheckpointCoordinator:
     def _on_requested(self, event: CheckpointRequested, now_ms: int) -> list[CheckpointCommand]:
         if self._final_completed:
             return [AnswerRequest(event.request_id, None, AbortReason.TASKS_NOT_RUNNING, ALL_INPUT_ENDED)]
-        refused = self._closed_by or self._decider.request(event)
+        refused = self._closed_by
+        if refused is None:
+            refused = self._request_stop(event) if event.kind.ends_job else self._decider.request(event)
         if refused is not None:
             return [AnswerRequest(event.request_id, None, refused)]
         return self._trigger_if_due(now_ms)
 
+    def _request_stop(self, event: CheckpointRequested) -> AbortReason | None:
+        if self._stop is None:
+            self._stop = Stop.of(event)
+            return None
+        return None if self._stop.joins(event) else AbortReason.STOP_UNDER_WAY
+
     def _refuse_all(self, reason: AbortReason, cause: str = "") -> list[CheckpointCommand]:
-        return [
-            AnswerRequest(waiting.request_id, None, reason, cause) for waiting in self._decider.take_all()
-        ]
+        waiting = [request.request_id for request in self._decider.take_all()]
+        return [AnswerRequest(each, None, reason, cause) for each in self._end_stop() + waiting]
+
+    def _end_stop(self) -> list[RequestId]:
+        """Nobody stops the job any more; who had asked for it."""
+        stop, self._stop = self._stop, None
+        return [] if stop is None else stop.request_ids
 
     # ------------------------------------------------------------ trigger
 
@@ -218,37 +238,68 @@ class CheckpointCoordinator:
             return NEVER_MS
         if self._all_input_ended:
             return self._final_due_ms if not self._pending else NEVER_MS
+        if self._stop is not None:
+            return NEVER_MS if self._pending or self._stop.is_draining else -NEVER_MS
         return self._decider.due_at_ms(len(self._pending))
 
     def obstacle(self, now_ms: int) -> AbortReason | None:
         """Why no checkpoint is triggered at `now_ms`, `None` if one is due (pre-flight checks)."""
         if self._is_held:
             return AbortReason.TASKS_NOT_RUNNING
-        if not self._all_input_ended:
+        if not self._all_input_ended and self._stop is None:
             return self._decider.obstacle(now_ms, len(self._pending))
         if self._pending:
             return AbortReason.TOO_MANY_CONCURRENT
+        if not self._all_input_ended:
+            # Some sources have ended early, so a checkpoint now would be of no moment of the real stream.
+            return AbortReason.SCHEDULER_STOPPED if self._stop and self._stop.is_draining else None
         return AbortReason.NOT_DUE if self._final_due_ms > now_ms else None
 
     def _trigger_if_due(self, now_ms: int) -> list[CheckpointCommand]:
         if self.obstacle(now_ms) is not None:
             return []
-        kind, timeout_ms = SnapshotKind.CHECKPOINT, self._policy.timeout_ms
+        stop = self._stop
         if self._all_input_ended:
-            kind, requests = SnapshotKind.FINAL, self._decider.take_all()
-        else:
-            request = self._decider.take(now_ms)
-            requests = [] if request is None else [request]
-            if request is not None:
-                kind = request.kind
-                timeout_ms = timeout_ms if request.timeout_ms is None else request.timeout_ms
+            return self._trigger_final(now_ms)
+        if stop is not None and stop.kind is SnapshotKind.FINAL:
+            stop.is_draining = True
+            return [DrainSources(tuple(sorted(self._sources - self._input_ended)))]
+        if stop is not None:
+            return self._trigger(stop.kind, stop.savepoint, stop.timeout_ms, (), now_ms)
+        request = self._decider.take(now_ms)
+        if request is None:
+            return self._trigger(SnapshotKind.CHECKPOINT, None, None, (), now_ms)
+        answered = (request.request_id,)
+        return self._trigger(request.kind, request.savepoint, request.timeout_ms, answered, now_ms)
+
+    def _trigger_final(self, now_ms: int) -> list[CheckpointCommand]:
+        """It answers everybody who waits, except for savepoints in other places than its own."""
+        waiting = self._decider.take_all()
+        targets = [request.savepoint for request in waiting if request.savepoint is not None]
+        target = self._stop.savepoint if self._stop is not None else next(iter(targets), None)
+        timeout_ms = self._stop.timeout_ms if self._stop is not None else None
+        answered = [request for request in waiting if request.savepoint in (None, target)]
+        refused = [
+            AnswerRequest(request.request_id, None, AbortReason.TASKS_NOT_RUNNING, ALL_INPUT_ENDED)
+            for request in waiting
+            if request not in answered
+        ]
+        requests = tuple(request.request_id for request in answered)
+        return [*self._trigger(SnapshotKind.FINAL, target, timeout_ms, requests, now_ms), *refused]
+
+    def _trigger(
+        self,
+        kind: SnapshotKind,
+        savepoint: SavepointTarget | None,
+        timeout_ms: int | None,
+        answered: tuple[RequestId, ...],
+        now_ms: int,
+    ) -> list[CheckpointCommand]:
         checkpoint_id = CheckpointId(self._next_id)
         self._next_id += 1
-        barrier = CheckpointBarrier(checkpoint_id, now_ms, kind)
-        answered = tuple(request.request_id for request in requests)
-        self._pending[checkpoint_id] = PendingCheckpoint(
-            barrier, now_ms + timeout_ms, set(self._subtasks), answered
-        )
+        barrier = CheckpointBarrier(checkpoint_id, now_ms, kind, savepoint=savepoint)
+        deadline_ms = now_ms + (self._policy.timeout_ms if timeout_ms is None else timeout_ms)
+        self._pending[checkpoint_id] = PendingCheckpoint(barrier, deadline_ms, set(self._subtasks), answered)
         targets = tuple(sorted(self._sources | self._input_ended))
         return [TriggerSubtasks(barrier, targets, is_new=True)]
 
@@ -311,10 +362,12 @@ class CheckpointCoordinator:
             commands += self._subsume_before(checkpoint_id, now_ms)
             # A savepoint is nobody's fallback: what it holds is committed with the next checkpoint.
             commands.append(NotifyComplete(checkpoint_id, tuple(sorted(self._subtasks))))
-        commands += [AnswerRequest(request_id, checkpoint_id) for request_id in pending.requests]
-        if kind is SnapshotKind.FINAL:
+        requests = [*pending.requests, *(self._end_stop() if self._is_of_stop(pending) else [])]
+        commands += [AnswerRequest(request_id, checkpoint_id) for request_id in requests]
+        if kind.ends_job:
             self._final_completed = True
-            commands += self._refuse_all(AbortReason.TASKS_NOT_RUNNING, ALL_INPUT_ENDED)
+            cause = ALL_INPUT_ENDED if kind is SnapshotKind.FINAL else STOPPED
+            commands += self._refuse_all(AbortReason.TASKS_NOT_RUNNING, cause)
         return commands + self._trigger_if_due(now_ms)
 
     def _subsume_before(self, checkpoint_id: CheckpointId, now_ms: int) -> list[CheckpointCommand]:
@@ -360,7 +413,14 @@ class CheckpointCoordinator:
         commands: list[CheckpointCommand] = [
             NotifyAborted(checkpoint_id, tuple(sorted(self._subtasks)), reason, cause)
         ]
-        commands += [AnswerRequest(request, None, reason, cause) for request in pending.requests]
+        requests = list(pending.requests)
+        if self._is_of_stop(pending):
+            is_drained = self._stop is not None and self._stop.is_draining
+            requests += self._end_stop()
+            if is_drained and self._attempt is not None:
+                commands.append(UndoDrain(f"the savepoint of a stop with drain failed: {reason.value}"))
+                self._is_failing = True
+        commands += [AnswerRequest(request, None, reason, cause) for request in requests]
         if self._counts(pending, reason):
             self._failures += 1
             if self._failures > self._policy.tolerable_failures:
@@ -368,11 +428,18 @@ class CheckpointCoordinator:
                 self._is_failing, self._failures = True, 0
         return commands
 
+    def _is_of_stop(self, pending: PendingCheckpoint) -> bool:
+        stop, barrier = self._stop, pending.barrier
+        return stop is not None and barrier.kind.ends_job and barrier.savepoint == stop.savepoint
+
     def _counts(self, pending: PendingCheckpoint, reason: AbortReason) -> bool:
         if pending.barrier.checkpoint_id < self._last_completed or self._is_failing:
             return False
         if pending.barrier.kind is SnapshotKind.SAVEPOINT and not reason.is_decline:
             # A restart would not help what went wrong in the coordinator, and a person looks after it.
+            return False
+        if pending.barrier.savepoint is not None:
+            # What a person asked for and is told about must not restart the job.
             return False
         return reason.counts_as_failure
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 from .abort_reasons import AbortReason
-from .elements import CheckpointBarrier, SnapshotKind
+from .elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from .handles import OperatorSnapshot
 from .ids import Attempt, CheckpointId, SubtaskId
 
@@ -43,11 +43,20 @@ class SubtaskMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSavepoint:
+    """One subtask's part of a savepoint: the same snapshots, in files of `directory` only."""
+
+    directory: str
+    snapshots: Mapping[str, OperatorSnapshot]
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledgement:
     """One subtask's part of a checkpoint: the snapshots of its operators by uid."""
 
     snapshots: Mapping[str, OperatorSnapshot]
     metrics: SubtaskMetrics = SubtaskMetrics()
+    savepoint: StoredSavepoint | None = None
 
 
 # ---------------------------------------------------------------- events
@@ -72,11 +81,15 @@ class TasksStopped:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequested:
-    """Somebody asked for a checkpoint or a savepoint; `timeout_ms` of `None` is the usual timeout."""
+    """Somebody asked for a checkpoint, a savepoint or a stop; `timeout_ms` of `None` is the usual timeout.
+
+    `STOP` stops the job where it stands, `FINAL` after the sources were told to end (drain).
+    """
 
     request_id: RequestId
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
     timeout_ms: int | None = None
+    savepoint: SavepointTarget | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +166,13 @@ class TriggerSubtasks:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainSources:
+    """Tell these sources that their input ends here."""
+
+    subtasks: tuple[SubtaskId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WriteManifest:
     """Every subtask has acknowledged: make the checkpoint exist."""
 
@@ -207,6 +227,8 @@ class AnswerRequest:
     checkpoint_id: CheckpointId | None
     reason: AbortReason | None = None
     cause: str = ""
+    savepoint_path: str = ""
+    """The savepoint that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +238,16 @@ class FailJob:
     cause: str
 
 
+@dataclass(frozen=True, slots=True)
+class UndoDrain:
+    """The sources have ended their input for a savepoint that failed: start again where that had not."""
+
+    cause: str
+
+
 CheckpointCommand = (
     TriggerSubtasks
+    | DrainSources
     | WriteManifest
     | NotifyComplete
     | NotifyAborted
@@ -225,4 +255,5 @@ CheckpointCommand = (
     | DiscardFiles
     | AnswerRequest
     | FailJob
+    | UndoDrain
 )

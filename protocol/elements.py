@@ -19,6 +19,15 @@ class CheckpointingMode(enum.Enum):
     AT_LEAST_ONCE = "at-least-once"
 
 
+class SavepointFormatType(enum.Enum):
+    """How a savepoint stores keyed state; both can be restored with every state backend."""
+
+    CANONICAL = "canonical"
+    """One file of all live entries per state and subtask: smaller, and quicker to restore."""
+    NATIVE = "native"
+    """Copies of the checkpoint's files as they are: quicker to take."""
+
+
 class SnapshotKind(enum.Enum):
     """Why a snapshot is taken."""
 
@@ -27,6 +36,13 @@ class SnapshotKind(enum.Enum):
     """The last one, after all input ended: it commits what two-phase sinks still hold."""
     SAVEPOINT = "savepoint"
     """Asked for by a person, who owns it: it replaces no checkpoint, and no checkpoint replaces it."""
+    STOP = "stop"
+    """The last one before the job stops where it stands: a savepoint, and what it holds is committed."""
+
+    @property
+    def ends_job(self) -> bool:
+        """Whether nothing is processed after it."""
+        return self in (SnapshotKind.FINAL, SnapshotKind.STOP)
 
 
 @dataclass(slots=True)
@@ -55,6 +71,16 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True)
+class SavepointTarget:
+    """Where a savepoint goes, and how. In a request `directory` is to hold it; in a barrier it is its own."""
+
+    directory: str
+    format: SavepointFormatType = SavepointFormatType.CANONICAL
+    inline_threshold_bytes: int = 20 << 10
+    """The largest file that lies in the manifest instead of in a file of its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointBarrier:
     """Separates the records before checkpoint `checkpoint_id` from those after it."""
 
@@ -65,6 +91,10 @@ class CheckpointBarrier:
     """W3C traceparent of the checkpoint's root span."""
     aligned_timeout_ms: int | None = None
     """How long after `timestamp_ms` the barrier may overtake records: 0 at once, `None` never."""
+    savepoint: SavepointTarget | None = None
+    """Where tasks store a copy of their state that depends on no checkpoint."""
+    mode: CheckpointingMode | None = None
+    """Whether tasks align at this barrier, if that may have changed since the one before."""
 
 
 @dataclass(frozen=True, slots=True)

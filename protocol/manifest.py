@@ -64,6 +64,8 @@ class CheckpointManifest:
     triggered_ms: int
     completed_ms: int
     operators: dict[str, OperatorManifest] = field(default_factory=dict)
+    savepoint_path: str = ""
+    """The savepoint that the job was stopped with at this checkpoint."""
     statistics: Mapping[str, Any] | None = None
     """The job's history of checkpoints, for the coordinator that goes on from here; nothing to restore."""
 
@@ -121,6 +123,7 @@ def _to_json(manifest: CheckpointManifest) -> dict[str, Any]:
         "kind": manifest.kind.value,
         "triggered_ms": manifest.triggered_ms,
         "completed_ms": manifest.completed_ms,
+        **({"savepoint_path": manifest.savepoint_path} if manifest.savepoint_path else {}),
         "operators": [
             {
                 "uid": operator.uid,
@@ -204,6 +207,7 @@ def _from_json(body: dict[str, Any]) -> CheckpointManifest:
         body["triggered_ms"],
         body["completed_ms"],
         operators,
+        body.get("savepoint_path", ""),
         body.get("statistics"),
     )
 

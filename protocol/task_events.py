@@ -25,6 +25,11 @@ class TriggerCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class EndSource:
+    """The input of this source ends here, whatever it still has (drain)."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointCompleted:
     """A checkpoint is complete."""
 
@@ -72,6 +77,7 @@ class QueryState:
 TaskMail = (
     StartRunning
     | TriggerCheckpoint
+    | EndSource
     | CheckpointCompleted
     | CheckpointAborted
     | CancelTask

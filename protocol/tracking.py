@@ -30,6 +30,16 @@ class BarrierTracker(BarrierHandler):
         super().__init__(channel_count)
         self._pending: OrderedDict[CheckpointId, _Tracked] = OrderedDict()
 
+    @property
+    def newest(self) -> CheckpointId:
+        return max(self._pending, default=self._last)
+
+    def give_up_all(self) -> list[AlignmentCommand]:
+        commands: list[AlignmentCommand] = []
+        for checkpoint_id in sorted(self._pending):
+            commands += self._drop(checkpoint_id, AlignmentAbortReason.SUBSUMED)
+        return commands
+
     def _on_barrier(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
         if barrier.checkpoint_id <= self._last:
             return []

@@ -139,6 +139,11 @@ class FileSystemCheckpointStorage(CheckpointStorage):
                 if self._fs.get_file_info(full).type != fs.FileType.NotFound:
                     self._fs.delete_file(full)
 
+    def delete_all(self) -> None:
+        with _clear_errors(self._root):
+            if self._fs.get_file_info(self._root).type == fs.FileType.Directory:
+                self._fs.delete_dir(self._root)
+
     def sub(self, prefix: str) -> CheckpointStorage:
         return FileSystemCheckpointStorage(f"{self._uri}/{prefix}")
 

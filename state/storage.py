@@ -71,6 +71,10 @@ class CheckpointStorage(ABC):
     def delete(self, paths: Iterable[str]) -> None:
         """Remove files. A missing file is no error; absolute URIs are refused, never deleted."""
 
+    def delete_all(self) -> None:
+        """Remove everything below the root, and the root itself where there are directories."""
+        self.delete(self.list_files(""))
+
     @abstractmethod
     def sub(self, prefix: str) -> CheckpointStorage:
         """The storage rooted at the directory `prefix` of this one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..common.errors import CheckpointStorageError
+from ..protocol.elements import SnapshotKind
 from ..protocol.handles import FileHandle
 from ..protocol.manifest import CheckpointManifest, decode_manifest
 from .storage import is_absolute, open_storage
@@ -33,7 +34,10 @@ def read_checkpoint(path: str) -> CheckpointManifest:
             f"{MANIFEST_NAME}, such as …/<job id>/chk-12"
         ) from error
     manifest = decode_manifest(data, f"{path}/{MANIFEST_NAME}")
-    root = storage.uri.rstrip("/").rpartition("/")[0]
+    directory = storage.uri.rstrip("/")
+    # A savepoint's files are below its own directory, those of a checkpoint beside it.
+    is_savepoint = manifest.kind is SnapshotKind.SAVEPOINT
+    root = directory if is_savepoint else directory.rpartition("/")[0]
     operators = {
         uid: replace(
             op,
@@ -44,6 +48,20 @@ def read_checkpoint(path: str) -> CheckpointManifest:
         for uid, op in manifest.operators.items()
     }
     return replace(manifest, operators=operators)
+
+
+def check_files(manifest: CheckpointManifest) -> None:
+    """Look at every file of a checkpoint that `read_checkpoint` read: whether it is there, and its length.
+
+    Their checksums are compared when they are read: that would read all state.
+
+    Raises:
+        CorruptCheckpointError: One is missing, or has another length.
+    """
+    files = {file.path: file for file in manifest.files() if not file.is_inline}
+    for path, file in files.items():
+        directory = path.rpartition("/")[0]
+        open_storage(directory).open_file(file).close()
 
 
 def _absolute(file: FileHandle, root: str) -> FileHandle:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.actors.task import TaskPhase
+from tidegate.actors.ports import TaskDeployment
+from tidegate.actors.task import StreamTask, TaskPhase
 from tidegate.common.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -34,11 +35,11 @@ from tidegate.protocol.elements import (
     SnapshotKind,
     Watermark,
 )
-from tidegate.protocol.ids import CheckpointId, SubtaskId
+from tidegate.protocol.ids import CheckpointId, JobId, SubtaskId
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
-from .fakes import ATTEMPT, TaskUnderTest, barrier, subtask_of
+from .fakes import ATTEMPT, FakePorts, TaskUnderTest, barrier, subtask_of, task_settings
 
 MY_ID = SubtaskId("task-10", 0)
 
@@ -530,6 +531,78 @@ def test_a_task_with_open_channels_leaves_direct_triggers_alone() -> None:
     test.run()
     assert len(test.ports.reported(SubtaskAcknowledged)) == 1
     assert test.ports.elements().count(barrier(1)) == 1
+
+
+# ---------------------------------------------------------------- stop with savepoint
+
+
+def stop(checkpoint_id: int) -> CheckpointBarrier:
+    return barrier(checkpoint_id, SnapshotKind.STOP)
+
+
+def aborted(checkpoint_id: int) -> events.CheckpointAborted:
+    return events.CheckpointAborted(CheckpointId(checkpoint_id))
+
+
+def test_nothing_is_processed_after_the_barrier_of_a_stop() -> None:
+    test = diary_task().start()
+    test.receive(Batch(["before"]), stop(1), Batch(["after"]))
+    assert test.task.phase is TaskPhase.STOPPING
+    assert "after@0" not in test.ports.records()
+    assert test.ports.elements()[-1] == stop(1)
+    test.ports.run_background()
+    test.run()
+    assert test.ports.reported(SubtaskAcknowledged)
+    test.put(complete(1))
+    assert test.task.phase is TaskPhase.FINISHED
+    assert "after@0" not in test.ports.records()
+    assert EndOfInput() not in test.ports.elements()
+
+
+def test_a_task_goes_on_where_it_stands_when_the_stop_is_given_up() -> None:
+    test = diary_task().start()
+    test.receive(stop(1), Batch(["after"]))
+    test.put(aborted(1))
+    assert test.task.phase is TaskPhase.RUNNING
+    assert test.ports.records()[-1] == "after@0"
+    test.put(complete(2))
+    assert test.task.phase is TaskPhase.RUNNING
+
+
+def test_a_stop_that_was_given_up_before_its_barrier_came_stops_nothing() -> None:
+    test = diary_task().start()
+    test.put(aborted(1))
+    test.receive(stop(1), Batch(["after"]))
+    assert test.task.phase is TaskPhase.RUNNING
+    assert test.ports.records()[-1] == "after@0"
+
+
+def test_a_stop_that_is_given_up_does_not_end_a_task_without_input() -> None:
+    test = diary_task().start()
+    test.receive(EndOfInput())
+    test.put(events.TriggerCheckpoint(stop(1)))
+    test.put(aborted(1), complete(2))
+    assert test.task.phase is TaskPhase.COMMITTING
+
+
+def test_a_source_that_is_told_so_ends_its_input() -> None:
+    source = SourceOperator(CollectionSource(range(1_000)))
+    test = TaskUnderTest(subtask_of([source], channels=0)).start()
+    test.put(events.EndSource())
+    assert test.ports.elements()[-2:] == [Watermark(MAX_WATERMARK_MS), EndOfInput()]
+    assert test.task.phase is TaskPhase.COMMITTING
+
+
+def test_a_task_of_a_stopped_job_only_commits() -> None:
+    subtask = subtask_of([Diary()])
+    ports = FakePorts()
+    deployment = TaskDeployment(JobId("job"), ATTEMPT, 1, subtask, task_settings(), {}, is_stopped=True)
+    task = StreamTask(deployment, ports)
+    task.initialize()
+    task.put(events.StartRunning())
+    assert task.step().is_over
+    assert task.phase is TaskPhase.FINISHED
+    assert ports.records() == []
 
 
 # ---------------------------------------------------------------- end of input

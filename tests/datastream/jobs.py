@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tidegate.common import Configuration, Types
 from tidegate.datastream import (
@@ -130,3 +130,17 @@ def expected_sums(count: int, keys: int) -> set[tuple[int, int, int]]:
     """The last result of each key of `RunningSum` over the numbers below `count`, keyed modulo `keys`."""
     parts = [range(key, count, keys) for key in range(keys)]
     return {(key, len(part), sum(part)) for key, part in enumerate(parts)}
+
+
+class Kept(MapFunction):
+    """Keeps what passes, by name, for a test in the same process."""
+
+    results: ClassVar[dict[str, list[Any]]] = {}
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        Kept.results[name] = []
+
+    def map(self, value: Any) -> Any:
+        Kept.results[self.name].append(value)
+        return value

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tidegate.protocol import alignment
 from tidegate.protocol import checkpoint as core
-from tidegate.protocol.elements import CheckpointBarrier, SnapshotKind
+from tidegate.protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
 from tidegate.protocol.trigger import NEVER_MS, TriggerPolicy
 
@@ -151,9 +151,11 @@ class CoordinatorMachine:
 
     def _request(self, words: list[str]) -> core.CheckpointEvent:
         self._requests += 1
-        kind = SnapshotKind.SAVEPOINT if "savepoint" in words else SnapshotKind.CHECKPOINT
+        kinds = {"savepoint": SnapshotKind.SAVEPOINT, "stop": SnapshotKind.STOP, "drain": SnapshotKind.FINAL}
+        kind = next((kinds[word] for word in words if word in kinds), SnapshotKind.CHECKPOINT)
+        target = SavepointTarget("savepoints") if kind.ends_job else None
         timeout_ms = int(words[words.index("within") + 1]) if "within" in words else None
-        return core.CheckpointRequested(core.RequestId(self._requests), kind, timeout_ms)
+        return core.CheckpointRequested(core.RequestId(self._requests), kind, timeout_ms, target)
 
     def _time(self, words: list[str]) -> core.CheckpointEvent:
         self._now_ms = int(words[1])
@@ -196,6 +198,10 @@ def _checkpoint_outcome(command: core.CheckpointCommand) -> str | None:
         how = "trigger" if command.is_new else "trigger also"
         targets = " ".join(map(str, command.subtasks))
         return f"{how} {command.barrier.kind.value} {command.barrier.checkpoint_id} at {targets}"
+    if isinstance(command, core.DrainSources):
+        return f"end the sources {' '.join(map(str, command.subtasks))}"
+    if isinstance(command, core.UndoDrain):
+        return f"start again: {command.cause}"
     if isinstance(command, core.WriteManifest):
         parts = " ".join(map(str, sorted(command.acknowledgements)))
         return f"write manifest {command.checkpoint_id} of {parts}"

@@ -1,0 +1,89 @@
+"""Whom the checkpoint belongs to that a job was started from (Flink's restore modes, FLIP-193).
+
+Whatever the mode, the job's first checkpoint holds copies of everything restored, so no checkpoint of the
+job ever depends on files outside its directory. With `CLAIM` the job also removes what it started from, once
+as many checkpoints of its own are complete as it keeps.
+"""
+
+from __future__ import annotations
+
+from ..common.errors import CheckpointStorageError
+from ..protocol.elements import SnapshotKind
+from ..protocol.ids import JobId
+from ..protocol.manifest import CheckpointManifest, decode_manifest
+from ..state.storage import is_absolute, open_storage
+from ..state.stored_checkpoint import MANIFEST_NAME
+from .savepoints import CLAIM_NAME
+
+
+class ClaimedCheckpoint:
+    """A savepoint or retained checkpoint that one job owns.
+
+    Args:
+        path: Its directory.
+        job_id: The job that claims it.
+    """
+
+    def __init__(self, path: str, job_id: JobId) -> None:
+        self.path = path.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
+        self._job_id = job_id
+
+    def check(self) -> None:
+        """Raise `CheckpointStorageError` if another job has claimed it."""
+        storage = open_storage(self.path)
+        if CLAIM_NAME in storage.list_files(""):
+            owner = storage.read(CLAIM_NAME).decode()
+            if owner != self._job_id:
+                raise CheckpointStorageError(
+                    f"{self.path} is claimed by job {owner}, which removes it when it needs it no more; "
+                    f"restore something else, or with execution.state-recovery.claim-mode: NO_CLAIM"
+                )
+
+    def take(self) -> None:
+        """Claim it, unless it is claimed already.
+
+        Raises:
+            CheckpointStorageError: Another job has claimed it, or storage refuses.
+        """
+        open_storage(self.path).create_exclusive(CLAIM_NAME, self._job_id.encode())
+        self.check()
+
+    def remove(self) -> None:
+        """Delete it; files that other checkpoints beside it refer to stay. Nothing to do if it is gone.
+
+        Raises:
+            CheckpointStorageError: Storage refuses; may be tried again.
+        """
+        storage = open_storage(self.path)
+        found = storage.list_files("")
+        if CLAIM_NAME not in found or storage.read(CLAIM_NAME).decode() != self._job_id:
+            return
+        if MANIFEST_NAME in found:
+            manifest = decode_manifest(storage.read(MANIFEST_NAME), f"{self.path}/{MANIFEST_NAME}")
+            if manifest.kind is not SnapshotKind.SAVEPOINT:
+                self._remove_shared(manifest)
+            storage.delete([MANIFEST_NAME])
+        storage.delete_all()
+
+    def _remove_shared(self, manifest: CheckpointManifest) -> None:
+        """The files of a checkpoint lie beside it, and others may share them."""
+        root = open_storage(storage_root(self.path))
+        kept: set[str] = set()
+        for path in root.list_files(""):
+            if path.rsplit("/", 1)[-1] == MANIFEST_NAME and path != f"{_name(self.path)}/{MANIFEST_NAME}":
+                kept |= _files(decode_manifest(root.read(path), f"{root.uri}/{path}"))
+        open_storage(self.path).delete([MANIFEST_NAME])
+        root.delete(sorted(_files(manifest) - kept))
+
+
+def storage_root(path: str) -> str:
+    """The directory of the job that a checkpoint directory is in."""
+    return open_storage(path).uri.rstrip("/").rpartition("/")[0]
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _files(manifest: CheckpointManifest) -> set[str]:
+    return {file.path for file in manifest.files() if not file.is_inline and not is_absolute(file.path)}

@@ -1,0 +1,122 @@
+"""Copies the state of one subtask into the directory of a savepoint.
+
+A checkpoint's files are shared with other checkpoints and deleted with the last of them. A savepoint shares
+nothing: everything is copied, and every path is relative to its directory, so that it can be moved. Segments
+do not depend on the state backend, hence either format can be restored with every backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from ..protocol.elements import SavepointFormatType, SavepointTarget
+from ..protocol.handles import FileHandle, OperatorSnapshot, SegmentHandle
+from ..protocol.key_groups import KeyGroupRange
+from .inline_storage import InlineStorage
+from .raw_state import RAW_KEYED
+from .segments import SegmentInfo, footer_sha256, merge_tables, read_segment, write_segment
+from .storage import CheckpointStorage, open_storage
+
+
+class SavepointWriter:
+    """Writes the part of one subtask.
+
+    Args:
+        target: The savepoint's own directory, and its format.
+        source: Where the files of the subtask's snapshots are.
+    """
+
+    def __init__(self, target: SavepointTarget, source: CheckpointStorage) -> None:
+        self._format = target.format
+        self._source = source
+        self._inline_bytes = target.inline_threshold_bytes
+        self._storage = InlineStorage(open_storage(target.directory), self._inline_bytes)
+
+    def write(
+        self, snapshot: OperatorSnapshot, prefix: str, subtask_index: int, key_groups: KeyGroupRange
+    ) -> OperatorSnapshot:
+        """The same snapshot, in files of the savepoint.
+
+        Args:
+            snapshot: Of one operator.
+            prefix: The operator's directory in the savepoint.
+            subtask_index: Of the subtask; it makes names unique.
+            key_groups: Those of the subtask.
+
+        Raises:
+            CheckpointStorageError: The savepoint's directory refuses.
+            CorruptCheckpointError: A file of the subtask is damaged.
+        """
+        part = _Part(self._source, self._storage, self._inline_bytes, f"{prefix}/{subtask_index}", key_groups)
+        if self._format is SavepointFormatType.CANONICAL:
+            keyed = replace(snapshot.keyed, segments=tuple(part.merged(snapshot.keyed.segments)))
+            snapshot = replace(snapshot, keyed=keyed)
+        return snapshot.with_files(part.copied)
+
+
+class _Part:
+    def __init__(
+        self,
+        source: CheckpointStorage,
+        target: CheckpointStorage,
+        inline_bytes: int,
+        prefix: str,
+        key_groups: KeyGroupRange,
+    ) -> None:
+        self._inline_bytes = inline_bytes
+        self._source = source
+        self._target = target
+        self._prefix = prefix
+        self._key_groups = key_groups
+        self._done: dict[str, FileHandle] = {}
+
+    def copied(self, file: FileHandle) -> FileHandle:
+        """A file of the savepoint with the same content; a file that is one already stays."""
+        is_small = file.is_inline and file.size_bytes <= self._inline_bytes
+        if is_small or file.path in (known.path for known in self._done.values()):
+            return file
+        known = self._done.get(file.path)
+        if known is None:
+            name = file.path.rsplit("/", 1)[-1]
+            known = self._write(name, self._source.read_file(file))
+            self._done[file.path] = known
+        return known
+
+    def merged(self, segments: Iterable[SegmentHandle]) -> Iterable[SegmentHandle]:
+        """One segment for all of each state, where that is possible."""
+        states: dict[str, list[SegmentHandle]] = {}
+        for segment in segments:
+            states.setdefault(segment.state_name, []).append(segment)
+        for of_state in states.values():
+            is_one = len(of_state) == 1 and of_state[0].is_base
+            whole = None if is_one or of_state[0].state_name == RAW_KEYED else self._merged(of_state)
+            yield from of_state if whole is None else [whole]
+
+    def _merged(self, segments: list[SegmentHandle]) -> SegmentHandle | None:
+        """Everything live in one segment; `None` if the schema changed from one segment to another."""
+        tables: list[pa.Table] = []
+        infos: list[SegmentInfo] = []
+        for segment in segments:
+            key_groups = segment.key_groups.intersect(self._key_groups)
+            stored = self._source.read_file(segment.file)
+            table, info = read_segment(stored, segment.file.path, key_groups)
+            tables.append(table)
+            infos.append(info)
+        if any(info != infos[0] for info in infos):
+            # Only a job that declares the state knows how its values are converted.
+            return None
+        table = merge_tables(tables, keep_tombstones=False)
+        data = write_segment(table, infos[0])
+        name = segments[-1].file.path.rsplit("/", 1)[-1]
+        file = self._write(name, data)
+        self._done[f"merged {file.path}"] = file
+        footer = footer_sha256(pa.BufferReader(data), len(data))
+        return SegmentHandle(
+            segments[0].state_name, file, self._key_groups, table.num_rows, is_base=True, footer_sha256=footer
+        )
+
+    def _write(self, name: str, data: bytes | memoryview) -> FileHandle:
+        return self._target.write_file(f"{self._prefix}-{len(self._done)}-{name}", data)

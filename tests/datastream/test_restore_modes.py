@@ -1,0 +1,221 @@
+"""Whom a savepoint or checkpoint belongs to that a job is started from, and what cannot be started from."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate.common import WatermarkStrategy
+from tidegate.common.errors import (
+    CheckpointStorageError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    JobExecutionError,
+    StateMigrationError,
+    TidegateError,
+)
+from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.savepoints import dispose_savepoint
+from tidegate.datastream import StreamExecutionEnvironment
+
+from .jobs import WAIT_S, HeldSource, RunningSum, environment, expected_sums
+from .test_savepoints import COUNT, KEYS, held, last_of_each_key, resumed, sums
+
+CLAIM = {"execution.state-recovery.claim-mode": "CLAIM"}
+RETAINED = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
+LARGE = {"execution.checkpointing.data-inline-threshold": "0 b"}
+"""Every state has a file of its own, instead of a place in the manifest."""
+
+
+def savepoint(tmp_path: Path) -> Path:
+    client, _ = held(tmp_path / "one", "filesystem", **LARGE)
+    path = client.trigger_savepoint(str(tmp_path / "savepoints")).result(WAIT_S)
+    client.close()
+    return Path(path)
+
+
+def retained_checkpoint(tmp_path: Path) -> Path:
+    client, _ = held(
+        tmp_path / "one", "filesystem", **LARGE, **RETAINED, **{"execution.checkpointing.num-retained": "2"}
+    )
+    client.trigger_checkpoint()
+    client.trigger_checkpoint()
+    path = client.report().newest_checkpoint
+    client.close()
+    assert path is not None
+    return Path(path)
+
+
+def waiting(tmp_path: Path, path: Path, **options: str) -> JobClient:
+    """A job started from `path` that waits where that stands."""
+    settings = {"execution.checkpointing.interval": "1 h", "execution.state-recovery.path": str(path)}
+    env = environment(tmp_path / "two", 2, {**settings, **LARGE, **RETAINED, **options})
+    sums(env, None).add_sink(lambda value: None)
+    return env.execute_async("waiting")
+
+
+@pytest.mark.parametrize("taken", [savepoint, retained_checkpoint])
+def test_with_no_claim_the_original_stays_and_is_needed_until_the_first_checkpoint(
+    tmp_path: Path, taken: Any
+) -> None:
+    original = taken(tmp_path)
+    files = sorted(original.parent.rglob("*"))
+    client = waiting(tmp_path, original)
+    client.trigger_checkpoint()
+    own = client.report().newest_checkpoint
+    client.close()
+    assert sorted(original.parent.rglob("*")) == files
+    shutil.rmtree(original.parent)
+    assert own is not None
+    results = resumed(tmp_path / "three", own)
+    assert last_of_each_key(results) == expected_sums(COUNT, KEYS)
+
+
+@pytest.mark.parametrize("taken", [savepoint, retained_checkpoint])
+def test_with_claim_the_original_goes_when_as_many_checkpoints_are_complete_as_are_kept(
+    tmp_path: Path, taken: Any
+) -> None:
+    original = taken(tmp_path)
+    client = waiting(tmp_path, original, **CLAIM, **{"execution.checkpointing.num-retained": "2"})
+    client.trigger_checkpoint()
+    assert (original / "MANIFEST").is_file()
+    client.trigger_checkpoint()
+    own = client.report().newest_checkpoint
+    client.close()
+    assert not original.exists()
+    assert own is not None
+    assert last_of_each_key(resumed(tmp_path / "three", own)) == expected_sums(COUNT, KEYS)
+
+
+def test_a_claimed_checkpoint_leaves_files_to_the_others_beside_it(tmp_path: Path) -> None:
+    original = retained_checkpoint(tmp_path)
+    older = original.with_name("chk-1")
+    client = waiting(tmp_path, original, **CLAIM)
+    client.trigger_checkpoint()
+    client.close()
+    assert not original.exists()
+    assert last_of_each_key(resumed(tmp_path / "three", str(older))) == expected_sums(COUNT, KEYS)
+
+
+def test_what_one_job_has_claimed_no_other_can_claim_and_nobody_disposes_of(tmp_path: Path) -> None:
+    original = savepoint(tmp_path)
+    client = waiting(tmp_path, original, **CLAIM)
+    while not (original / "CLAIMED").exists():
+        client.wait(0.01)
+    with pytest.raises(CheckpointStorageError, match=f"claimed by job {client.get_job_id()}"):
+        waiting(tmp_path, original, **CLAIM)
+    with pytest.raises(CheckpointStorageError, match=r"is claimed by job .* use --force"):
+        dispose_savepoint(str(original))
+    client.close()
+    dispose_savepoint(str(original), force=True)
+    assert not original.exists()
+
+
+def test_a_claim_needs_checkpoints(tmp_path: Path) -> None:
+    original = savepoint(tmp_path)
+    env = environment(None, 2, {"execution.state-recovery.path": str(original), **CLAIM})
+    sums(env, 0).add_sink(lambda value: None)
+    with pytest.raises(ConfigurationError, match="takes no checkpoints"):
+        env.execute()
+
+
+def test_a_checkpoint_is_not_disposed_of(tmp_path: Path) -> None:
+    original = retained_checkpoint(tmp_path)
+    with pytest.raises(CheckpointStorageError, match=r"is checkpoint 2 of job .* and no savepoint"):
+        dispose_savepoint(str(original))
+    with pytest.raises(CheckpointStorageError, match="there is no savepoint"):
+        dispose_savepoint(str(tmp_path / "nothing"))
+    assert (original / "MANIFEST").is_file()
+
+
+# ---------------------------------------------------------------- what cannot be started from
+
+
+def started(tmp_path: Path, path: Path, **options: str) -> None:
+    resumed(tmp_path / "two", str(path), **options)
+
+
+def test_a_missing_one_is_an_error_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointStorageError, match="there is no checkpoint at"):
+        started(tmp_path, tmp_path / "nothing")
+    assert not (tmp_path / "two" / "local").exists()
+
+
+@pytest.mark.parametrize("taken", [savepoint, retained_checkpoint])
+def test_a_partly_deleted_one_is_an_error_before_anything_runs(tmp_path: Path, taken: Any) -> None:
+    original = taken(tmp_path)
+    next(iter(original.parent.rglob("*total-*"))).unlink()
+    with pytest.raises(CorruptCheckpointError, match="is missing; restore another"):
+        started(tmp_path, original)
+
+
+def test_a_manifest_alone_is_no_savepoint(tmp_path: Path) -> None:
+    original = savepoint(tmp_path)
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    shutil.copy(original / "MANIFEST", moved)
+    with pytest.raises(CorruptCheckpointError, match="is missing"):
+        started(tmp_path, moved)
+
+
+def test_a_savepoint_without_its_manifest_is_none(tmp_path: Path) -> None:
+    original = savepoint(tmp_path)
+    (original / "MANIFEST").unlink()
+    with pytest.raises(CheckpointStorageError, match="there is no checkpoint at"):
+        started(tmp_path, original)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (b"tidegate-checkpoint 1 ", b"tidegate-checkpoint 9 ", "has manifest format 9"),
+        (b'"entries"', b'"entr1es"', "its checksum does not match"),
+        (b"tidegate-checkpoint", b"something else", "is not a checkpoint manifest"),
+    ],
+)
+def test_a_newer_tampered_or_foreign_manifest_is_an_error(
+    tmp_path: Path, before: bytes, after: bytes, message: str
+) -> None:
+    original = savepoint(tmp_path)
+    manifest = original / "MANIFEST"
+    manifest.write_bytes(manifest.read_bytes().replace(before, after, 1))
+    with pytest.raises(CorruptCheckpointError, match=message):
+        started(tmp_path, original)
+
+
+def test_a_tampered_file_is_an_error_before_anything_is_processed(tmp_path: Path) -> None:
+    original = savepoint(tmp_path)
+    # A file with another content of the same length.
+    damaged = next(iter(sorted(original.rglob("*total-*"))))
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    damaged.write_bytes(data)
+    with pytest.raises(JobExecutionError, match=r"CorruptCheckpointError: .* is damaged"):
+        started(tmp_path, original)
+    assert (original / "MANIFEST").is_file()
+
+
+def other_job(env: StreamExecutionEnvironment) -> None:
+    source = env.from_source(HeldSource(COUNT, 0), WatermarkStrategy.no_watermarks(), "Other").uid("other")
+    source.key_by(lambda value: value % KEYS).process(RunningSum()).uid("else").add_sink(lambda value: None)
+
+
+def test_one_of_another_job_is_an_error_unless_its_state_may_be_dropped(tmp_path: Path) -> None:
+    original = savepoint(tmp_path)
+    options = {"execution.state-recovery.path": str(original)}
+    env = environment(tmp_path / "two", 1, options)
+    other_job(env)
+    with pytest.raises(StateMigrationError, match=r"holds state of .*which the job does not have"):
+        env.execute()
+    options["execution.state-recovery.ignore-unclaimed-state"] = "true"
+    env = environment(tmp_path / "three", 1, options)
+    other_job(env)
+    env.execute()
+
+
+def test_every_error_is_one_of_tidegate(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(TidegateError):
+        started(tmp_path, tmp_path / "file")

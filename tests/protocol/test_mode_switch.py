@@ -1,0 +1,68 @@
+"""A task handles each barrier as that says, whatever the barriers before said."""
+
+from __future__ import annotations
+
+from tidegate.protocol.alignment import (
+    AbortCheckpoint,
+    AlignmentAbortReason,
+    BarrierReceived,
+    BlockChannel,
+    ChannelEnded,
+    CheckpointTriggered,
+    ResumeChannels,
+    TakeSnapshot,
+)
+from tidegate.protocol.elements import CheckpointBarrier, CheckpointingMode
+from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.mode_switch import SwitchingHandler
+
+EXACTLY, AT_LEAST = CheckpointingMode.EXACTLY_ONCE, CheckpointingMode.AT_LEAST_ONCE
+
+
+def barrier(checkpoint_id: int, mode: CheckpointingMode | None) -> CheckpointBarrier:
+    return CheckpointBarrier(CheckpointId(checkpoint_id), 0, mode=mode)
+
+
+def test_a_barrier_without_a_mode_changes_nothing() -> None:
+    handler = SwitchingHandler(AT_LEAST, 2)
+    assert handler.handle(BarrierReceived(0, barrier(1, None)), 0) == []
+    assert handler.mode is AT_LEAST
+
+
+def test_the_first_barrier_of_another_mode_is_handled_in_that_mode() -> None:
+    handler = SwitchingHandler(EXACTLY, 2)
+    first, second, third = barrier(1, EXACTLY), barrier(2, AT_LEAST), barrier(3, EXACTLY)
+    assert handler.handle(BarrierReceived(0, first), 0) == [BlockChannel(0)]
+    assert handler.handle(BarrierReceived(1, first), 0) == [TakeSnapshot(first, 0), ResumeChannels((0,))]
+    assert handler.handle(BarrierReceived(0, second), 0) == []
+    assert handler.handle(BarrierReceived(1, second), 1) == [TakeSnapshot(second, 0)]
+    assert handler.handle(BarrierReceived(1, third), 2) == [BlockChannel(1)]
+    handler.validate()
+
+
+def test_what_was_being_aligned_is_given_up_and_its_channels_go_on() -> None:
+    handler = SwitchingHandler(EXACTLY, 2)
+    handler.handle(BarrierReceived(0, barrier(1, EXACTLY)), 0)
+    assert handler.handle(BarrierReceived(1, barrier(2, AT_LEAST)), 0) == [
+        AbortCheckpoint(CheckpointId(1), AlignmentAbortReason.SUBSUMED),
+        ResumeChannels((0,)),
+    ]
+    handler.validate()
+
+
+def test_a_late_barrier_does_not_bring_the_old_mode_back() -> None:
+    handler = SwitchingHandler(AT_LEAST, 2)
+    handler.handle(BarrierReceived(0, barrier(2, EXACTLY)), 0)
+    assert handler.handle(BarrierReceived(1, barrier(1, AT_LEAST)), 0) == []
+    assert handler.mode is EXACTLY
+
+
+def test_channels_that_ended_before_stay_ended() -> None:
+    handler = SwitchingHandler(EXACTLY, 2)
+    handler.handle(ChannelEnded(0), 0)
+    second = barrier(2, AT_LEAST)
+    assert handler.handle(BarrierReceived(1, second), 0) == [TakeSnapshot(second, 0)]
+    handler.handle(ChannelEnded(1), 0)
+    third = barrier(3, EXACTLY)
+    assert handler.handle(CheckpointTriggered(third), 0) == [TakeSnapshot(third, 0)]
+    assert handler.handle(CheckpointTriggered(third), 0) == []
