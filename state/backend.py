@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,6 +151,13 @@ class KeyedStateBackend(ABC):
         Raises:
             StateError: there is no such state, or a namespace is missing or not expected.
             KeyTypeError: the key has no deterministic encoding.
+        """
+
+    @abstractmethod
+    def prefetch(self, keys: Collection[Any]) -> None:
+        """These are the keys of the next batch: a backend may fetch their state at once.
+
+        Never needed, and never fails: what was not fetched is fetched when it is read.
         """
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,6 +45,7 @@ from .segments import column_slice, decoded_values, key_values
 from .state_factory import StateFactory, StateParts
 from .tables import FrozenTable, StateTable
 from .ttl_cleanup import IncrementalCleanUp
+from .write_turns import WriteTurns
 
 if TYPE_CHECKING:
     from .lmdb_store import LmdbStore
@@ -83,6 +84,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self.where = f"operator {params.operator_name!r}, subtask {params.subtask_index}"
         self._params = params
         self._store = store
+        self._turns = WriteTurns() if store is None else store.turns
         self._budget = budget
         journals = store is not None or params.storage is not None
         if journals:
@@ -159,6 +161,10 @@ class TableKeyedStateBackend(KeyedStateBackend):
             raise StateError(f"{self.where}: there is no keyed state {state_name!r}; there is: {there}")
         return peek(self.where, parts, key, namespace)
 
+    def prefetch(self, keys: Collection[Any]) -> None:
+        for table in self._tables.values():
+            table.prefetch(keys)
+
     def records_processed(self, count: int) -> None:
         for clean_up in self._per_record:
             clean_up.on_records(count)
@@ -184,10 +190,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     @property
     def is_ready(self) -> bool:
-        if self._store is None or self._budget is None:
-            return True
-        is_full = bool(self._spilling_epoch) and self._budget.are_buffers_full
-        return self._store.turns.may_process() and not is_full
+        is_full = self._budget is not None and bool(self._spilling_epoch) and self._budget.are_buffers_full
+        return self._turns.may_process() and not is_full
 
     def freeze(self) -> FrozenKeyedState:
         tables = self._tables.values()
@@ -253,7 +257,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
     def _persist(self, frozen: FrozenTable, schemas: dict[str, dict[str, object]]) -> None:
         table = frozen.table
         try:
-            changes = change_table(frozen, self._params.max_parallelism)
+            changes = change_table(frozen, self._params.max_parallelism, self._turns)
         except (StateError, KeyTypeError) as error:
             raise type(error)(f"{self.where}: state {table.name!r}: {error}") from error
         if table.store is not None:
@@ -273,7 +277,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     def _drop(self, frozen: FrozenTable) -> None:
         frozen.table.forget_frozen(frozen)
-        frozen.release()
+        frozen.release(self._turns)
 
     def _state(self, descriptor: StateDescriptor, namespaced: bool) -> State:
         """The handle of a state, which is created and loaded when it is first asked for."""

@@ -59,6 +59,11 @@ class LmdbEnvironment:
             value: bytes | None = transaction.get(key)
             return value
 
+    def get_many(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """The values of many keys, quickest in their order; what is not there is left out."""
+        with self._no_readers, self._env.begin() as transaction:
+            return dict(transaction.cursor().getmulti(keys))
+
     def scan(self, prefix: bytes, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """The first entries whose key starts with `prefix`, which is cut off, in order.
 
