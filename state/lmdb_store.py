@@ -119,7 +119,7 @@ class LmdbTable:
         """The values of many keys of a table without namespaces and map keys; by key, where there is one."""
         encoded = self._encoded_keys(keys)
         names = dict(zip(encoded, keys, strict=True))
-        found = self._store.get_many(sorted(encoded))
+        found = self._store.get_many(encoded)
         values = (
             self._codec.decode_many(list(found.values()))
             if self._expiry is None

@@ -1,6 +1,6 @@
 """Whether to read the state of a whole batch from LMDB before the batch is processed.
 
-One call per batch costs a third of one call per key, but it is wasted where the cache has most keys, or
+One call per batch costs half of one call per key, but it is wasted where the cache has most keys, or
 where the function seldom looks at the state. So one batch of a round is processed without it, and what
 had to be fetched key by key decides about the rest of the round.
 """
