@@ -12,7 +12,7 @@ SPARK ?= 1
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check lint types imports sim bench docs wheel clean
+.PHONY: help dev demo test check lint types imports sim chaos bench docs wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | \
@@ -53,6 +53,9 @@ check: lint types imports ## what CI runs: lint, types, import rules, a short si
 
 sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
 	$(BIN)/python -m tidegate.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+chaos: $(STAMP) ## kill, stop and damage real processes for MINUTES=n (5), as SEED=n says
+	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
 bench: $(STAMP) ## compare with Bytewax and PyFlink, each in an environment of its own
 	$(BIN)/python -m benchmarks.run

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..common import failpoints
 from ..protocol.elements import Batch, ControlElement, Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId
 from .ports import TaskPorts, TaskSettings
@@ -78,6 +79,7 @@ class OutputChannel:
         message = Message(self._attempt, self.channel_id, self._sequence_number, payload, size_bytes)
         self._sequence_number += 1
         self._outstanding_bytes += size_bytes
+        failpoints.reach("send")
         self._ports.send(message)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..common.failpoints import Arming
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
@@ -53,6 +54,7 @@ class TaskSettings:
         storage: Checkpoint storage of this job; `None` without checkpoints.
         local_dir: Directory for local files of all tasks.
         max_inline_state_bytes: The largest file of a state that a snapshot may hold; `None` for any.
+        fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
     """
 
     state_backend: StateBackend
@@ -66,6 +68,7 @@ class TaskSettings:
     result_credit_bytes: int = 16 << 20
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     max_inline_state_bytes: int | None = None
+    fail_points: Arming | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import ray
 
+from ..common import failpoints
 from ..protocol.elements import Message
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CancelTask, TaskMail
@@ -102,6 +103,7 @@ class TaskActor:
         # Built before any is known: after an error here there must be none that was never started.
         runners: dict[SubtaskId, _Runner] = {}
         for deployment in pickle.loads(deployments):
+            failpoints.arm(deployment.settings.fail_points)
             mine = {
                 channel: receivers[channel] for out in deployment.subtask.outputs for channel in out.channels
             }

@@ -7,11 +7,11 @@ answer is the credit. User objects are pickled here by the C pickler; Ray only s
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from ..common.clock import SteadyClock
 from ..protocol.elements import Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CreditReturned, TaskEvent
@@ -47,7 +47,7 @@ class RayTaskPorts:
         self._waiting: dict[
             tuple[ChannelId, int], tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
         ] = {}
-        self.now_ns = time.time_ns
+        self.now_ns = SteadyClock().now_ns
 
     # ------------------------------------------------------------ outgoing
 

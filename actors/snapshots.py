@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from ..common import failpoints
 from ..common.errors import StateError
 from ..operators.chain import OperatorChain
 from ..protocol.abort_reasons import AbortReason
@@ -82,6 +83,7 @@ class Snapshotter:
         sync_started = self._ports.now_ns()
         aligned_from = min(alignment_started_ms * 1_000_000, sync_started)
         try:
+            failpoints.reach("snapshot_sync")
             frozen = self._chain.snapshot_state(barrier)
         except Exception as error:
             times = SnapshotTimes(aligned_from, sync_started, self._ports.now_ns())
@@ -91,7 +93,9 @@ class Snapshotter:
 
         def persist() -> None:
             snapshots, problem = None, None
+            self._enter()
             try:
+                failpoints.reach("snapshot_async")
                 snapshots = {uid: operator.persist() for uid, operator in frozen.items()}
                 self._check_sizes(snapshots)
             except Exception as error:
@@ -103,6 +107,11 @@ class Snapshotter:
             self._mail(SnapshotDone(barrier, ended, snapshots, problem))
 
         self._ports.run_in_background(persist)
+
+    def _enter(self) -> None:
+        """This thread works for the subtask now."""
+        subtask = self._deployment.subtask
+        failpoints.enter([node.uid for node in subtask.task.nodes], subtask.subtask_id.index)
 
     def _check_sizes(self, snapshots: Mapping[str, OperatorSnapshot]) -> None:
         limit = self._deployment.settings.max_inline_state_bytes
@@ -129,6 +138,7 @@ class Snapshotter:
         """
 
         def persist() -> None:
+            self._enter()
             try:
                 frozen.persist()
             except Exception:
@@ -144,6 +154,7 @@ class Snapshotter:
             return
         size_bytes = sum(snapshot.size_bytes for snapshot in done.snapshots.values())
         self._report_spans(done.barrier, done.times, size_bytes, None)
+        failpoints.reach("acknowledge")
         self._ports.report(
             SubtaskAcknowledged(
                 self._deployment.attempt,

@@ -12,6 +12,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
+from ..common import failpoints
 from ..common.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -123,6 +124,7 @@ class StreamTask:
         self._watermarks = WatermarkValve(channel_count)
         self._open_channels = channel_count
         self._final_id: CheckpointId | None = None
+        self._uids = [node.uid for node in deployment.subtask.task.nodes]
         self._early: list[events.TriggerCheckpoint] = []
         self._parts: TaskParts
         self._chain: OperatorChain
@@ -179,12 +181,14 @@ class StreamTask:
         self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put)
         restored = self._deployment.restored
         if restored is not None:
+            failpoints.reach("restore")
             self._chain.restore(restored, self._deployment.restored_is_owned)
         self._chain.open()
         self._phase = TaskPhase.INITIALIZED
         self._ports.report(events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id))
 
     def _guarded(self, work: Any) -> Any:
+        failpoints.enter(self._uids, self._deployment.subtask_id.index)
         try:
             return work()
         except (Exception, SystemExit) as error:
@@ -266,6 +270,7 @@ class StreamTask:
 
     def _process_element(self, channel: int, element: StreamElement) -> None:
         if isinstance(element, Batch):
+            failpoints.reach("process")
             self._chain.process_batch(element, self._parts.gate.input_index(channel))
         elif isinstance(element, Watermark):
             self._advance_watermark(self._watermarks.on_watermark(channel, element.timestamp_ms))
@@ -311,6 +316,7 @@ class StreamTask:
 
     def _take_mail(self, mail: _Mail) -> None:
         if isinstance(mail, Message):
+            failpoints.reach("receive")
             self._parts.gate.accept(mail)
         elif isinstance(mail, events.CreditReturned):
             self._parts.output.credit_returned(mail.channel, mail.size_bytes)
@@ -359,6 +365,7 @@ class StreamTask:
         if isinstance(mail, events.TriggerCheckpoint):
             self._align(CheckpointTriggered(mail.barrier))
         elif isinstance(mail, events.CheckpointCompleted):
+            failpoints.reach("notify")
             self._chain.notify_checkpoint_complete(mail.checkpoint_id)
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()

@@ -124,14 +124,22 @@ def _dataclass_type(python_class: type[Any], inside: tuple[type[Any], ...]) -> C
             f"an annotation of the dataclass {class_name_of(python_class)} cannot be resolved: {error}; "
             f"import the name at module level, outside `if TYPE_CHECKING`"
         ) from error
-    missing = dataclasses.MISSING
     fields = []
     for field in dataclasses.fields(python_class):
         hint = hints[field.name]
-        has_default = field.default is not missing or field.default_factory is not missing
+        has_default = not (is_missing(field.default) and is_missing(field.default_factory))
         type_info = _type_of(hint, (*inside, python_class))
         fields.append(ClassField(field.name, type_info, has_default or _may_be_none(hint)))
     return ClassTypeInfo(ClassKind.DATACLASS, class_name_of(python_class), tuple(fields), python_class)
+
+
+def is_missing(default: object) -> bool:
+    """Whether this stands for no default of a dataclass's field.
+
+    A class that travels by value, such as one of the main program, has a copy of `dataclasses.MISSING`, so
+    the type tells, not the identity.
+    """
+    return isinstance(default, type(dataclasses.MISSING))
 
 
 def _pydantic_type(python_class: type[Any], inside: tuple[type[Any], ...]) -> ClassTypeInfo:

@@ -45,7 +45,8 @@ class _EpochWriter(SinkWriter):
         self._epoch = 0
 
     def open(self, context: OperatorContext) -> None:
-        self._prefix = f"{context.operator_uid}/{context.subtask_index}/{context.attempt}"
+        # With the job: one that restores the checkpoint of another commits what that had pending, too.
+        self._prefix = f"{context.job_id}/{context.operator_uid}/{context.subtask_index}/{context.attempt}"
         self._results = context.results
 
     def write_batch(self, values: list[Any]) -> None:

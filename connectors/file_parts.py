@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from ..common import failpoints
 from ..operators.base import OperatorContext
 from .file_errors import FileConnectorError, file_errors
 
@@ -43,10 +44,17 @@ class PartName:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A complete, durable file that nobody sees yet: the committable of the file sink."""
+    """A complete, durable file that nobody sees yet."""
 
     staged_path: str
     final_path: str
+
+
+@dataclass(slots=True)
+class FileTransaction:
+    """What one subtask wrote in one epoch; the files get their names when it is prepared."""
+
+    files: list[StagedFile] = field(default_factory=list)
 
 
 def owner_of(context: OperatorContext) -> str:
@@ -54,14 +62,16 @@ def owner_of(context: OperatorContext) -> str:
     return hashlib.sha256(f"{context.job_id}\0{context.operator_uid}".encode()).hexdigest()[:12]
 
 
-def publish(staged: Iterable[StagedFile], where: str) -> None:
+def publish(staged: Sequence[StagedFile], where: str) -> None:
     """Rename files to their final paths, durably; those that are there already are left alone.
 
     Raises:
         FileConnectorError: A file is neither staged nor at its final path, or cannot be renamed.
     """
     directories: dict[str, None] = {}
-    for file in staged:
+    for number, file in enumerate(staged):
+        if number:
+            failpoints.reach("commit_mid")
         with file_errors(where, "committing", file.final_path):
             _rename(file, where)
             directories[os.path.dirname(file.final_path)] = None

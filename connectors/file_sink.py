@@ -2,7 +2,8 @@
 
 A record goes through three places: rows of the open file in `.staging`, a closed and durable file in
 `.staging` once a barrier passed, a file in the directory itself once the checkpoint is complete. The
-last step is a rename, so a reader sees a file whole or not at all (the scheme of Flink's FileSink).
+last step is a rename, so a reader sees a file whole or not at all (the scheme of Flink's FileSink). The
+files of one epoch are one transaction.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import pyarrow.parquet as pq
 
 from ..common.errors import ConfigurationError
 from ..operators.base import OperatorContext
-from ..operators.sinks import Committer, Sink, SinkWriter
+from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.ids import CheckpointId
 from .file_errors import file_errors, local_path
 from .file_parts import (
     STAGING,
+    FileTransaction,
     PartName,
     StagedFile,
     owner_of,
@@ -32,7 +34,7 @@ from .file_parts import (
 from .file_records import records_to_batch
 
 
-class FileSink(Sink):
+class FileSink(TwoPhaseCommitSink[FileTransaction]):
     """Writes records to Parquet files in a directory, each exactly once.
 
     Without checkpointing, files appear at the end of the input. What a job that never comes back left
@@ -45,6 +47,9 @@ class FileSink(Sink):
         row_group_bytes: Records are held in memory, as Arrow, until they make a row group of this size.
         compression: Parquet codec: `snappy`, `zstd`, `gzip`, `none`, …
     """
+
+    # A rename that fails seldom does better a second later.
+    commit_attempts = 3
 
     def __init__(
         self,
@@ -65,16 +70,42 @@ class FileSink(Sink):
         self._row_group_bytes = row_group_bytes
         self._compression = compression
 
-    def create_writer(self) -> SinkWriter:
-        return ParquetWriter(
+    def open(self, context: OperatorContext) -> None:
+        self._where = f"operator {context.name_with_subtask}"
+        self._owner = owner_of(context)
+        self._attempt = context.attempt
+        # One subtask is enough, and the first is there at every parallelism.
+        self._must_clean = context.subtask_index == 0
+        self._files = ParquetFiles(
             self.directory, self._schema, self._max_file_size_bytes, self._row_group_bytes, self._compression
         )
+        self._files.open(context)
 
-    def create_committer(self) -> Committer:
-        return FileCommitter(self.directory)
+    def begin_transaction(self) -> FileTransaction:
+        return FileTransaction()
+
+    def write(self, transaction: FileTransaction, values: list[Any]) -> None:
+        self._files.write(values)
+
+    def pre_commit(self, transaction: FileTransaction) -> None:
+        transaction.files.extend(self._files.finish())
+
+    def commit(self, transaction: FileTransaction) -> None:
+        publish(transaction.files, self._where)
+
+    def abort(self, transaction: FileTransaction) -> None:
+        self._files.abandon()
+
+    def recover_and_abort(self, transaction: FileTransaction) -> None:
+        """Its files had no names yet: `notify_committed` finds them by their attempt."""
+
+    def notify_committed(self, checkpoint_id: CheckpointId) -> None:
+        if self._must_clean:
+            remove_left_overs(self.directory, self._owner, self._attempt, self._where)
+            self._must_clean = False
 
 
-class ParquetWriter(SinkWriter):
+class ParquetFiles:
     """Writes the records of one subtask to files in staging."""
 
     def __init__(
@@ -98,21 +129,22 @@ class ParquetWriter(SinkWriter):
         self._next_number = 0
 
     def open(self, context: OperatorContext) -> None:
+        """Make the staging directory."""
         self._where = f"operator {context.name_with_subtask}"
         self._name = PartName(context.subtask_index, context.attempt, 0, owner_of(context))
         with file_errors(self._where, "creating", self._staging):
             os.makedirs(self._staging, exist_ok=True)
 
-    def write_batch(self, values: list[Any]) -> None:
-        if not values:
-            return
+    def write(self, values: list[Any]) -> None:
+        """Add records; they may wait in memory."""
         batch = records_to_batch(values, self._schema, self._where)
         self._held.append(batch)
         self._held_bytes += batch.nbytes
         if self._held_bytes >= self._row_group_bytes:
             self._write_row_group()
 
-    def prepare_commit(self) -> list[Any]:
+    def finish(self) -> list[StagedFile]:
+        """Make everything added so far durable; the files of it."""
         if self._held:
             self._write_row_group()
         if self._file is not None:
@@ -123,9 +155,12 @@ class ParquetWriter(SinkWriter):
                 sync_directory(self._staging)
         return closed
 
-    def close(self) -> None:
+    def abandon(self) -> None:
+        """Throw away what was not finished."""
+        self._held, self._held_bytes = [], 0
         file, self._file = self._file, None
         paths = [staged.staged_path for staged in self._closed]
+        self._closed = []
         if file is not None:
             file.abandon()
             paths.append(file.path)
@@ -155,28 +190,6 @@ class ParquetWriter(SinkWriter):
         self._file = None
         final_path = os.path.join(self._directory, os.path.basename(file.path))
         self._closed.append(StagedFile(file.path, final_path))
-
-
-class FileCommitter(Committer):
-    """Renames staged files, and clears away what earlier attempts staged in vain."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-
-    def open(self, context: OperatorContext) -> None:
-        self._where = f"operator {context.name_with_subtask}"
-        self._owner = owner_of(context)
-        self._attempt = context.attempt
-        # One subtask is enough, and the first is there at every parallelism.
-        self._must_clean = context.subtask_index == 0
-
-    def commit(self, committables: list[Any]) -> None:
-        publish(committables, self._where)
-
-    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        if self._must_clean:
-            remove_left_overs(self._directory, self._owner, self._attempt, self._where)
-            self._must_clean = False
 
 
 class _OpenFile:

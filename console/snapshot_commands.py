@@ -63,7 +63,7 @@ def _described(opened: Snapshot) -> dict[str, Any]:
                         "name": state.name,
                         "kind": state.kind,
                         "schema": state.schema,
-                        "entries": state.entry_count,
+                        "stored_rows": state.stored_rows,
                         "size_bytes": state.size_bytes,
                     }
                     for state in operator.states
@@ -89,10 +89,10 @@ def _shown(opened: Snapshot) -> Iterable[str]:
 def _states(operator: SnapshotOperator) -> list[str]:
     if not operator.states:
         return ["  no state"]
-    rows: list[list[object]] = [["STATE", "KIND", "KEY", "MAP KEY", "VALUE", "TTL", "ENTRIES", "SIZE"]]
+    rows: list[list[object]] = [["STATE", "KIND", "KEY", "MAP KEY", "VALUE", "TTL", "STORED ROWS", "SIZE"]]
     for state in operator.states:
         types = [state.schema.get(name, "-") for name in ("key_type", "map_key_type", "value_type", "ttl")]
-        rows.append([state.name, state.kind, *types, state.entry_count, size(state.size_bytes)])
+        rows.append([state.name, state.kind, *types, state.stored_rows, size(state.size_bytes)])
     return table(rows)
 
 

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..common import failpoints
 from ..common.errors import CheckpointStorageError
 from ..protocol.elements import SnapshotKind
 from ..protocol.handles import FileHandle
@@ -172,8 +173,10 @@ class CheckpointStore:
         self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
         # Until storage has answered, the manifest may exist, and its files must.
         self._doubtful.add(checkpoint_id)
-        if not self._storage.create_exclusive(path, data):
+        written = bytes(failpoints.passing("before_manifest", data))
+        if not self._storage.create_exclusive(path, written):
             raise FencedError(f"{path} exists already: another coordinator completed it")
+        failpoints.reach("after_manifest")
         # After the manifest, never before: a newer coordinator claims first and looks for manifests then,
         # so either it finds this one, or its claim is found here.
         try:
@@ -248,6 +251,7 @@ class CheckpointStore:
     def delete(self, garbage: Garbage) -> None:
         """Remove what was classified; what cannot be removed is taken again the next time."""
         try:
+            failpoints.reach("cleanup")
             self._storage.delete(garbage.manifests)
             self._storage.delete(garbage.files)
         except CheckpointStorageError:

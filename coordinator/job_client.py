@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from ..common.errors import (
     JobExecutionError,
     StateError,
 )
+from ..common.failpoints import FailPointReport
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
 from ..protocol.checkpoint_events import AnswerRequest, RequestId
@@ -24,6 +26,8 @@ from ..state import read_snapshot
 from ..state.key_codec import encode_key
 from .state_queries import StateAnswer, StateQuery
 from .statistics import JobStatistics
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -41,6 +45,8 @@ class JobReport:
     statistics: JobStatistics
     newest_checkpoint: str | None
     """Address of the newest complete checkpoint, to start another job from."""
+    fail_points: tuple[FailPointReport, ...] = ()
+    """What became of the points that `TIDEGATE_FAILPOINTS` armed."""
 
 
 class JobHandle(Protocol):
@@ -287,6 +293,9 @@ def _completed_checkpoint(answer: AnswerRequest) -> CheckpointId:
 
 
 def _raise_unless_finished(report: JobReport) -> None:
+    for point in report.fail_points:
+        # A warning, since that is what Python shows unasked.
+        logger.warning("%s", point)
     if report.status is JobStatus.FAILED:
         details = f"\n\n{report.details}" if report.details else ""
         raise JobExecutionError(f"{report.cause}{details}")

@@ -26,6 +26,7 @@ from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore
+from .job_fail_points import JobFailPoints
 from .ports import CoordinatorPorts
 from .restore import check_restore, restored_state
 from .results import ResultBuffer
@@ -84,6 +85,8 @@ class JobCoordinator:
         self._restart_at_ms: int | None = None
         self._is_fenced = False
         self._failure: Failure | None = None
+        self.fail_points: JobFailPoints | None = None
+        """Those that were armed, once the job has started."""
         self._queries = StateQueries(
             spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
         )
@@ -136,6 +139,7 @@ class JobCoordinator:
         try:
             self._open_storage()
             self._find_foreign_state()
+            self.fail_points = JobFailPoints(self._spec, self._store.storage if self._store else None)
         except TidegateError as error:
             self._failure = Failure(str(error), "", self._now_ms())
             self._life.handle(JobEvent.GAVE_UP)
@@ -228,6 +232,7 @@ class JobCoordinator:
             channel_credit_bytes=settings.channel_credit_bytes,
             result_credit_bytes=settings.result_credit_bytes,
             job_parameters=settings.job_parameters,
+            fail_points=self.fail_points.arming if self.fail_points is not None else None,
         )
 
     # ------------------------------------------------------------ events
@@ -387,12 +392,16 @@ class JobCoordinator:
             self._clean_up(ended is JobStatus.FAILED or self._spec.settings.keep_on_cancel)
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
+        if self.fail_points is not None:
+            self.fail_points.settle()
         if self._store is not None and not self._is_fenced:
             try:
                 self._before_clean_up(keep_checkpoints)
                 self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()
             except TidegateError as error:
                 self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
+        if self.fail_points is not None and not self._is_fenced:
+            self.fail_points.remove_marks()
 
     def _now_ms(self) -> int:
         return self._ports.now_ns() // 1_000_000

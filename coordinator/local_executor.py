@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -16,6 +15,7 @@ from typing import Any
 
 from ..actors.ports import TaskDeployment
 from ..actors.task import StreamTask
+from ..common.clock import SteadyClock
 from ..common.errors import JobExecutionError
 from ..protocol.elements import Batch, Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
@@ -42,6 +42,7 @@ class LocalExecutor:
     def __init__(self, spec: JobSpec, tracer: Tracer, storage: CheckpointStorage | None = None) -> None:
         self._tasks: dict[SubtaskId, StreamTask] = {}
         self._attempt = Attempt(0)
+        self._clock = SteadyClock()
         self._events: deque[TaskEvent] = deque()
         self._requests: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
@@ -129,7 +130,7 @@ class LocalExecutor:
     # ------------------------------------------------------------ CoordinatorPorts
 
     def now_ns(self) -> int:
-        return time.time_ns()
+        return self._clock.now_ns()
 
     def random_ms(self, bound_ms: int) -> int:
         return random.randrange(max(1, bound_ms))
@@ -174,7 +175,7 @@ class _LocalTaskPorts:
 
     def __init__(self, executor: LocalExecutor) -> None:
         self._executor = executor
-        self.now_ns = time.time_ns
+        self.now_ns = executor.now_ns
         self.report = executor.report
         self.send = executor.route
         self.run_in_background = executor.run_in_background

@@ -139,4 +139,5 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         newest_checkpoint=None
         if store is None or newest is None
         else store.directory_of(newest.checkpoint_id),
+        fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),
     )

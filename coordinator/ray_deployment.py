@@ -19,6 +19,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import TaskActor
+from ..common.clock import SteadyClock
 from ..common.errors import JobExecutionError, ResourceError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
@@ -86,6 +87,7 @@ class RayTaskGateway:
         on_event: Callable[[TaskEvent], None],
     ) -> None:
         self._settings = spec.settings
+        self._clock = SteadyClock()
         self._graph = build_execution_graph(spec.graph)
         self._coordinator = coordinator
         self._post = post
@@ -98,7 +100,7 @@ class RayTaskGateway:
     # ------------------------------------------------------------ CoordinatorPorts
 
     def now_ns(self) -> int:
-        return time.time_ns()
+        return self._clock.now_ns()
 
     def random_ms(self, bound_ms: int) -> int:
         return random.randrange(max(1, bound_ms))

@@ -52,14 +52,22 @@ def _check_max_parallelism(node: StreamNode, manifest: CheckpointManifest) -> No
 def restored_state(
     graph: JobGraph, manifest: CheckpointManifest
 ) -> dict[SubtaskId, dict[str, OperatorSnapshot]]:
-    """State by subtask and operator uid, redistributed to the graph's parallelism."""
+    """State by subtask and operator uid, redistributed to the graph's parallelism.
+
+    An operator is in it, for all its subtasks, if it had declared state, be that empty.
+    """
     result: dict[SubtaskId, dict[str, OperatorSnapshot]] = {}
     for task in graph.tasks:
         for node in task.nodes:
             stored = stored_operator(node, manifest)
-            if stored is None:
+            if stored is None or not any(map(_declares_state, stored.subtasks)):
+                # Flink's term: an operator that had no state is not restored, whatever it has now.
                 continue
             parts = redistribute(stored.subtasks, node.parallelism, node.max_parallelism)
             for index, snapshot in enumerate(parts):
                 result.setdefault(SubtaskId(task.task_id, index), {})[node.uid] = snapshot
     return result
+
+
+def _declares_state(snapshot: OperatorSnapshot) -> bool:
+    return bool(snapshot.lists or snapshot.keyed.descriptors or snapshot.keyed.segments)

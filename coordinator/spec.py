@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass, field
 
 from ..common.errors import ConfigurationError
+from ..common.failpoints import FailPoint
 from ..protocol.elements import CheckpointingMode
 from ..protocol.failover import NoRestart, RestartStrategy
 from ..protocol.ids import JobId
@@ -37,6 +38,7 @@ class JobSettings:
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
         trace_file: Where the coordinator writes the traces, or `None`.
+        fail_points: What `TIDEGATE_FAILPOINTS` arms.
     """
 
     state_backend: StateBackend
@@ -64,6 +66,7 @@ class JobSettings:
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
     trace_file: str | None = None
+    fail_points: tuple[FailPoint, ...] = ()
 
     def __post_init__(self) -> None:
         if self.trigger is not None and self.checkpoint_dir is None:

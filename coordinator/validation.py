@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..common.errors import ConfigurationError
+from ..common.failpoints import VARIABLE
 from ..operators.chain import load_operator
 from ..state.storage import open_storage
 from ..state.stored_checkpoint import read_checkpoint
@@ -16,11 +17,13 @@ def validate_before_start(spec: JobSpec) -> None:
     """Raise a clear error for a job that could not run.
 
     Raises:
-        ConfigurationError: The checkpoint directory cannot be written, or an operator refuses.
+        ConfigurationError: The checkpoint directory cannot be written, an operator refuses, or a fail point
+            is meant for an operator that is not there.
         CheckpointStorageError: The checkpoint to restore from does not exist, or is damaged.
         StateMigrationError: It does not fit the job.
     """
     settings = spec.settings
+    _check_fail_points(spec)
     if settings.trigger is not None:
         assert settings.checkpoint_dir is not None
         probe = open_storage(settings.checkpoint_dir).sub(spec.job_id)
@@ -37,3 +40,13 @@ def validate_before_start(spec: JobSpec) -> None:
         ) from error
     for node in spec.graph.operators:
         load_operator(node).validate()
+
+
+def _check_fail_points(spec: JobSpec) -> None:
+    uids = [node.uid for node in spec.graph.operators]
+    for point in spec.settings.fail_points:
+        if point.uid is not None and point.uid not in uids:
+            raise ConfigurationError(
+                f"{VARIABLE}: {point.text!r} cannot be armed: the job has no operator with uid "
+                f"{point.uid!r}; there are {', '.join(sorted(uids))}"
+            )

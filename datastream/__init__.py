@@ -22,6 +22,7 @@ from ..operators.functions import (
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
 from ..operators.sources import Source, SourceReader
+from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.elements import CheckpointingMode
 from ..state.backend import HashMapStateBackend, StateBackend
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
@@ -79,4 +80,5 @@ __all__ = [
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",
+    "TwoPhaseCommitSink",
 ]

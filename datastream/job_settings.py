@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 
+from ..common import failpoints
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.options import (
@@ -107,6 +108,7 @@ def job_settings(
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
+        fail_points=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
     )
 
 

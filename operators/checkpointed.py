@@ -31,7 +31,10 @@ class FunctionInitializationContext:
         self._keyed = keyed
 
     def is_restored(self) -> bool:
-        """Whether a checkpoint that knew this operator is restored, and not an empty start."""
+        """Whether state of this operator is restored, be it empty, as in Flink's documentation.
+
+        False for an operator that is new in the job, and for one that had declared no state.
+        """
         return self._context.is_restored
 
     def get_restored_checkpoint_id(self) -> int | None:

@@ -11,7 +11,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+from ..common import failpoints
 from ..protocol.elements import Batch, CheckpointBarrier
+from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState
@@ -39,6 +41,18 @@ class SinkWriter(ABC):
         """Make everything written so far durable and return its committables (picklable)."""
         return []
 
+    def begun(self) -> list[Any]:
+        """Names of work that was begun and not handed over (picklable); it goes into the snapshot.
+
+        It belongs to the records behind the barrier. After a restore they come again, so
+        `Committer.recover_and_abort` gets the names.
+        """
+        return []
+
+    def checkpointed(self) -> object:
+        """The object that may be a `CheckpointedFunction`, `ListCheckpointed` or `CheckpointListener`."""
+        return self
+
     def is_ready(self) -> bool:
         """Whether the next batch can be taken now; the task asks again shortly when not."""
         return True
@@ -56,6 +70,16 @@ class Committer(ABC):
     @abstractmethod
     def commit(self, committables: list[Any]) -> None:
         """Make them visible. Must be idempotent: after a failure it is called again."""
+
+    def recover_and_commit(self, committables: list[Any]) -> None:
+        """Make visible what a restored checkpoint holds; another subtask may have prepared it."""
+        self.commit(committables)
+
+    def recover_and_abort(self, begun: list[Any]) -> None:
+        """Throw away what was begun, and not prepared, when the restored checkpoint was taken.
+
+        It may have been committed since, if the restored checkpoint is not the newest: then it stays.
+        """
 
     def unconfirmed(self) -> list[Any]:
         """Committed, but the outside world may lose it again: kept, and committed again after a restore."""
@@ -95,8 +119,18 @@ class _Pending:
     committables: list[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """Work of the records behind a snapshot's barrier."""
+
+    names: list[Any]
+
+
 class SinkOperator(StreamOperator):
-    """Drives a writer and its committer through the checkpoint life cycle."""
+    """Drives a writer and its committer through the checkpoint life cycle.
+
+    What is pending is a list of items that an even split may give to any subtask after a rescale.
+    """
 
     STATE_NAME = "_pending_commits"
 
@@ -107,9 +141,14 @@ class SinkOperator(StreamOperator):
         self._pending: list[_Pending] = []
         self._state: ListState[Any]
         self._hooks: CheckpointHooks
+        self._is_owned = True
 
     def validate(self) -> None:
         self._sink.validate()
+
+    def restore(self, snapshot: OperatorSnapshot, owned: bool) -> None:
+        self._is_owned = owned
+        super().restore(snapshot, owned)
 
     def declare_states(self) -> None:
         self._state = self.context.operator_state.get_list_state(ListStateDescriptor(self.STATE_NAME, None))
@@ -120,14 +159,22 @@ class SinkOperator(StreamOperator):
             self._committer = self._sink.create_committer()
             if self._committer is not None:
                 self._committer.open(self.context)
-            # What a completed checkpoint holds may or may not have been committed before the failure.
-            self._commit([c for pending in self._state.get() for c in pending.committables])
+                self._recover(self._committer)
             self._writer = self._sink.create_writer()
-            self._hooks = CheckpointHooks(self._writer)
+            self._hooks = CheckpointHooks(self._writer.checkpointed())
             self._hooks.initialize(self.context, None)
             self._writer.open(self.context)
         except Exception as error:
             raise self.user_error("opening the sink", error) from error
+
+    def _recover(self, committer: Committer) -> None:
+        items = list(self._state.get())
+        # What a completed checkpoint holds may or may not have been committed before the failure.
+        self._commit([item for item in items if isinstance(item, _Pending)])
+        begun = [name for item in items if isinstance(item, _Begun) for name in item.names]
+        # Another job's checkpoint may be a savepoint: that job may still be writing what it had begun.
+        if begun and self._is_owned:
+            committer.recover_and_abort(begun)
 
     def is_ready(self) -> bool:
         return self._writer is None or self._writer.is_ready()
@@ -147,7 +194,8 @@ class SinkOperator(StreamOperator):
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         unconfirmed = self._committer.unconfirmed() if self._committer is not None else []
         earlier = [_Pending(CheckpointId(0), unconfirmed)] if unconfirmed else []
-        self._state.update(earlier + self._pending)
+        begun = self._writer.begun() if self._writer is not None else []
+        self._state.update([*earlier, *self._pending, *([_Begun(begun)] if begun else [])])
         try:
             self._hooks.snapshot(barrier)
         except Exception as error:
@@ -158,7 +206,7 @@ class SinkOperator(StreamOperator):
         # Subsuming contract: a completed checkpoint also covers every earlier one, notified or not.
         ready = [pending for pending in self._pending if pending.checkpoint_id <= checkpoint_id]
         try:
-            self._commit([c for pending in ready for c in pending.committables])
+            self._commit(ready)
             if self._committer is not None:
                 self._committer.notify_checkpoint_complete(checkpoint_id)
             self._hooks.complete(checkpoint_id)
@@ -176,7 +224,7 @@ class SinkOperator(StreamOperator):
         if not self.context.is_checkpointing:
             committables = self._prepare_commit()
             try:
-                self._commit(committables)
+                self._commit([_Pending(CheckpointId(0), committables)])
             except Exception as error:
                 raise self.user_error("committing at the end of input", error) from error
 
@@ -202,9 +250,17 @@ class SinkOperator(StreamOperator):
         except Exception as error:
             raise self.user_error("preparing the sink's commit", error) from error
 
-    def _commit(self, committables: list[Any]) -> None:
-        if committables and self._committer is not None:
-            self._committer.commit(committables)
+    def _commit(self, ready: list[_Pending]) -> None:
+        """Commit what some checkpoints hold, oldest first; before there is a writer, this is recovery."""
+        filled = [pending.committables for pending in ready if pending.committables]
+        if not filled or self._committer is None:
+            return
+        commit = self._committer.recover_and_commit if self._writer is None else self._committer.commit
+        failpoints.reach("commit_before")
+        for committables in filled:
+            commit(committables)
+            failpoints.reach("commit_mid")
+        failpoints.reach("commit_after")
 
 
 class SinkFunctionOperator(FunctionOperator):

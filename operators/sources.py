@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from ..common import failpoints
 from ..common.errors import ConfigurationError
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
@@ -111,6 +112,7 @@ class SourceOperator(StreamOperator):
         if batch is None:
             raise EndOfSource
         if len(batch):
+            failpoints.reach("process")
             self.emit(batch)
         return len(batch) > 0
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..common import failpoints
 from ..common.errors import TidegateError, UserCodeError
 from ..common.types import Row
 from ..operators.base import StreamOperator
@@ -89,6 +90,7 @@ class SparkStageOperator(StreamOperator):
     def _run_epoch(self) -> None:
         if not self._gathered_records:
             return
+        failpoints.reach("spark_stage")
         gathered, self._gathered, self._gathered_records = self._gathered, [], 0
         result = self._run(self._united(gathered))
         for batch in result.to_batches(max_chunksize=4_096):

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..common.class_types import ClassKind, ClassTypeInfo
 from ..common.errors import StateMigrationError
+from ..common.type_inference import is_missing
 from ..common.types import Row
 from .composite_forms import RowForm, StructForm
 from .value_forms import ValueForm
@@ -97,9 +98,9 @@ def _declared_default(type_info: ClassTypeInfo, name: str) -> Any:
         field = python_class.model_fields[name]
         return None if field.is_required() else field.get_default(call_default_factory=True)
     (found,) = (field for field in dataclasses.fields(python_class) if field.name == name)
-    if found.default_factory is not dataclasses.MISSING:
+    if not is_missing(found.default_factory):
         return found.default_factory()
-    return None if found.default is dataclasses.MISSING else found.default
+    return None if is_missing(found.default) else found.default
 
 
 def fields_of_instance(value: Any, names: Iterable[str]) -> dict[str, Any]:

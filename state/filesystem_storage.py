@@ -15,6 +15,7 @@ import fsspec
 import pyarrow as pa
 from pyarrow import fs
 
+from ..common import failpoints
 from ..common.errors import CheckpointStorageError
 from ..protocol.handles import FileHandle
 from .storage import (
@@ -80,11 +81,12 @@ class FileSystemCheckpointStorage(CheckpointStorage):
     def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
         full = self._full(checked_relative(path))
         with _clear_errors(full):
+            written = failpoints.passing("upload", data)
             if self._is_local:
-                temporary = _write_temporary(full, data)
+                temporary = _write_temporary(full, written)
                 os.replace(temporary, full)
             else:
-                self._write_remote(full, data)
+                self._write_remote(full, written)
         return FileHandle(path, len(data), hashlib.sha256(data).hexdigest())
 
     def create_exclusive(self, path: str, data: bytes) -> bool:

@@ -77,12 +77,6 @@ def encode_map_key(key: Any) -> bytes:
     return encode_key(key)
 
 
-def check_map_key(key: Any) -> None:
-    """Raise `KeyTypeError` unless `encode_map_key` accepts the key."""
-    if type(key) not in _PLAIN_TYPES:
-        encode_map_key(key)
-
-
 def decode_key(data: bytes) -> Any:
     """The key whose encoding is `data`."""
     return decode_key_at(data, 0)[0]
@@ -203,7 +197,8 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     time: _encode_time,
     UUID: lambda key: b"\x26" + key.bytes,
 }
-_PLAIN_TYPES = frozenset({int, bool, str, bytes, date, datetime})
+# Every key of exactly one of these types has an encoding.
+PLAIN_KEY_TYPES = frozenset({int, bool, str, bytes, date, datetime})
 
 
 def _encoder_of_subclass(key: Any) -> Callable[[Any], bytes]:

@@ -13,9 +13,9 @@ from .descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from .key_codec import check_map_key
 from .key_context import KeyContext, MergeableState, no_key
 from .kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState, ValueState
+from .map_keys import MapKeys
 from .map_table import MapTable
 from .tables import DELETED, MISSING, FlatTable, private_copy
 from .ttl import ExpiringFlat, ExpiringMap, Ttl
@@ -288,18 +288,21 @@ class ExpiringListState(TableListState):
 class TableMapState(MapState[Any, Any]):
     """A `MapState` over a table with one entry per map key."""
 
-    __slots__ = ("_context", "_table")
+    __slots__ = ("_check_map_key", "_context", "_plain_types", "_table")
 
-    def __init__(self, context: KeyContext, table: MapTable | ExpiringMap) -> None:
+    def __init__(self, context: KeyContext, table: MapTable | ExpiringMap, map_keys: MapKeys) -> None:
         self._context = context
         self._table = table
+        self._plain_types = map_keys.plain_types
+        self._check_map_key = map_keys.check
 
     def get(self, key: Any) -> Any:
         value = self._table.read(self._key(), key)
         return None if value is MISSING else value
 
     def put(self, key: Any, value: Any) -> None:
-        check_map_key(key)
+        if type(key) not in self._plain_types:
+            self._check_map_key(key)
         self._table.write(self._key(), key, value)
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
@@ -307,7 +310,8 @@ class TableMapState(MapState[Any, Any]):
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        check_map_key(key)
+        if type(key) not in self._plain_types:
+            self._check_map_key(key)
         self._table.remove(self._key(), key)
 
     def contains(self, key: Any) -> bool:

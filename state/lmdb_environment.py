@@ -5,6 +5,7 @@ Nothing here is durable: the files die with the attempt, and checkpoints hold wh
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -20,6 +21,8 @@ from .write_turns import WriteTurns
 LEAST_MAPPED_BYTES = 256 << 20
 # Linux maps the 16 pages around the one that is touched.
 _MAPPED_PER_LOOK_BYTES = 64 << 10
+# Of LMDB's lock file with the 126 readers it has room for.
+_LOCK_FILE_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +192,13 @@ class LmdbEnvironment:
         return os.path.join(self._path, str(generation))
 
     def _open(self, generation: int) -> lmdb.Environment:
-        os.makedirs(self._directory(generation), exist_ok=True)
+        directory = self._directory(generation)
+        os.makedirs(directory, exist_ok=True)
+        _allocate(os.path.join(directory, "lock.mdb"), _LOCK_FILE_BYTES)
         # Lock on: with lock=False a commit may reuse pages that a reader on the other thread still looks
         # at. It costs 0.1 µs per read.
         return lmdb.open(
-            self._directory(generation),
+            directory,
             map_size=self._map_size_bytes,
             sync=False,
             metasync=False,
@@ -226,8 +231,12 @@ class LmdbEnvironment:
             self._map_size_bytes *= 2
 
     def _error(self, doing: str, error: Exception) -> CheckpointStorageError:
+        reason = str(error)
+        if os.strerror(errno.EIO) in reason:
+            # LMDB knows no other word for a write that a disk cut short because it got full.
+            reason = f"{reason} ({os.strerror(errno.ENOSPC)}, or the disk is broken)"
         return CheckpointStorageError(
-            f"operator {self._operator_name!r}: {doing} its local state in {self._path} failed: {error} "
+            f"operator {self._operator_name!r}: {doing} its local state in {self._path} failed: {reason} "
             f"({self._sizes()}); free space there, choose another directory for local state, or a smaller "
             f"initial map size"
         )
@@ -242,6 +251,16 @@ class LmdbEnvironment:
             place = os.path.dirname(place)
         sizes.append(f"{_mebibytes(shutil.disk_usage(place).free)} free on disk")
         return ", ".join(sizes)
+
+
+def _allocate(path: str, size_bytes: int) -> None:
+    """Have the disk set aside what LMDB maps into memory and writes to there.
+
+    LMDB only sets the file's length, and a disk that is full when a page of it is first written to kills
+    the process by SIGBUS; here it raises an OSError.
+    """
+    with open(path, "wb") as file:
+        file.write(bytes(size_bytes))
 
 
 def _mebibytes(size_bytes: int) -> str:

@@ -94,6 +94,9 @@ class Snapshot:
             uid: _operator(operator, files) for uid, operator in manifest.operators.items()
         }
 
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.checkpoint_id} of job {self.job_name!r} with {', '.join(self.operators)}>"
+
     @property
     def size_bytes(self) -> int:
         """Bytes of state; a file that several subtasks refer to counts once."""

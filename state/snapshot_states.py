@@ -26,6 +26,9 @@ RANGE_ROWS = 262_144
 """Stored rows that are merged at a time: what bounds the memory of a reader."""
 
 
+_TYPES = ("key_type", "map_key_type", "value_type")
+
+
 class SnapshotState(ABC):
     """A state in a checkpoint. Reading it changes nothing, and unpickles nothing unless told to.
 
@@ -35,8 +38,8 @@ class SnapshotState(ABC):
             `even-split`, `union` or `broadcast` for operator state.
         schema: the stored descriptor: `kind`, `value_type` and, where there are such, `key_type`,
             `map_key_type`, `ttl`; types are texts such as `TUPLE(LONG, DOUBLE)`.
-        entry_count: stored rows: for keyed state with the overwritten and the removed ones, so an
-            upper bound.
+        stored_rows: rows in its files; in those of keyed state also the overwritten and the removed
+            ones, so an upper bound of what is there.
         size_bytes: size of the files that hold them.
     """
 
@@ -45,15 +48,19 @@ class SnapshotState(ABC):
         where: StateLocation,
         kind: str,
         schema: Mapping[str, object],
-        entry_count: int,
+        stored_rows: int,
         size_bytes: int,
     ) -> None:
         self.where = where
         self.name = where.state_name
         self.kind = kind
         self.schema = dict(schema)
-        self.entry_count = entry_count
+        self.stored_rows = stored_rows
         self.size_bytes = size_bytes
+
+    def __repr__(self) -> str:
+        types = [str(self.schema[part]) for part in _TYPES if part in self.schema]
+        return f"<{self.kind} state {self.name!r} of {self.operator_uid!r}: {' -> '.join(types)}>"
 
     @property
     def operator_uid(self) -> str:
@@ -154,10 +161,10 @@ class KeyedSnapshotState(DecodedState):
         schema: Mapping[str, object],
         segments: StateSegments,
         max_parallelism: int,
-        entry_count: int,
+        stored_rows: int,
         size_bytes: int,
     ) -> None:
-        super().__init__(where, str(schema.get("kind")), schema, entry_count, size_bytes)
+        super().__init__(where, str(schema.get("kind")), schema, stored_rows, size_bytes)
         self.segments = segments
         self.max_parallelism = max_parallelism
 
@@ -202,7 +209,7 @@ class KeyedSnapshotState(DecodedState):
             self.schema,
             self.segments.selected(selection),
             self.max_parallelism,
-            self.entry_count,
+            self.stored_rows,
             self.size_bytes,
         )
 

@@ -31,6 +31,7 @@ from .keyed_states import (
     TableValueState,
 )
 from .kinds import State
+from .map_keys import MapKeys
 from .map_table import MapTable
 from .tables import FlatTable, TableSettings, private_copy
 from .ttl import ExpiringFlat, ExpiringMap, Ttl
@@ -135,7 +136,9 @@ def _handle(
     on_access: Callable[[], None],
 ) -> State:
     if isinstance(table, MapTable):
-        return TableMapState(keys, table if ttl is None else ExpiringMap(table, ttl, on_access))
+        assert isinstance(descriptor, MapStateDescriptor)
+        map_keys = MapKeys(keys.where, table.name, descriptor.key_type_info)
+        return TableMapState(keys, table if ttl is None else ExpiringMap(table, ttl, on_access), map_keys)
     if isinstance(descriptor, ListStateDescriptor):
         return TableListState(keys, table) if ttl is None else ExpiringListState(keys, table, ttl, on_access)
     if isinstance(descriptor, ValueStateDescriptor) and ttl is None:

@@ -54,3 +54,30 @@ def test_a_job_that_tolerates_no_failed_checkpoint_ends_with_the_reason(tmp_path
     assert re.search(FULL, outcome["error"])
     assert "tolerable-failed-checkpoints" in outcome["error"]
     assert outcome["newest_is_whole"]
+
+
+CUT_SHORT = """
+import resource, sys
+from tidegate.common.errors import CheckpointStorageError
+from tidegate.state.lmdb_environment import LmdbEnvironment, WriteBatch
+
+environment = LmdbEnvironment(sys.argv[1], 1 << 24, "count")
+keys = [b"%04d" % number for number in range(1_000)]
+# In the midst of a page, so that a write comes to a part of its end.
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_001, resource.RLIM_INFINITY))
+try:
+    environment.write(WriteBatch(keys, [bytes(1_000)] * len(keys), []))
+except CheckpointStorageError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+environment.write(WriteBatch(keys, [b"value"] * len(keys), []))
+assert environment.get(b"0999") == b"value"
+environment.close()
+"""
+
+
+def test_a_write_of_local_state_that_the_disk_cuts_short_says_that_it_is_full(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CUT_SHORT, str(tmp_path / "local")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    for words in ("operator 'count'", "Input/output error", "No space left on device", "free space there"):
+        assert words in done.stdout

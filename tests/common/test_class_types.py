@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, NewType, Optional, Union
 from uuid import UUID
 
+import cloudpickle
 import pydantic
 import pytest
 from tidegate.common import Instant, TypeCodec, Types, register_type_codec
@@ -200,3 +201,23 @@ def test_dataclasses_do_not_import_pydantic() -> None:
         "assert 'pydantic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_class_that_travels_by_value_has_the_same_fields() -> None:
+    @dataclasses.dataclass
+    class Stop:
+        name: str
+        minutes: float = 0.0
+        lines: list[str] = dataclasses.field(default_factory=list)
+
+    program = (
+        "import pickle, sys\nfrom tidegate.common import Types\n"
+        "from tidegate.common.typeinfo import type_text\n"
+        "print(type_text(Types.of(pickle.load(sys.stdin.buffer))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=cloudpickle.dumps(Stop), capture_output=True, check=True
+    )
+    fields = "; name: STRING, minutes?: DOUBLE, lines?: LIST(STRING))"
+    assert type_text(Types.of(Stop)).endswith(fields)
+    assert done.stdout.decode().strip().endswith(fields)

@@ -11,7 +11,7 @@ from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.number_sequence import NumberSequenceSource
 from tidegate.operators.base import OperatorContext
 from tidegate.operators.sources import SourceReader
-from tidegate.protocol.ids import Attempt
+from tidegate.protocol.ids import Attempt, JobId
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 
 
@@ -35,11 +35,13 @@ def no_keyed_state(key_type: object) -> Any:
     raise AssertionError("a sink has no keyed state")
 
 
-def context(results: Results, subtask_index: int = 0, attempt: int = 1) -> OperatorContext:
+def context(
+    results: Results, subtask_index: int = 0, attempt: int = 1, job_id: str = "job"
+) -> OperatorContext:
     return OperatorContext(
         "uid", "Collect", subtask_index, 2, 128, Attempt(attempt), 0, True, False, lambda: 0,
         no_keyed_state, OperatorStateBackend(OperatorStateBackendParameters("uid", "Collect", 0)),
-        "/nonexistent", results,
+        "/nonexistent", results, job_id=JobId(job_id),
     )  # fmt: skip
 
 
@@ -94,15 +96,15 @@ def test_what_the_driver_may_not_have_yet_stays_with_the_committer() -> None:
         assert committer.unconfirmed() == expected
 
 
-def test_epochs_subtasks_and_attempts_have_keys_of_their_own() -> None:
+def test_epochs_subtasks_attempts_and_jobs_have_keys_of_their_own() -> None:
     keys = []
-    for subtask_index, attempt in ((0, 1), (1, 1), (0, 2)):
+    for subtask_index, attempt, job_id in ((0, 1, "a"), (1, 1, "a"), (0, 2, "a"), (0, 1, "b")):
         writer = CollectSink(is_checkpointing=True).create_writer()
-        writer.open(context(Results(), subtask_index, attempt))
+        writer.open(context(Results(), subtask_index, attempt, job_id))
         for value in range(2):
             writer.write_batch([value])
             keys += [key for key, _ in writer.prepare_commit()]
-    assert len(set(keys)) == 6
+    assert len(set(keys)) == 8
 
 
 # ---------------------------------------------------------------- sources

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tidegate.common import Configuration, Row, WatermarkStrategy
+from tidegate.common import Configuration, Row, WatermarkStrategy, failpoints
 from tidegate.common.errors import ConfigurationError, UserCodeError
+from tidegate.connectors.file_parts import FileTransaction
 from tidegate.datastream import MapFunction, Source, SourceReader, StreamExecutionEnvironment
 from tidegate.datastream.connectors.file_system import FileConnectorError, FileSink
 from tidegate.operators.base import OperatorContext
@@ -176,18 +177,39 @@ def test_committing_again_after_a_restore_changes_nothing(tmp_path: Path) -> Non
     for first in (0, 5):
         writer.write_batch(numbers(range(first, first + 5)))
     committables = writer.prepare_commit()
-    committer.commit(committables[:1])  # the process died between two renames
+    files = committables[0].files
+    committer.commit([FileTransaction(files[:1])])  # the process died between two renames
     for attempt in (2, 3):
         _, restored = opened(sink, context(attempt))
         restored.commit(committables)
         assert visible(tmp_path) == list(range(10))
 
 
+def test_a_commit_that_fails_between_two_files_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = FileSink(tmp_path, NUMBERS, max_file_size_bytes=1, row_group_bytes=1)
+    writer, committer = opened(sink, context())
+    for first in (0, 5):
+        writer.write_batch(numbers(range(first, first + 5)))
+    committables = writer.prepare_commit()
+    arming = failpoints.Arming("job", failpoints.parse("commit_mid:1:raise"), MemoryCheckpointStorage())
+    failpoints.arm(arming)
+    try:
+        failpoints.enter(["sink"], 0)
+        committer.commit(committables)
+    finally:
+        failpoints.arm(None)
+    assert [report.fired for report in failpoints.reports(arming)] == [1]
+    assert "trying again" in caplog.text
+    assert visible(tmp_path) == list(range(10))
+
+
 def test_a_staged_file_that_vanished_is_a_clear_error(tmp_path: Path) -> None:
     writer, committer = opened(FileSink(tmp_path, NUMBERS), context())
     writer.write_batch(numbers([1]))
     committables = writer.prepare_commit()
-    Path(committables[0].staged_path).unlink()
+    Path(committables[0].files[0].staged_path).unlink()
     with pytest.raises(FileConnectorError, match=r"numbers sink \(1/1\).*cannot be committed.*is gone"):
         committer.commit(committables)
 
@@ -307,7 +329,7 @@ def test_a_full_disk_names_operator_and_file_and_leaves_earlier_files_alone(tmp_
     committables = writer.prepare_commit()
     committer.commit(committables)
     # The next file lies on a device that is always full.
-    name = Path(committables[0].staged_path).name.replace("part-0-1-0", "part-0-1-1")
+    name = Path(committables[0].files[0].staged_path).name.replace("part-0-1-0", "part-0-1-1")
     (tmp_path / ".staging" / name).symlink_to("/dev/full")
     writer.write_batch(numbers([2]))
     with pytest.raises(FileConnectorError, match=rf"numbers sink \(1/1\).*{name}.*No space left.*free"):

@@ -29,7 +29,7 @@ def test_show_lists_operators_and_states(tmp_path: Path, capsys: pytest.CaptureF
     assert "Totals (uid totals), parallelism 2 of 128" in lines
     start = lines.index("Totals (uid totals), parallelism 2 of 128")
     header, seen, total = (line.split() for line in lines[start + 1 : start + 4])
-    assert header == ["STATE", "KIND", "KEY", "MAP", "KEY", "VALUE", "TTL", "ENTRIES", "SIZE"]
+    assert header == ["STATE", "KIND", "KEY", "MAP", "KEY", "VALUE", "TTL", "STORED", "ROWS", "SIZE"]
     assert seen[:7] == ["seen", "map", "LONG", "LONG", "BOOLEAN", "-", "100"]
     assert total[:7] == ["total", "value", "LONG", "-", "LONG", "-", "5"]
     code, out, _ = run(capsys, "snapshot", "show", "--json", path)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tidegate.common.errors import StateMigrationError
 from tidegate.coordinator.restore import check_restore, restored_state
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import FileHandle, OperatorSnapshot
+from tidegate.protocol.handles import FileHandle, OperatorListHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
+from tidegate.protocol.redistribution import EVEN_SPLIT
 
 from .fakes import job_graph, keyed_snapshot, position_handle
 
@@ -36,6 +39,16 @@ def test_state_that_no_operator_claims_is_an_error_that_names_it() -> None:
     expected = r"checkpoint 7 of job 'flights' holds state of 'Totals' \(uid totals\).*ignore-unclaimed-state"
     with pytest.raises(StateMigrationError, match=expected):
         check_restore(job_graph(uid="renamed"), stored(), allow_non_restored_state=False)
+
+
+def test_an_operator_that_had_no_state_is_not_restored_and_one_with_an_empty_list_is() -> None:
+    for lists, is_restored in (
+        ((), False),
+        ((OperatorListHandle("items", EVEN_SPLIT, {"kind": "list"}),), True),
+    ):
+        operators = {"totals": OperatorManifest("totals", "Totals", 128, (OperatorSnapshot(lists=lists),))}
+        restored = restored_state(job_graph(), replace(stored(), operators=operators))
+        assert any("totals" in by_uid for by_uid in restored.values()) == is_restored
 
 
 def test_state_under_a_previous_uid_is_found() -> None:

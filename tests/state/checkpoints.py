@@ -38,8 +38,10 @@ class Job:
         parallelism: int = 2,
         key_type: TypeInformation | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
+        attempt: int = 1,
     ) -> None:
         self.now_ms = now_ms
+        self.attempt = attempt
         self.storage = root if isinstance(root, CheckpointStorage) else open_storage(str(root))
         self.parallelism = parallelism
         self.backends = [self._backend(index, key_type) for index in range(parallelism)]
@@ -48,7 +50,7 @@ class Job:
 
     def _operator_state(self, index: int) -> OperatorStateBackend:
         return OperatorStateBackend(
-            OperatorStateBackendParameters(UID, NAME, index, 1, self.storage, f"shared/{UID}")
+            OperatorStateBackendParameters(UID, NAME, index, self.attempt, self.storage, f"shared/{UID}")
         )
 
     def _backend(self, index: int, key_type: TypeInformation | None) -> KeyedStateBackend:
@@ -57,7 +59,7 @@ class Job:
                 operator_uid=UID,
                 operator_name=NAME,
                 subtask_index=index,
-                attempt=1,
+                attempt=self.attempt,
                 max_parallelism=MAX_PARALLELISM,
                 key_groups=key_group_range_of_subtask(index, MAX_PARALLELISM, self.parallelism),
                 key_type=key_type,
@@ -94,7 +96,7 @@ class Job:
     def _snapshot(self, index: int, raw: Mapping[int, bytes]) -> OperatorSnapshot:
         held = key_group_range_of_subtask(index, MAX_PARALLELISM, self.parallelism)
         raw_state = RawKeyedState(
-            RawKeyedStateParameters(UID, NAME, index, 1, held, self.storage, f"shared/{UID}")
+            RawKeyedStateParameters(UID, NAME, index, self.attempt, held, self.storage, f"shared/{UID}")
         )
         output = raw_state.new_output()
         for key_group, data in raw.items():

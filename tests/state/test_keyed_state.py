@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tidegate.common.errors import (
     StateError,
     StateMigrationError,
 )
-from tidegate.common.typeinfo import Types
+from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.common.types import Row
 from tidegate.protocol.handles import FileHandle, KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
@@ -421,8 +422,40 @@ def test_a_value_of_another_type_is_refused_with_names(open_backend: Any) -> Non
 def test_a_map_key_without_encoding_is_refused_when_it_is_put(open_backend: Any) -> None:
     backend = open_backend()
     backend.current_key = 1
-    with pytest.raises(KeyTypeError, match="complex"):
-        backend.get_map_state(MAP).put(1.5j, "x")
+    entries = backend.get_map_state(MAP)
+    for change in (
+        entries.remove,
+        lambda key: entries.put(key, "x"),
+        lambda key: entries.put_all({key: "x"}),
+    ):
+        with pytest.raises(KeyTypeError, match=r"running total.*subtask 0.*'by name'.*complex.*use int, str"):
+            change(1.5j)
+
+
+@pytest.mark.parametrize(
+    ("type_info", "right", "wrong"),
+    [
+        (Types.STRING(), "a", 1),
+        (Types.LONG(), 1, "a"),
+        (Types.LONG(), 1, True),
+        (Types.BOOLEAN(), True, 1),
+        (Types.DOUBLE(), 1.5, "a"),
+        (Types.SQL_DATE(), date(2013, 1, 1), "2013-01-01"),
+        (Types.TUPLE([Types.LONG(), Types.STRING()]), (1, "a"), (1, 2)),
+        (Types.TUPLE([Types.LONG(), Types.STRING()]), (1, "a"), (1, "a", 2)),
+    ],
+    ids=str,
+)
+def test_a_map_key_of_another_type_than_declared_is_refused(
+    open_backend: Any, type_info: TypeInformation, right: Any, wrong: Any
+) -> None:
+    backend = open_backend()
+    backend.current_key = 1
+    entries = backend.get_map_state(MapStateDescriptor("typed", type_info, Types.LONG()))
+    entries.put(right, 1)
+    with pytest.raises(StateError, match=r"running total.*subtask 0.*'typed'.*declared type"):
+        entries.put(wrong, 2)
+    assert list(entries.items()) == [(right, 1)]
 
 
 def test_map_keys_may_be_numbers_of_any_kind(open_backend: Any) -> None:

@@ -64,7 +64,8 @@ def test_a_snapshot_lists_its_operators_and_states(tmp_path: Path) -> None:
     operator = snapshot.operator(UID)
     assert (operator.name, operator.max_parallelism, operator.parallelism) == (NAME, 128, 2)
     (state,) = operator.states
-    assert (state.name, state.kind, state.entry_count) == ("total", "value", 100)
+    assert (state.name, state.kind, state.stored_rows) == ("total", "value", 100)
+    assert repr(state) == "<value state 'total' of 'totals-uid': LONG -> TUPLE(LONG, DOUBLE)>"
     assert state.schema["key_type"] == "LONG"
     assert state.schema["value_type"] == "TUPLE(LONG, DOUBLE)"
     assert 0 < state.size_bytes == snapshot.size_bytes
@@ -120,7 +121,7 @@ def test_values_come_typed_and_the_latest_wins(tmp_path: Path) -> None:
     assert table.column_names == ["key", "value"]
     expected = {key: {"f0": key, "f1": key * (0.5 if key % 2 else 2.0)} for key in range(10, 1_000)}
     assert as_dict(state) == expected
-    assert state.entry_count == 1_505, "stored rows, overwritten ones included"
+    assert state.stored_rows == 1_505, "stored rows, overwritten ones included"
 
 
 def test_a_map_state_has_a_row_per_map_key(tmp_path: Path) -> None:
@@ -478,7 +479,7 @@ def test_operator_states_are_read_item_by_item(tmp_path: Path) -> None:
         rules = backend.get_broadcast_state(MapStateDescriptor("rules", Types.STRING(), Types.DOUBLE()))
         rules.put("limit", 0.5)
     snapshot = read_snapshot(job.checkpoint())
-    assert [(state.name, state.kind, state.entry_count) for state in snapshot.operator(UID).states] == [
+    assert [(state.name, state.kind, state.stored_rows) for state in snapshot.operator(UID).states] == [
         ("total", "value", 3),
         ("offsets", "even-split", 4),
         ("rules", "broadcast", 1),
@@ -501,7 +502,7 @@ def test_raw_keyed_state_is_read_by_key_group(tmp_path: Path) -> None:
     totals(job, range(3))
     snapshot = read_snapshot(job.checkpoint(raw={0: b"zero", 3: b"three", 127: b"last"}))
     state = snapshot.state(UID, "_raw_keyed")
-    assert (state.kind, state.entry_count) == ("raw-keyed", 3)
+    assert (state.kind, state.stored_rows) == ("raw-keyed", 3)
     assert state.to_pandas().to_dict("list") == {
         "key_group": [0, 3, 127],
         "value": [b"zero", b"three", b"last"],

@@ -1,0 +1,254 @@
+"""What chaos does to a running job, each fault with the sign by which it is seen to be over."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import ray
+from ray.exceptions import RayError
+from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.job_client import JobClient, JobReport
+from tidegate.coordinator.ray_deployment import NAMESPACE
+from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.state.stored_checkpoint import read_checkpoint
+
+from .job import ChaosJob
+
+T = TypeVar("T")
+DEADLINE_S = 180
+DISK_BYTES = 32 << 20
+
+
+class ChaosError(Exception):
+    """Something that had to happen did not, or the other way round."""
+
+
+class Target:
+    """A running job, and what is known of it.
+
+    Args:
+        client: The job.
+        job: What it was started from.
+        disk: The small disk that holds its checkpoints, `None` where none could be mounted.
+    """
+
+    def __init__(
+        self, client: JobClient, job: ChaosJob, chance: random.Random, disk: SmallDisk | None
+    ) -> None:
+        self.client = client
+        self.job = job
+        self.chance = chance
+        self.disk = disk
+
+    def eventually(self, what: str, question: Callable[[JobReport], T]) -> T:
+        """Ask until the answer is true; the job must not end meanwhile."""
+        end_s = time.monotonic() + DEADLINE_S
+        while True:
+            report = self.client.report()
+            answer = question(report)
+            if answer:
+                return answer
+            if report.status.is_globally_terminal_state():
+                raise ChaosError(f"waiting for {what}, the job ended as {report.status.name}: {report.cause}")
+            if time.monotonic() > end_s:
+                raise ChaosError(f"no {what} within {DEADLINE_S} s; the job is {report.status.name}")
+            self.client.wait(0.05)
+
+    def running(self) -> None:
+        """Wait until the job runs and has completed a checkpoint that was triggered after now."""
+        now_ms = time.time_ns() // 1_000_000
+        self.eventually(
+            "checkpoint",
+            lambda report: (
+                report.status is JobStatus.RUNNING
+                and any(
+                    one.triggered_ms > now_ms and one.outcome is CheckpointOutcome.COMPLETED
+                    for one in report.statistics.checkpoints
+                )
+            ),
+        )
+
+    def recovery_after(self, moment_ms: int) -> str:
+        """Wait for a restart of the tasks after a moment; the cause it had."""
+
+        def found(report: JobReport) -> str:
+            later = [one.cause for one in report.statistics.recoveries if one.running_ms > moment_ms]
+            return later[0] if later else ""
+
+        return self.eventually("recovery", found)
+
+    def task(self) -> tuple[str, int]:
+        """One of the task processes, at random."""
+        processes = self.eventually("processes", lambda _: self.client.processes())
+        return self.chance.choice(sorted(processes.items()))
+
+    def coordinator_pid(self) -> int:
+        """The process of the coordinator; waits for one that is being restarted."""
+
+        def ask(_: JobReport) -> int:
+            with contextlib.suppress(RayError, ValueError):
+                actor = ray.get_actor(f"job-{self.client.get_job_id()}", namespace=NAMESPACE)
+                pid: int = ray.get(actor.__ray_call__.remote(lambda actor: os.getpid()))
+                return pid
+            return 0
+
+        return self.eventually("coordinator", ask)
+
+
+Fault = Callable[[Target], str]
+"""Does something, waits until the job has got over it, and says what it did."""
+
+
+def kill_task(target: Target) -> str:
+    """SIGKILL of a task process."""
+    name, pid = target.task()
+    moment_ms = _now_ms()
+    os.kill(pid, signal.SIGKILL)
+    target.recovery_after(moment_ms)
+    return f"SIGKILL of {name}"
+
+
+def kill_coordinator(target: Target) -> str:
+    """SIGKILL of the coordinator, which takes its tasks along."""
+    pid = target.coordinator_pid()
+    os.kill(pid, signal.SIGKILL)
+    target.eventually("new coordinator", lambda _: target.coordinator_pid() != pid)
+    return "SIGKILL of the coordinator"
+
+
+def stop_task(target: Target) -> str:
+    """SIGSTOP of a task process for longer than the heartbeat; it is woken when it has been replaced."""
+    name, pid = target.task()
+    moment_ms = _now_ms()
+    os.kill(pid, signal.SIGSTOP)
+    cause = target.recovery_after(moment_ms)
+    # Ray may have removed it already.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+    if "heartbeat" not in cause:
+        raise ChaosError(f"{name} was stopped, but the job restarted because of: {cause}")
+    return f"SIGSTOP of {name} until it was replaced"
+
+
+def kill_executor(target: Target) -> str:
+    """SIGKILL of the Spark executor that ran the last epoch."""
+    file = target.job.executor_file
+    pid = target.eventually("epoch in Spark", lambda _: file.exists() and file.read_text())
+    os.kill(int(pid), signal.SIGKILL)
+    target.eventually("epoch in another executor", lambda _: file.read_text() != pid)
+    return "SIGKILL of the Spark executor"
+
+
+def fill_disk(target: Target) -> str:
+    """The disk of the checkpoints is full until a checkpoint was aborted."""
+    assert target.disk is not None
+    moment_ms = _now_ms()
+    target.disk.fill()
+    try:
+        reason = target.eventually("aborted checkpoint", lambda report: _aborted_after(report, moment_ms))
+    finally:
+        target.disk.free()
+    return f"full disk ({reason})"
+
+
+def _aborted_after(report: JobReport, moment_ms: int) -> str:
+    aborted = [
+        one.reason.partition(":")[0]
+        for one in report.statistics.checkpoints
+        if one.triggered_ms > moment_ms and one.outcome is CheckpointOutcome.ABORTED
+    ]
+    return aborted[0] if aborted else ""
+
+
+class SmallDisk:
+    """A tmpfs of a few megabytes.
+
+    Raises:
+        PermissionError: This user may not mount one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)]
+        mounted = subprocess.run(command, check=False, capture_output=True, text=True)
+        if mounted.returncode:
+            raise PermissionError(mounted.stderr.strip())
+        self.path = path
+        self._ballast = path / "ballast"
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        with open(self._ballast, "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+
+    def free(self) -> None:
+        """Give the space back."""
+        self._ballast.unlink()
+
+    def unmount(self) -> None:
+        """Give the memory back; a process that is about to end may still hold a file."""
+        subprocess.run(["umount", "--lazy", str(self.path)], check=True)
+
+
+# ---------------------------------------------------------------- damage
+
+
+def damage_newest(target: Target) -> tuple[str, str]:
+    """Take a task down and flip a bit of the newest checkpoint before it is restored.
+
+    Returns:
+        The address of the newest older checkpoint that is whole, and the path of the damaged file.
+    """
+    target.eventually("checkpoints", lambda _: len(checkpoints_in(target.job.checkpoints)) > 2)
+    _, pid = target.task()
+    os.kill(pid, signal.SIGKILL)
+    target.eventually("failure", lambda report: report.status is JobStatus.RESTARTING)
+    older, newest = checkpoints_in(target.job.checkpoints)[-2:]
+    files = sorted(_stored_files(newest) - _stored_files(older))
+    path = target.chance.choice(files)
+    _flip_a_bit(Path(path), target.chance)
+    return older, path
+
+
+def checkpoints_in(directory: Path) -> list[str]:
+    """Addresses of the complete checkpoints of one job, oldest first."""
+    found = {int(path.parent.name[4:]): str(path.parent) for path in directory.glob("*/chk-*/MANIFEST")}
+    return [found[number] for number in sorted(found)]
+
+
+def _stored_files(address: str) -> set[str]:
+    return {file.path for file in read_checkpoint(address).files() if not file.is_inline}
+
+
+def _flip_a_bit(path: Path, chance: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def describe(error: BaseException) -> str:
+    """One line of an error."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+FAULTS: dict[str, Fault] = {
+    "kill-task": kill_task,
+    "kill-coordinator": kill_coordinator,
+    "stop-task": stop_task,
+    "full-disk": fill_disk,
+    "kill-executor": kill_executor,
+}
+"""The faults of a running job by name; `damage_newest` ends one."""
