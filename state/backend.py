@@ -69,7 +69,8 @@ class FrozenKeyedState(ABC):
         """Write everything frozen so far and return the handle of the whole keyed state.
 
         Runs on any thread but the task's, one call at a time per backend, in the order of the freezes.
-        After an exception nothing is lost: the next freeze's `persist` writes it too.
+        After an exception nothing is lost: the next freeze's `persist` writes it too. A backend may go on
+        storing on local disk after a checkpoint's handle is returned; what fails then is raised by the next.
 
         Raises:
             CheckpointStorageError: when storage or the local disk refuses.
