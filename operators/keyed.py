@@ -84,6 +84,7 @@ class KeyedProcessOperator(KeyedOperator):
     def process_batch(self, batch: Batch, input_index: int) -> None:
         values = rows(batch)
         keys = self.keys_of(batch, values)
+        self.keyed.prefetch(keys)
         if batch.timestamps is None:
             results, timestamps = self._process(values, keys), None
         else:
@@ -166,10 +167,12 @@ class KeyedReduceOperator(KeyedOperator):
     def process_batch(self, batch: Batch, input_index: int) -> None:
         values = rows(batch)
         call, keyed, state = self._call, self.keyed, self._state
+        keys = self.keys_of(batch, values)
+        keyed.prefetch(keys)
         results: list[Any] = []
         value: Any = None
         try:
-            for value, key in zip(values, self.keys_of(batch, values)):
+            for value, key in zip(values, keys):
                 keyed.current_key = key
                 previous = state.value()
                 if previous is not None:

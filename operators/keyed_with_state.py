@@ -45,7 +45,9 @@ class KeyedWithStateOperator(KeyedOperator):
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         values = rows(batch)
-        results = self._results(values, self.keys_of(batch, values))
+        keys = self.keys_of(batch, values)
+        self.keyed.prefetch(keys)
+        results = self._results(values, keys)
         self.keyed.current_key = None
         self.keyed.records_processed(len(values))
         timestamps = batch.timestamps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,8 @@ class FrozenKeyedState(ABC):
         """Write everything frozen so far and return the handle of the whole keyed state.
 
         Runs on any thread but the task's, one call at a time per backend, in the order of the freezes.
-        After an exception nothing is lost: the next freeze's `persist` writes it too.
+        After an exception nothing is lost: the next freeze's `persist` writes it too. A backend may go on
+        storing on local disk after a checkpoint's handle is returned; what fails then is raised by the next.
 
         Raises:
             CheckpointStorageError: when storage or the local disk refuses.
@@ -151,6 +152,13 @@ class KeyedStateBackend(ABC):
         Raises:
             StateError: there is no such state, or a namespace is missing or not expected.
             KeyTypeError: the key has no deterministic encoding.
+        """
+
+    @abstractmethod
+    def prefetch(self, keys: Collection[Any]) -> None:
+        """These are the keys of the next batch: a backend may fetch their state at once.
+
+        Never needed, and never fails: what was not fetched is fetched when it is read.
         """
 
     @abstractmethod

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -18,6 +17,7 @@ from .key_hashing import hash_int64, hash_keys, key_groups_of_hashes
 from .segments import ENCODED_KEY, sorted_table
 from .tables import DELETED, FrozenTable
 from .value_codecs import Opaque, ValueCodec
+from .write_turns import WriteTurns
 
 # Entries per step in Python: about three milliseconds under the GIL. Smaller steps would not be kinder:
 # each hand-over of the GIL costs the snapshot thread up to Python's switch interval of 5 ms.
@@ -35,7 +35,7 @@ class _Chunk:
         self.values = values
 
 
-def change_table(frozen: FrozenTable, max_parallelism: int) -> pa.Table:
+def change_table(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns) -> pa.Table:
     """The entries of a frozen buffer, sorted like LMDB keys.
 
     Raises:
@@ -43,12 +43,10 @@ def change_table(frozen: FrozenTable, max_parallelism: int) -> pa.Table:
         KeyTypeError: when a key or map key has no deterministic encoding.
     """
     table = frozen.table
-    chunks = list(_chunks(frozen))
+    chunks, (values, pickled, expiries) = _value_columns(_chunks(frozen), table.codec, table.expiry, turns)
     hints = table.key_hints
     key_lists, namespace_lists = _keys_and_namespaces(chunks, table.is_namespaced)
     keys = _key_column(key_lists, hints, "key")
-    turn = nullcontext if table.store is None else table.store.turn
-    values, pickled, expiries = _value_columns(chunks, table.codec, table.expiry, turn)
     deleted = np.repeat([chunk.values is None for chunk in chunks], [len(chunk.keys) for chunk in chunks])
     unused = pa.chunked_array([pa.nulls(len(keys))])
     return sorted_table(
@@ -168,14 +166,19 @@ _FORMS = (_int_column, _text_column, _encoded_column)
 
 
 def _value_columns(
-    chunks: list[_Chunk],
+    pieces: Iterator[_Chunk],
     codec: ValueCodec,
     form: ExpiryForm | None,
-    turn: Callable[[], AbstractContextManager[None]],
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray | None]:
-    values, pickled, expiries = [], [], []
-    for chunk in chunks:
-        with turn():
+    turns: WriteTurns,
+) -> tuple[list[_Chunk], tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray | None]]:
+    """The pieces of a buffer, and the columns of what is in them; in turns with the task's loop."""
+    chunks, values, pickled, expiries = [], [], [], []
+    while True:
+        with turns.writing():
+            chunk = next(pieces, None)
+            if chunk is None:
+                break
+            chunks.append(chunk)
             rows = len(chunk.keys)
             if chunk.values is None:
                 values.append(pa.nulls(rows, codec.arrow_type))
@@ -190,7 +193,7 @@ def _value_columns(
             column, opaque = codec.to_arrow(plain)
             values.append(column)
             pickled.append(_opaque_column(rows, opaque))
-    return (
+    return chunks, (
         pa.chunked_array(values),
         pa.chunked_array(pickled),
         None if form is None else pa.chunked_array(expiries),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,6 +46,7 @@ from .segments import column_slice, decoded_values, key_values
 from .state_factory import StateFactory, StateParts
 from .tables import FrozenTable, StateTable
 from .ttl_cleanup import IncrementalCleanUp
+from .write_turns import WriteTurns
 
 if TYPE_CHECKING:
     from .lmdb_store import LmdbStore
@@ -58,6 +60,8 @@ class _Epoch:
 
     number: int
     frozen: deque[FrozenTable]
+    # In segments, but not yet in LMDB: reads still find it in the buffers.
+    unstored: deque[tuple[FrozenTable, pa.Table]]
     schemas: dict[str, dict[str, object]]
     size_bytes: int
     # By state: what is expired by then need not be stored again.
@@ -83,6 +87,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self.where = f"operator {params.operator_name!r}, subtask {params.subtask_index}"
         self._params = params
         self._store = store
+        self._turns = WriteTurns() if store is None else store.turns
         self._budget = budget
         journals = store is not None or params.storage is not None
         if journals:
@@ -106,6 +111,10 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._spilling_epoch = 0
         self._failure: Exception | None = None
         self._persist_lock = threading.Lock()
+        # In segments, but not yet in LMDB, and the thread that brings it there.
+        self._unstored: deque[_Epoch] = deque()
+        self._write_behind: Future[None] | None = None
+        self._executor: ThreadPoolExecutor | None = None
         key_type = params.key_type
         self._key_type = (
             None if key_type is None or isinstance(key_type, PickledBytesTypeInfo) else type_text(key_type)
@@ -159,6 +168,10 @@ class TableKeyedStateBackend(KeyedStateBackend):
             raise StateError(f"{self.where}: there is no keyed state {state_name!r}; there is: {there}")
         return peek(self.where, parts, key, namespace)
 
+    def prefetch(self, keys: Collection[Any]) -> None:
+        for table in self._tables.values():
+            table.prefetch(keys)
+
     def records_processed(self, count: int) -> None:
         for clean_up in self._per_record:
             clean_up.on_records(count)
@@ -184,10 +197,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     @property
     def is_ready(self) -> bool:
-        if self._store is None or self._budget is None:
-            return True
-        is_full = bool(self._spilling_epoch) and self._budget.are_buffers_full
-        return self._store.turns.may_process() and not is_full
+        is_full = self._budget is not None and bool(self._spilling_epoch) and self._budget.are_buffers_full
+        return self._turns.may_process() and not is_full
 
     def freeze(self) -> FrozenKeyedState:
         tables = self._tables.values()
@@ -196,23 +207,29 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._epochs += 1
         changed = deque(table for table in frozen if table is not None)
         cut_offs = {name: _cut_off(parts) for name, parts in self._states.items() if parts.ttl is not None}
-        self._pending.append(_Epoch(self._epochs, changed, self._schemas, size_bytes, cut_offs))
-        return _FrozenTables(self, self._epochs)
+        self._pending.append(_Epoch(self._epochs, changed, deque(), self._schemas, size_bytes, cut_offs))
+        return _FrozenTables(self, self._epochs, is_spill=False)
 
     def spill(self) -> FrozenKeyedState:
-        frozen = self.freeze()
+        self.freeze()
         self._spilling_epoch = self._epochs
-        return frozen
+        return _FrozenTables(self, self._epochs, is_spill=True)
 
-    def persist_until(self, epoch_number: int) -> KeyedStateHandle:
-        """Store every buffer frozen up to an epoch; see `FrozenKeyedState.persist`."""
+    def persist_until(self, epoch_number: int, is_spill: bool) -> KeyedStateHandle:
+        """Store every buffer frozen up to an epoch; see `FrozenKeyedState.persist`.
+
+        A checkpoint needs only the segments: LMDB gets the same changes behind it, before anything else
+        is persisted. A spill is there to free memory, and so waits for LMDB.
+        """
         with self._persist_lock:
             try:
+                self._settle()
                 schemas = self._persist_epochs(epoch_number)
-                if self._store is not None:
-                    self._sweep_expired(self._store)
-                    self._store.compact_if_grown()
+                if self._store is not None and is_spill:
+                    self._write_unstored(self._store)
                 self._failure = None
+                if self._store is not None and not is_spill:
+                    self._start_writing_behind(self._store)
             except Exception as error:
                 self._failure = error
                 raise
@@ -232,34 +249,80 @@ class TableKeyedStateBackend(KeyedStateBackend):
             schemas = epoch.schemas
             # One buffer after the other, each dropped when it is stored: what fails stays.
             while epoch.frozen:
-                self._persist(epoch.frozen[0], schemas)
-                self._drop(epoch.frozen.popleft())
+                changes = self._persist(epoch.frozen[0], schemas)
+                frozen = epoch.frozen.popleft()
+                if self._store is None:
+                    frozen.release(self._turns)
+                else:
+                    epoch.unstored.append((frozen, changes))
             if self._params.storage is not None:
                 self._log.tidy(epoch.cut_offs)
             self._pending.popleft()
+            if self._store is not None:
+                self._unstored.append(epoch)
+        return schemas
+
+    def _start_writing_behind(self, store: LmdbStore) -> None:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="state-lmdb")
+
+        def write() -> None:
+            try:
+                self._write_unstored(store)
+            except Exception as error:
+                # Kept for the loop, which fails when memory runs out; the next persist tries again.
+                self._failure = error
+                raise
+
+        self._write_behind = self._executor.submit(write)
+
+    def _settle(self) -> None:
+        """Have everything in LMDB that is in segments; raises what keeps it from getting there."""
+        if self._store is None:
+            return
+        behind, self._write_behind = self._write_behind, None
+        has_failed = behind is not None and behind.exception() is not None
+        if self._unstored or has_failed:
+            self._write_unstored(self._store)
+
+    def _write_unstored(self, store: LmdbStore) -> None:
+        while self._unstored:
+            epoch = self._unstored[0]
+            while epoch.unstored:
+                frozen, changes = epoch.unstored[0]
+                if frozen.table.store is not None:
+                    frozen.table.store.write(changes)
+                frozen.table.forget_frozen(frozen)
+                frozen.release(self._turns)
+                epoch.unstored.popleft()
+            self._unstored.popleft()
             if self._budget is not None:
                 self._budget.stored(epoch.size_bytes)
-        return schemas
+        self._sweep_expired(store)
+        store.compact_if_grown()
 
     def close(self) -> None:
         with self._persist_lock:
             self._log.close()
+            if self._executor is not None:
+                self._executor.shutdown(wait=True)
             if self._store is not None:
                 self._store.close()
             self._tables.clear()
             self._states.clear()
             self._pending.clear()
+            self._unstored.clear()
 
-    def _persist(self, frozen: FrozenTable, schemas: dict[str, dict[str, object]]) -> None:
+    def _persist(self, frozen: FrozenTable, schemas: dict[str, dict[str, object]]) -> pa.Table:
+        """Store a buffer as a segment; the same as a change table."""
         table = frozen.table
         try:
-            changes = change_table(frozen, self._params.max_parallelism)
+            changes = change_table(frozen, self._params.max_parallelism, self._turns)
         except (StateError, KeyTypeError) as error:
             raise type(error)(f"{self.where}: state {table.name!r}: {error}") from error
-        if table.store is not None:
-            table.store.write(changes)
         if self._params.storage is not None:
             self._log.append(table.name, _stored_schema(schemas[table.name], table), changes)
+        return changes
 
     def _sweep_expired(self, store: LmdbStore) -> None:
         times_ms: dict[int, int] = {}
@@ -270,10 +333,6 @@ class TableKeyedStateBackend(KeyedStateBackend):
                 times_ms[table.state_id] = now_ms
         if times_ms:
             store.sweep_expired(times_ms)
-
-    def _drop(self, frozen: FrozenTable) -> None:
-        frozen.table.forget_frozen(frozen)
-        frozen.release()
 
     def _state(self, descriptor: StateDescriptor, namespaced: bool) -> State:
         """The handle of a state, which is created and loaded when it is first asked for."""
@@ -335,12 +394,13 @@ class TableKeyedStateBackend(KeyedStateBackend):
         table = parts.table
         with self._persist_lock:
             stored = self._log.read(table.name, conversion, _cut_off(parts))
-        if stored is None:
-            return
-        if table.store is not None:
-            table.store.write(stored)
-            table.behind = table.store
-            return
+            if stored is None:
+                return
+            if table.store is not None:
+                self._settle()
+                table.store.write(stored)
+                table.behind = table.store
+                return
         for start in range(0, stored.num_rows, _LOAD_ROWS):
             length = min(_LOAD_ROWS, stored.num_rows - start)
             keys = key_values(column_slice(stored["key"], start, length))
@@ -361,12 +421,13 @@ def _stored_schema(schema: dict[str, object], table: StateTable) -> dict[str, ob
 
 
 class _FrozenTables(FrozenKeyedState):
-    def __init__(self, backend: TableKeyedStateBackend, epoch_number: int) -> None:
+    def __init__(self, backend: TableKeyedStateBackend, epoch_number: int, is_spill: bool) -> None:
         self._backend = backend
         self._epoch_number = epoch_number
+        self._is_spill = is_spill
 
     def persist(self) -> KeyedStateHandle:
-        return self._backend.persist_until(self._epoch_number)
+        return self._backend.persist_until(self._epoch_number, self._is_spill)
 
 
 def warm_up() -> None:

@@ -32,6 +32,7 @@ class LmdbStateBackend(StateBackend):
 
     def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
         from .keyed_backend import TableKeyedStateBackend
+        from .lmdb_environment import LEAST_MAPPED_BYTES
         from .lmdb_store import LmdbStore
         from .memory_budget import MemoryBudget
 
@@ -40,5 +41,6 @@ class LmdbStateBackend(StateBackend):
             os.path.join(params.local_dir, name),
             self.initial_map_size_bytes,
             params.operator_name,
+            max(self.memory_size_bytes, LEAST_MAPPED_BYTES),
         )
         return TableKeyedStateBackend(params, store, MemoryBudget(self.memory_size_bytes))

@@ -18,6 +18,9 @@ from ..common.errors import CheckpointStorageError
 from .lmdb_compaction import Drop, FileSize, Sweep, file_size, is_copy_due
 from .write_turns import WriteTurns
 
+LEAST_MAPPED_BYTES = 256 << 20
+# Linux maps the 16 pages around the one that is touched.
+_MAPPED_PER_LOOK_BYTES = 64 << 10
 # Of LMDB's lock file with the 126 readers it has room for.
 _LOCK_FILE_BYTES = 8192
 
@@ -38,9 +41,13 @@ class LmdbEnvironment:
         path: directory of the environment; whatever is there is removed first.
         map_size_bytes: initial size of the map, doubled whenever it is full.
         operator_name: for error messages.
+        mapped_bytes: about how much of the file may stay mapped. Mapped pages count as memory of the
+            process, although the kernel can take them back.
     """
 
-    def __init__(self, path: str, map_size_bytes: int, operator_name: str) -> None:
+    def __init__(
+        self, path: str, map_size_bytes: int, operator_name: str, mapped_bytes: int = LEAST_MAPPED_BYTES
+    ) -> None:
         shutil.rmtree(path, ignore_errors=True)
         self.turns = WriteTurns()
         self._path = path
@@ -50,6 +57,11 @@ class LmdbEnvironment:
         self._is_open = True
         self._generation = 0
         self._sweep = Sweep()
+        self._mapped_bytes = mapped_bytes
+        self._most_looks = mapped_bytes // _MAPPED_PER_LOOK_BYTES
+        self._looks = 0
+        # Whoever writes or copies; remapping must not meet its transaction.
+        self._one_writer = threading.RLock()
         # Growing or replacing the map is allowed only while no transaction is open in this process.
         self._no_readers = threading.Lock()
         try:
@@ -61,7 +73,15 @@ class LmdbEnvironment:
         """The value of a key, read in a transaction of its own so that no old page stays pinned."""
         with self._no_readers, self._env.begin() as transaction:
             value: bytes | None = transaction.get(key)
-            return value
+        self._looked_at(1)
+        return value
+
+    def get_many(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """The values of many keys; what is not there is left out."""
+        with self._no_readers, self._env.begin() as transaction:
+            found = dict(transaction.cursor().getmulti(keys))
+        self._looked_at(len(keys))
+        return found
 
     def scan(self, prefix: bytes, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """The first entries whose key starts with `prefix`, which is cut off, in order.
@@ -91,10 +111,15 @@ class LmdbEnvironment:
         """
         while True:
             try:
-                with self._env.begin(write=True) as transaction, self.turns.writing():
+                with (
+                    self._one_writer,
+                    self._env.begin(write=True) as transaction,
+                    self.turns.writing(),
+                ):
                     transaction.cursor().putmulti(zip(batch.keys, batch.values, strict=True))
                     for key in batch.deletes:
                         transaction.delete(key)
+                self._looked_at(len(batch.keys) + len(batch.deletes))
                 return
             except lmdb.MapFullError:
                 self._grow()
@@ -115,7 +140,8 @@ class LmdbEnvironment:
         """
         while True:
             try:
-                return self._sweep.step(self._env, self.turns, entry_count, drop)
+                with self._one_writer:
+                    return self._sweep.step(self._env, self.turns, entry_count, drop)
             except lmdb.MapFullError:
                 self._grow()
             except (lmdb.Error, OSError) as error:
@@ -129,8 +155,10 @@ class LmdbEnvironment:
         Raises:
             CheckpointStorageError: when the local disk refuses; the old file stays in use then.
         """
-        if not is_copy_due(self.size(), self._path):
-            return False
+        with self._one_writer:
+            return is_copy_due(self.size(), self._path) and self._compact()
+
+    def _compact(self) -> bool:
         copy = self._generation + 1
         try:
             os.makedirs(self._directory(copy))
@@ -148,7 +176,8 @@ class LmdbEnvironment:
 
     def size(self) -> FileSize:
         """How large the file is, and how much of it is in use."""
-        return file_size(self._env)
+        with self._no_readers:
+            return file_size(self._env)
 
     def close(self) -> None:
         """Close the environment and remove its files. May be called twice."""
@@ -175,6 +204,23 @@ class LmdbEnvironment:
             metasync=False,
             writemap=False,
         )
+
+    def _looked_at(self, entry_count: int) -> None:
+        """Unmap what may have been mapped by looking at entries, when it is more than it may be."""
+        self._looks += entry_count
+        if self._looks <= self._most_looks or not self._one_writer.acquire(blocking=False):
+            return
+        try:
+            self._looks = 0
+            if self.size().file_bytes > self._mapped_bytes:
+                with self._no_readers:
+                    # Of the same size: LMDB unmaps the file and maps it anew. The pages stay in the page
+                    # cache, so coming back to one is a minor fault.
+                    self._env.set_mapsize(self._map_size_bytes)
+        except (lmdb.Error, OSError) as error:
+            raise self._error("mapping", error) from error
+        finally:
+            self._one_writer.release()
 
     def _grow(self) -> None:
         with self._no_readers:

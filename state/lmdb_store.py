@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from contextlib import AbstractContextManager
+from array import array
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +29,7 @@ from .key_codec import (
     encode_map_key,
     fill_int64,
 )
-from .key_hashing import key_group_of
+from .key_hashing import key_group_of, key_groups_of
 from .lmdb_environment import LmdbEnvironment, WriteBatch
 from .segments import ENCODED_KEY, column_slice, key_values, opaque_values
 from .tables import MISSING
@@ -114,6 +115,18 @@ class LmdbTable:
         data = self._store.get(self._prefix(key))
         return None if data is None else self._decode(data)
 
+    def get_many(self, keys: list[Any]) -> dict[Any, Any]:
+        """The values of many keys of a table without namespaces and map keys; by key, where there is one."""
+        encoded = self._encoded_keys(keys)
+        names = dict(zip(encoded, keys, strict=True))
+        found = self._store.get_many(encoded)
+        values = (
+            self._codec.decode_many(list(found.values()))
+            if self._expiry is None
+            else list(map(self._decode, found.values()))
+        )
+        return dict(zip(map(names.__getitem__, found), values, strict=True))
+
     def get_entry(self, key: Any, map_key: Any) -> Any:
         """The value of a map entry; `MISSING` when there is none."""
         component = self.component(map_key)
@@ -172,13 +185,16 @@ class LmdbTable:
         has_deletes = pc.any(table["deleted"]).as_py()
         rows = max(1, min(_CHUNK_ENTRIES, table.num_rows * _CHUNK_BYTES // max(1, table.nbytes)))
         for start in range(0, table.num_rows, rows):
-            with self.turn():
+            with self._store.turns.writing():
                 batch = self._batch(table.slice(start, rows), has_deletes)
             self._store.write(batch)
 
-    def turn(self) -> AbstractContextManager[None]:
-        """A piece of some milliseconds of Python on the snapshot thread; see `write_turns`."""
-        return self._store.turns.writing()
+    def _encoded_keys(self, keys: list[Any]) -> list[bytes]:
+        groups = key_groups_of(keys, self._max_parallelism)
+        try:
+            return self._int_keys(groups, np.array(array("q", keys)))
+        except (TypeError, OverflowError):
+            return self._other_keys(groups, encode_keys(keys))
 
     def _prefix(self, key: Any) -> bytes:
         namespace = _NO_NAMESPACE
@@ -235,13 +251,18 @@ class LmdbTable:
         groups = part["key_group"].to_numpy()
         column = part["key"]
         if pa.types.is_int64(column.type):
-            rows = np.zeros(part.num_rows, dtype=_INT_LMDB_KEY)
-            rows["state"] = self.state_id
-            rows["group"] = groups
-            fill_int64(rows["key"], column.to_numpy())
-            keys: list[bytes] = rows.view(f"V{_INT_LMDB_KEY.itemsize}").tolist()
-            return keys
-        encoded = _encoded(column.combine_chunks())
+            return self._int_keys(groups, column.to_numpy())
+        return self._other_keys(groups, _encoded(column.combine_chunks()))
+
+    def _int_keys(self, groups: npt.NDArray[np.uint16], keys: npt.NDArray[np.int64]) -> list[bytes]:
+        rows = np.zeros(len(keys), dtype=_INT_LMDB_KEY)
+        rows["state"] = self.state_id
+        rows["group"] = groups
+        fill_int64(rows["key"], keys)
+        encoded: list[bytes] = rows.view(f"V{_INT_LMDB_KEY.itemsize}").tolist()
+        return encoded
+
+    def _other_keys(self, groups: npt.NDArray[np.uint16], encoded: list[bytes]) -> list[bytes]:
         state_id = self.state_id
         return [
             _PREFIX.pack(state_id, group) + _component(key) + _NO_NAMESPACE

@@ -89,6 +89,15 @@ class PackedCodec(ValueCodec):
             return pickle.loads(memoryview(data)[1:])
         return self._unpack(data) if self._is_tuple else self._unpack(data)[0]
 
+    def decode_many(self, stored: list[bytes]) -> list[Any]:
+        size = self._dtype.itemsize
+        if set(map(len, stored)) == {size}:
+            packed = np.frombuffer(b"".join(stored), dtype=self._dtype)
+            if packed["tag"].all():
+                columns = [packed[name].tolist() for name in self._names]
+                return list(zip(*columns, strict=True)) if self._is_tuple else columns[0]
+        return list(map(self.decode, stored))
+
     def to_arrow(self, values: list[Any]) -> tuple[pa.Array, Opaque]:
         columns = self._columns(values)
         if columns is not None:
@@ -140,9 +149,14 @@ class PackedCodec(ValueCodec):
     def _columns(self, values: list[Any]) -> list[array[Any]] | None:
         """The fields as arrays; None when some value needs a look of its own."""
         if self._is_tuple:
-            if set(map(type, values)) != {tuple} or set(map(len, values)) != {len(self._codes)}:
+            if set(map(type, values)) != {tuple}:
                 return None
-            columns: list[Any] = list(zip(*values, strict=True))
+            try:
+                columns: list[Any] = list(zip(*values, strict=True))
+            except ValueError:
+                return None
+            if len(columns) != len(self._codes):
+                return None
         else:
             columns = [values]
         result = []

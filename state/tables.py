@@ -15,16 +15,18 @@ import pickle
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import repeat, starmap
 from typing import TYPE_CHECKING, Any, Final
 
+from ..common.errors import KeyTypeError
 from .arrow_forms import IMMUTABLE_TYPES
 from .expiry import ExpiryForm
 from .pickling import dumps
+from .read_ahead import ReadAhead
 from .value_codecs import ValueCodec
+from .write_turns import WriteTurns
 
 if TYPE_CHECKING:
     from .lmdb_store import LmdbTable
@@ -40,7 +42,7 @@ class _Deleted:
 DELETED: Final = _Deleted()
 MISSING: Final = object()
 
-_FREE_CHUNK = 16_384
+_FREE_CHUNK = 65_536
 _FREE_SOME = 8_192
 
 
@@ -62,13 +64,12 @@ class FrozenTable:
         self.changes = changes
         self.has_deletes = has_deletes
 
-    def release(self) -> None:
+    def release(self, turns: WriteTurns) -> None:
         """Drop the buffer piece by piece, so that the task's thread gets the GIL in between."""
         changes = self.changes
-        store = self.table.store
         while changes:
             count = min(_FREE_CHUNK, len(changes))
-            with nullcontext() if store is None else store.turn():
+            with turns.writing():
                 deque(starmap(changes.popitem, repeat((), count)), maxlen=0)
 
 
@@ -159,6 +160,9 @@ class StateTable(ABC):
         with self._frozen_lock:
             self.frozen = tuple(other for other in self.frozen if other is not frozen)
 
+    def prefetch(self, keys: Collection[Any]) -> None:
+        """These keys are about to be used; a table may fetch what it does not have in memory."""
+
     def trim(self) -> bool:
         """Start a new cache generation if the young one is full; whether it was. Independent of its size."""
         if self.cache_entries is None or self.cached_entries <= self.cache_entries:
@@ -180,6 +184,12 @@ class FlatTable(StateTable):
     """One value per key. None is not a value: it means that there is none."""
 
     is_map = False
+
+    def __init__(self, settings: TableSettings) -> None:
+        super().__init__(settings)
+        self._read_ahead = ReadAhead()
+        # Keys of this batch that are known to be nowhere.
+        self._absent: set[Any] = set()
 
     @property
     def dirty_entries(self) -> int:
@@ -221,6 +231,28 @@ class FlatTable(StateTable):
     def load(self, keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -> None:
         self.values.update(zip(keys, values, strict=True))
 
+    def freeze(self) -> FrozenTable | None:
+        # What was absent may have been written since, and will leave the buffers for LMDB.
+        self._absent = set()
+        return super().freeze()
+
+    def prefetch(self, keys: Collection[Any]) -> None:
+        store = self.behind
+        if store is None or self.is_namespaced or not self._read_ahead.is_due(len(keys)):
+            return
+        try:
+            unknown = set(keys).difference(self.values, self._old, self.dirty)
+            # The buffers first and LMDB after, as in `_read_behind`.
+            for frozen in self.frozen:
+                unknown.difference_update(frozen.changes)
+            found = store.get_many(list(unknown))
+        except (KeyTypeError, TypeError):
+            # Some key cannot be one. The record that has it will fail, with its name in the error.
+            return
+        self._absent = unknown.difference(found)
+        self.trim()
+        self.values.update(found)
+
     def _read_behind(self, key: Any, store: LmdbTable) -> Any:
         value = self._old.get(key)
         if value is None:
@@ -232,6 +264,9 @@ class FlatTable(StateTable):
                 if value is not None:
                     break
             else:
+                if key in self._absent:
+                    return None
+                self._read_ahead.single_reads += 1
                 value = store.get(key)
         if value is None or value is DELETED:
             return None

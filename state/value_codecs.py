@@ -43,6 +43,10 @@ class ValueCodec(ABC):
     def decode(self, data: bytes) -> Any:
         """The value that `encode_many` wrote."""
 
+    def decode_many(self, stored: list[bytes]) -> list[Any]:
+        """The values of many entries of LMDB."""
+        return list(map(self.decode, stored))
+
     @abstractmethod
     def to_arrow(self, values: list[Any]) -> tuple[pa.Array, Opaque]:
         """A column of values; those it cannot hold are null in it and pickled beside it."""

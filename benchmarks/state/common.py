@@ -98,6 +98,7 @@ class Subtask:
         while not self.backend.is_ready:
             time.sleep(0.002)
         self.stall_ms.append((time.perf_counter() - start) * 1e3)
+        self.backend.prefetch(batch)
         update(self.backend, self.state, batch)
         if self.backend.needs_spill:
             self._executor.submit(self.backend.spill().persist)

@@ -131,6 +131,7 @@ def loop(config: StateBackend, key_count: int, seconds: float) -> dict[str, floa
     while last - start < seconds:
         while not backend.is_ready:
             time.sleep(0.002)
+        backend.prefetch(batches[done % len(batches)])
         update(backend, state, batches[done % len(batches)])
         done += 1
         if last - frozen_at >= 1.0 and (persisting.last is None or persisting.last.done()):

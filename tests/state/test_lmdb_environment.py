@@ -51,6 +51,32 @@ def test_the_file_is_compacted_when_much_of_it_is_free_and_readers_see_no_change
     assert not list(tmp_path.rglob("data.mdb"))
 
 
+def mapped_bytes(path: Path) -> int:
+    """How much of the files below a directory is mapped and resident."""
+    resident, is_below = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(maxsplit=1)[0]:
+            is_below = str(path) in line
+        elif is_below and line.startswith("Rss:"):
+            resident += int(line.split()[1]) << 10
+    return resident
+
+
+def test_reading_all_of_a_large_file_leaves_little_of_it_mapped(tmp_path: Path) -> None:
+    env = LmdbEnvironment(str(tmp_path / "state"), 64 * MIB, "running total", mapped_bytes=4 * MIB)
+    put(env, range(30_000))
+    assert env.size().file_bytes > 30 * MIB
+    for start in range(0, 30_000, 50):
+        assert len(env.get_many([b"%06d" % key for key in range(start, start + 60)])) == min(
+            60, 30_000 - start
+        )
+        assert mapped_bytes(tmp_path) < 16 * MIB
+    for key in range(0, 30_000, 7):
+        assert env.get(b"%06d" % key) == bytes(1_000)
+    assert mapped_bytes(tmp_path) < 16 * MIB
+    env.close()
+
+
 def test_readers_on_another_thread_live_through_growth_and_compaction(tmp_path: Path) -> None:
     env = environment(tmp_path, map_size_bytes=1 << 16)
     put(env, range(100))

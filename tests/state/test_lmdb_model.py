@@ -153,6 +153,11 @@ class KeyedStateMachine(RuleBasedStateMachine):
     def read(self, which: int, key: Any, namespace: Any) -> None:
         self.shows_the_model(self.slots[which % len(self.slots)], key, namespace)
 
+    @rule(keys=st.lists(KEYS, max_size=3))
+    def prefetch(self, keys: list[Any]) -> None:
+        for backend in self.backends:
+            backend.prefetch(keys)
+
     @rule()
     def freeze(self) -> None:
         self.waiting.append(([backend.freeze() for backend in self.backends], copy.deepcopy(self.model)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidegate.common.errors import CheckpointStorageError, ConfigurationError
+from tidegate.common.errors import CheckpointStorageError, ConfigurationError, KeyTypeError
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.key_groups import KeyGroupRange
@@ -19,6 +20,7 @@ from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import CheckpointStorage
 
 MIB = 1 << 20
+_UNLIMITED = resource.RLIM_INFINITY
 NAMES = ValueStateDescriptor("names", Types.STRING())
 ENTRIES = MapStateDescriptor("entries", Types.LONG(), Types.STRING())
 
@@ -135,10 +137,93 @@ def test_buffers_that_cannot_be_stored_fail_the_task_and_until_then_nothing_is_l
     with pytest.raises(CheckpointStorageError, match=r"(?s)'names'.*1,048,576.*the disk is full"):
         _ = backend.needs_spill
     storage.is_full = False
-    backend.freeze().persist()
+    backend.spill().persist()
     assert not backend.needs_spill
     read_values(backend, range(1_100))
     backend.close()
+
+
+def spill(backend: KeyedStateBackend) -> None:
+    assert backend.needs_spill
+    backend.spill().persist()
+
+
+def test_a_batch_is_read_ahead_once_its_keys_were_missed_and_shows_every_change(tmp_path: Path) -> None:
+    backend = opened(tmp_path, 1)
+    keys = [*range(200), "text", ("a", 1)]
+    state = backend.get_value_state(NAMES)
+
+    def write(text: str, some: list[object]) -> None:
+        for key in some:
+            backend.current_key = key
+            state.update(text)
+
+    def shown(some: list[object]) -> list[object]:
+        found: list[object] = []
+        for key in some:
+            backend.current_key = key
+            found.append(state.value())
+        return found
+
+    write("old", keys)
+    spill(backend)
+    # Of three equal batches the first is read key by key.
+    for _ in range(3):
+        backend.prefetch([*keys, "absent"])
+        assert shown([*keys, "absent"]) == ["old"] * len(keys) + [None]
+    # What is absent at first may be written in the same batch, leave memory, and come back from LMDB.
+    backend.prefetch([*keys, "new"])
+    write("new", ["new", *keys[:100]])
+    spill(backend)
+    write("filler", [("filler", number) for number in range(100)])
+    spill(backend)
+    assert shown(["new", *keys]) == ["new"] * 101 + ["old"] * 102
+    for key in keys[:50]:
+        backend.current_key = key
+        state.clear()
+    backend.prefetch(keys)
+    assert shown(keys) == [None] * 50 + ["new"] * 50 + ["old"] * 102
+    backend.close()
+
+
+def test_keys_that_cannot_be_keys_fail_where_they_are_used_and_not_when_a_batch_is_read_ahead(
+    tmp_path: Path,
+) -> None:
+    backend = opened(tmp_path, 1)
+    fill_values(backend, range(10), 10)
+    spill(backend)
+    state = backend.get_value_state(NAMES)
+    for _ in range(3):
+        backend.prefetch([*range(10), 1.5])
+        read_values(backend, range(10))
+        backend.current_key = 1.5
+        with pytest.raises(KeyTypeError, match="float"):
+            state.value()
+    backend.prefetch([[]])
+    backend.close()
+
+
+def test_a_checkpoint_is_there_before_lmdb_and_what_lmdb_refuses_stops_the_next_one(tmp_path: Path) -> None:
+    storage = MemoryCheckpointStorage()
+    backend = opened(tmp_path / "local", 64 * MIB, storage)
+    fill_values(backend, range(100), 10)
+    frozen = backend.freeze()
+    (lock,) = (tmp_path / "local").rglob("lock.mdb")
+    # A value beyond what the file system gives: LMDB's file may not grow.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (lock.with_name("data.mdb").stat().st_size, _UNLIMITED))
+    try:
+        handle = frozen.persist()
+        with pytest.raises(CheckpointStorageError, match="'names'"):
+            backend.freeze().persist()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_UNLIMITED, _UNLIMITED))
+    read_values(backend, range(100))
+    backend.freeze().persist()
+    backend.close()
+    restored = opened(tmp_path / "restored", 64 * MIB, storage)
+    restored.restore(handle, owned=True)
+    read_values(restored, range(100))
+    restored.close()
 
 
 def test_sizes_of_objects_count_what_they_hold() -> None:
