@@ -233,7 +233,8 @@ def _latest(table: pa.Table) -> pa.Table:
         # One sort does both, in half the time: it is stable, so of equal keys the last row is the latest.
         keys, order = table["key"].to_numpy(), _order(table)
         ranked = keys[order]
-        is_last = np.append(ranked[1:] != ranked[:-1], True)
+        is_last = np.ones(len(ranked), bool)
+        is_last[:-1] = ranked[1:] != ranked[:-1]
         return table.take(pa.array(order[is_last]))
     rows = table.select(by).append_column("row", pa.array(np.arange(len(table))))
     latest = rows.group_by(by).aggregate([("row", "max")])["row_max"]

@@ -275,6 +275,20 @@ def rescaled(open_backend: Any, handles: list[KeyedStateHandle], parallelism: in
     return backends
 
 
+def test_a_subtask_may_own_nothing_of_what_several_checkpoints_stored(open_backend: Any) -> None:
+    number = ValueStateDescriptor("number", Types.LONG())
+    backend = open_backend()
+    for value in (1, 2):
+        backend.current_key = 7
+        backend.get_value_state(number).update(value)
+        handle = backend.freeze().persist()
+    shown = []
+    for part in rescaled(open_backend, [handle], 3, attempt=1):
+        part.current_key = 7
+        shown.append(part.get_value_state(number).value())
+    assert sorted(shown, key=str) == [2, None, None]
+
+
 def test_state_follows_its_key_groups_when_the_parallelism_changes(open_backend: Any) -> None:
     expected: dict[Any, tuple[int, int]] = {}
     backends = [open_backend()]
