@@ -26,9 +26,10 @@ Overtaking, where the barrier says after how long (`recording` = the checkpoint 
 and whose records under way are not all here yet):
 
     event                   condition                   commands
-    announced(id)           its time has come, and no   RecordChannels, TakeSnapshot, ResumeChannels;
+    announced(id)           its time has come, no       RecordChannels, TakeSnapshot, ResumeChannels;
     or the time comes       channel is missing that     when the barrier has arrived in every
-                            must be aligned             channel: FinishRecording
+                            must be aligned, and no     channel: FinishRecording
+                            cancel(id) was announced
     announced(recording)    was the last one missing    FinishRecording
     end announced           was the last one missing    FinishRecording
     announced(id), cancel   id > recording              AbortCheckpoint(recording)
@@ -152,10 +153,14 @@ class BarrierAligner(BarrierHandler):
         self._recording: _Recording | None = None
         self._blocked: set[int] = set()
         self._end_announced: set[int] = set()
+        # What some upstream task refused, and what is older, has no more to overtake for.
+        self._refused_upstream = CheckpointId(-1)
 
     @property
     def due_ms(self) -> int | None:
         if self._pending is None or self._pending.missing & self._never_overtaken:
+            return None
+        if self._pending.checkpoint_id <= self._refused_upstream:
             return None
         return self._pending.overtakes_at_ms
 
@@ -308,6 +313,7 @@ class BarrierAligner(BarrierHandler):
     # ------------------------------------------------------------ giving up
 
     def _on_cancel_announced(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
+        self._refused_upstream = max(self._refused_upstream, checkpoint_id)
         if self._recording is not None and self._recording.checkpoint_id == checkpoint_id:
             return self._abort_recording(AlignmentAbortReason.CANCELLED_UPSTREAM)
         return self._abort_recording_before(checkpoint_id)

@@ -189,6 +189,8 @@ class Incarnation:
         def arrive() -> None:
             if process.is_alive:
                 process.task.put(mail)
+                if isinstance(mail, CheckpointAborted):
+                    process.given_up = max(process.given_up, mail.checkpoint_id)
                 self.step_soon(process)
 
         self._world.soon(DELAY_NS, arrive)

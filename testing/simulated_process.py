@@ -60,6 +60,8 @@ class Process:
     background: deque[Callable[[], None]] = field(default_factory=deque)
     reports: int = 0
     refused: int = -1
+    given_up: int = -1
+    """The newest checkpoint whose end the coordinator told the task."""
     newest_barrier: int = -1
     cancelled: list[int] = field(default_factory=list)
     """Checkpoints whose cancel marker the current step takes up."""
@@ -80,10 +82,10 @@ class Process:
             self.cancelled.append(last.checkpoint_id)
 
     def check(self) -> None:
-        """After a step: who took a cancel marker up has refused its checkpoint, or knows a newer one."""
+        """After a step: who took a cancel marker up has refused its checkpoint, or knew of its end."""
         self.task.validate()
         for checkpoint_id in self.cancelled:
-            is_over = checkpoint_id <= self.refused or checkpoint_id < self.newest_barrier
+            is_over = checkpoint_id <= max(self.refused, self.given_up, self.newest_barrier - 1)
             assert is_over or not self.is_running, f"{self.subtask} ignores the end of {checkpoint_id}"
         self.cancelled.clear()
 

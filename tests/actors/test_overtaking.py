@@ -260,7 +260,7 @@ def test_stored_records_are_replayed_before_anything_that_arrives() -> None:
         )
         for one in handle.channels
     )
-    again = TaskUnderTest(test.subtask, acknowledged.snapshots, recovered, buffer_timeout_ms=0)
+    again = TaskUnderTest(test.subtask, acknowledged.snapshots, recovered=recovered, buffer_timeout_ms=0)
     again.task.initialize()
     again.task.put(again.message(Batch(["new"])))
     again.put(events.StartRunning())

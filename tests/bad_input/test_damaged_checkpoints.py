@@ -55,7 +55,9 @@ def flip_the_first_bit(path: Path) -> None:
     path.write_bytes(data)
 
 
-DAMAGE = [truncate, empty, flip_a_bit, flip_the_first_bit]
+SHORTENED = [truncate, empty]
+FLIPPED = [flip_a_bit, flip_the_first_bit]
+DAMAGE = [*SHORTENED, *FLIPPED]
 
 
 def test_a_whole_checkpoint_is_restored(checkpoint: Path, tmp_path: Path) -> None:
@@ -86,7 +88,21 @@ def test_a_damaged_manifest_is_refused_before_the_job_starts(
         run(tmp_path, **{"execution.state-recovery.path": str(checkpoint)})
 
 
-@pytest.mark.parametrize("damage", [*DAMAGE, Path.unlink])
+@pytest.mark.parametrize("damage", [*SHORTENED, Path.unlink])
+def test_a_missing_or_shortened_state_file_is_refused_before_the_job_starts(
+    damage: Callable[[Path], None], checkpoint: Path, tmp_path: Path
+) -> None:
+    segment = segment_of(checkpoint)
+    damage(segment)
+    with (
+        programs.leaving_no_thread(),
+        pytest.raises(CorruptCheckpointError, match="restore another") as failure,
+    ):
+        run(tmp_path, **{"execution.state-recovery.path": str(checkpoint)})
+    assert str(segment) in str(failure.value)
+
+
+@pytest.mark.parametrize("damage", FLIPPED)
 def test_a_damaged_state_file_ends_the_job_without_restarts_and_is_named(
     damage: Callable[[Path], None], checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -69,7 +69,8 @@ def test_records_under_way_find_their_place_when_the_parallelism_changes(
     tmp_path: Path, sources: int, parallelism: int, sinks: int
 ) -> None:
     world = new_world(fails=True)
-    client = stuck_job(tmp_path, options={"restart-strategy.type": "none"}).execute_async()
+    retained = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
+    client = stuck_job(tmp_path, options={"restart-strategy.type": "none", **retained}).execute_async()
     assert client.wait(WAIT_S) is JobStatus.FAILED
     assert world.visible() != expected()
     assert in_standstill(client).persisted_bytes > 1_000

@@ -126,7 +126,9 @@ def filled(backend: Any, count: int) -> Any:
         numbers.put(number, number)
         if number == count // 2:
             backend.freeze().persist()
-            assert not backend.needs_spill
+            if backend.needs_spill:
+                # LMDB gets what a checkpoint stored afterwards; a spill waits for that.
+                backend.spill().persist()
         if number == count * 3 // 4:
             backend.freeze()
     return numbers
@@ -218,7 +220,9 @@ def test_sorted_items_come_in_the_order_of_their_keys(open_backend: Any, keys: l
         entries.put(key, [key])
         if index == len(keys) // 2:
             backend.freeze().persist()
-            assert not backend.needs_spill
+            if backend.needs_spill:
+                # LMDB gets what a checkpoint stored afterwards; a spill waits for that.
+                backend.spill().persist()
     entries.put(keys[0], "changed")
     in_order = sorted(keys)
     values = {key: [key] for key in keys} | {keys[0]: "changed"}

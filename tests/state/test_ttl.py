@@ -56,6 +56,9 @@ def value_of(config: StateTtlConfig.Builder | None = None) -> Any:
 def persist(backend: Any) -> Any:
     """Spill everything; with tiny limits, everything is read back from LMDB from now on."""
     handle = backend.freeze().persist()
+    if backend.needs_spill:
+        # LMDB gets what a checkpoint stored afterwards; a spill waits for that.
+        backend.spill().persist()
     assert not backend.needs_spill
     return handle
 
