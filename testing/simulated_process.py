@@ -62,7 +62,8 @@ class Process:
     refused: int = -1
     given_up: int = -1
     """The newest checkpoint whose end the coordinator told the task."""
-    newest_barrier: int = -1
+    decided: int = -1
+    """Barriers have come that end the alignment of this checkpoint and of older ones."""
     cancelled: list[int] = field(default_factory=list)
     """Checkpoints whose cancel marker the current step takes up."""
 
@@ -77,7 +78,9 @@ class Process:
         """The task starts on the content of a message, of which markers are the end."""
         last = elements[-1]
         if isinstance(last, CheckpointBarrier):
-            self.newest_barrier = max(self.newest_barrier, last.checkpoint_id)
+            # Who lets barriers overtake may pass one on and refuse its checkpoint afterwards.
+            is_decided = last.aligned_timeout_ms is not None
+            self.decided = max(self.decided, last.checkpoint_id - (0 if is_decided else 1))
         elif isinstance(last, CancelCheckpointMarker) and len(elements) == 1:
             self.cancelled.append(last.checkpoint_id)
 
@@ -85,7 +88,7 @@ class Process:
         """After a step: who took a cancel marker up has refused its checkpoint, or knew of its end."""
         self.task.validate()
         for checkpoint_id in self.cancelled:
-            is_over = checkpoint_id <= max(self.refused, self.given_up, self.newest_barrier - 1)
+            is_over = checkpoint_id <= max(self.refused, self.given_up, self.decided)
             assert is_over or not self.is_running, f"{self.subtask} ignores the end of {checkpoint_id}"
         self.cancelled.clear()
 
