@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
 class Outside:
-    """Transactions as an external system keeps them, and what the operators found wrong."""
+    """Transactions as an external system keeps them, and what the operators were told and found wrong.
 
-    def __init__(self) -> None:
+    Args:
+        refuses: Whether a function now raises when it is told of this checkpoint.
+    """
+
+    def __init__(self, refuses: Callable[[int], bool]) -> None:
         self.problems: list[str] = []
+        self.notifications = 0
+        self._refuses = refuses
         self._begun: dict[str, list[Any]] = {}
         self._prepared: set[str] = set()
         self._aborted: set[str] = set()
         self._committed: dict[str, None] = {}
+
+    def notified(self, checkpoint_id: int) -> None:
+        """A function was told that a checkpoint is complete."""
+        self.notifications += 1
+        if self._refuses(checkpoint_id):
+            raise ValueError(f"did not want to hear of {checkpoint_id}")
 
     def begin(self) -> str:
         """Start a transaction."""
@@ -61,7 +74,7 @@ class Outside:
         return [value for name in self._committed for value in self._begun[name]]
 
 
-_outside = Outside()
+_outside = Outside(lambda checkpoint_id: False)
 
 
 def outside() -> Outside:
@@ -69,8 +82,8 @@ def outside() -> Outside:
     return _outside
 
 
-def new_outside() -> Outside:
+def new_outside(refuses: Callable[[int], bool]) -> Outside:
     """A fresh outside world for the next run."""
     global _outside
-    _outside = Outside()
+    _outside = Outside(refuses)
     return _outside

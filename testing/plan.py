@@ -133,6 +133,8 @@ class Faults:
 
     duplicate: float = 0.03
     lost_notification: float = 0.05
+    refused_notification: float = 0.0
+    """How often a function raises when it is told that a checkpoint is complete."""
     lost_trigger: float = 0.0
     zombie_work: float = 0.5
     slow_channel: float = 0.0
@@ -301,6 +303,7 @@ def _draw_faults(random: Random, is_periodic: bool) -> Faults:
         crashes.append(_draw_crash(random, coordinators))
     requests = random.choice((0, 0, 1, 3)) if is_periodic else random.randint(3, 12)
     return Faults(
+        refused_notification=random.choice((0.0, 0.0, 0.0, 0.05)),
         lost_trigger=random.choice((0.0, 0.0, 0.1)),
         slow_channel=random.choice((0.0, 0.0, 0.2)),
         slow_task=random.choice((0.0, 0.0, 0.0, 0.2)),

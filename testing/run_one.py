@@ -61,7 +61,14 @@ def run_plan(plan: Plan, keeps_log: bool = False) -> Outcome:
 
 
 def _run(world: World, plan: Plan, stack: ExitStack, outcome: Outcome) -> None:
-    outside = new_outside()
+    def refuses(checkpoint_id: int) -> bool:
+        probability = plan.faults.refused_notification
+        if not probability or not world.chance(probability):
+            return False
+        world.note(f"a function refuses to hear of checkpoint {checkpoint_id}")
+        return True
+
+    outside = new_outside(refuses)
     shell = SimulatedShell(world, plan, lambda uri: _settings(plan, stack, uri))
     try:
         shell.start()

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..common.typeinfo import Types
 from ..operators.base import Emit, FrozenOperator, OperatorContext, StreamOperator, rows
+from ..operators.checkpointed import CheckpointListener
 from ..operators.functions import AggregateFunction, KeyedProcessFunction
 from ..operators.keyed import KeyedProcessOperator
 from ..operators.runtime_context import RuntimeContext
@@ -114,7 +115,7 @@ def _plus(left: int, right: int) -> int:
     return left + right
 
 
-class CountByKey(KeyedProcessFunction):
+class CountByKey(KeyedProcessFunction, CheckpointListener):
     """Counts the records of each key, in several kinds of state that must agree."""
 
     def __init__(self, uid: str, states: tuple[str, ...]) -> None:
@@ -137,6 +138,9 @@ class CountByKey(KeyedProcessFunction):
                 )
         split, number, trail = value
         yield split, number, (*trail, (self._uid, key, total))
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        outside().notified(checkpoint_id)
 
 
 class _InMap:
