@@ -137,7 +137,9 @@ class SimulatedShell:
         self.run_number += 1
         self._jobs += 1
         self._restore_path = ended.end.newest_checkpoint or self._restore_path
-        self.world.note(f"another job starts from {self._restore_path}")
+        # The address of the storage differs from run to run, and the log must not.
+        checkpoint = None if self._restore_path is None else self._restore_path.rpartition("/")[2]
+        self.world.note(f"another job starts from {checkpoint}")
         # A coordinator that dies while it cleans up leaves what it had not removed yet, and files stay whose
         # manifest may exist, as nobody knows whether its creation failed.
         if self._lives == 1 and not self.plan.faults.failed_write:

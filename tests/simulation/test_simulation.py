@@ -52,7 +52,7 @@ def test_seeds_with_crashes_end_with_every_record_once() -> None:
 
 
 def test_seeds_cover_every_kind_of_stage_exchange_state_and_failure() -> None:
-    plans = [draw_plan(seed) for seed in range(1, 301)]
+    plans = [draw_plan(seed) for seed in range(1, 1_001)]
     stages = [stage for plan in plans for stage in plan.stages]
     assert {stage.kind for stage in stages} == set(StageKind)
     assert {link.partitioning for stage in stages for link in stage.inputs} == set(Partitioning)
