@@ -74,7 +74,7 @@ class FrozenKeyedState(ABC):
 
         Raises:
             CheckpointStorageError: when storage or the local disk refuses.
-            StateError: when a value cannot be encoded as its declared type.
+            StateError: when a value cannot be encoded as its declared type, or the backend is closed.
         """
 
 

@@ -115,6 +115,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._unstored: deque[_Epoch] = deque()
         self._write_behind: Future[None] | None = None
         self._executor: ThreadPoolExecutor | None = None
+        self._is_closed = False
         key_type = params.key_type
         self._key_type = (
             None if key_type is None or isinstance(key_type, PickledBytesTypeInfo) else type_text(key_type)
@@ -222,6 +223,9 @@ class TableKeyedStateBackend(KeyedStateBackend):
         is persisted. A spill is there to free memory, and so waits for LMDB.
         """
         with self._persist_lock:
+            if self._is_closed:
+                # The task ended while this waited for its thread; nobody asks for the result any more.
+                raise StateError(f"{self.where}: the backend is closed; nothing can be stored")
             try:
                 self._settle()
                 schemas = self._persist_epochs(epoch_number)
@@ -303,6 +307,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     def close(self) -> None:
         with self._persist_lock:
+            self._is_closed = True
             self._log.close()
             if self._executor is not None:
                 self._executor.shutdown(wait=True)

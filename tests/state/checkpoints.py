@@ -11,7 +11,7 @@ from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
+from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, decode_manifest, encode_manifest
 from tidegate.state.backend import (
     HashMapStateBackend,
     KeyedStateBackend,
@@ -22,7 +22,7 @@ from tidegate.state.key_hashing import key_group_of
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.storage import CheckpointStorage, open_storage
-from tidegate.state.stored_checkpoint import read_checkpoint
+from tidegate.state.stored_checkpoint import MANIFEST_NAME, read_checkpoint
 
 UID = "totals-uid"
 NAME = "Totals"
@@ -72,7 +72,16 @@ class Job:
 
     def restore(self, path: str) -> None:
         """Start from a checkpoint of another job of the same parallelism; before any state is declared."""
-        snapshots = read_checkpoint(path).operators[UID].subtasks
+        self._restore(read_checkpoint(path))
+
+    def restart(self, checkpoint_id: int) -> None:
+        """Start from a checkpoint of this job itself; before any state is declared."""
+        path = f"chk-{checkpoint_id}/{MANIFEST_NAME}"
+        self._restore(decode_manifest(self.storage.read(path), path))
+        self.taken = checkpoint_id
+
+    def _restore(self, manifest: CheckpointManifest) -> None:
+        snapshots = manifest.operators[UID].subtasks
         for backend, snapshot in zip(self.backends, snapshots, strict=True):
             backend.restore(snapshot.keyed, True)
 
@@ -119,5 +128,5 @@ class Job:
             1_200,
             {UID: OperatorManifest(UID, NAME, MAX_PARALLELISM, subtasks)},
         )
-        self.storage.create_exclusive(f"chk-{self.taken}/MANIFEST", encode_manifest(manifest))
+        self.storage.create_exclusive(f"chk-{self.taken}/{MANIFEST_NAME}", encode_manifest(manifest))
         return f"{self.storage.uri}/chk-{self.taken}"

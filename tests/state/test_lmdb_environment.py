@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tidegate.common.errors import CheckpointStorageError
+from tidegate.common.errors import CheckpointStorageError, StateError
 from tidegate.common.time import Time
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.key_groups import KeyGroupRange
@@ -211,12 +211,29 @@ def test_expired_entries_leave_the_file_with_the_checkpoints(tmp_path: Path) -> 
         _ = backend.needs_spill
     backend.freeze().persist()
     now_ms[0] += 100
-    # Nobody looks at them, and yet they go.
+    # Nobody looks at them, and yet they go: behind one checkpoint, at the latest before the next.
     backend.freeze().persist()
     _ = backend.needs_spill
+    backend.freeze().persist()
     # The last keys may still be cached.
     for key in range(6):
         backend.current_key = key
         assert state.value() is None
         assert lasting.value() == key
     backend.close()
+
+
+def test_a_backend_that_is_closed_before_its_checkpoint_is_stored_leaves_no_thread(tmp_path: Path) -> None:
+    place = KeyedStateBackendParameters(
+        "uid", "op", 0, 0, 8, KeyGroupRange(0, 7), None, str(tmp_path), None, "p", lambda: 0
+    )
+    backend = LmdbStateBackend().create_keyed_backend(place)
+    state = backend.get_value_state(ValueStateDescriptor("count", Types.LONG()))
+    backend.current_key = 1
+    state.update(1)
+    frozen = backend.freeze()
+    before = set(threading.enumerate())
+    backend.close()
+    with pytest.raises(StateError, match="'op'.*closed"):
+        frozen.persist()
+    assert set(threading.enumerate()) <= before
