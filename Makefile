@@ -52,7 +52,7 @@ imports: $(STAMP)
 check: lint types imports ## what CI runs: lint, types, import rules, a short simulation, all tests
 	$(BIN)/python -m tidegate.testing.simulate --seeds $(CHECK_SEEDS)
 	@log=$$(mktemp); \
-	$(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=--ignore=tests/%) $(PYTEST_ARGS) >"$$log" 2>&1 & others=$$!; \
+	nice -n 5 $(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=--ignore=tests/%) $(PYTEST_ARGS) >"$$log" 2>&1 & others=$$!; \
 	$(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=tests/%) $(PYTEST_ARGS); first=$$?; \
 	wait $$others; second=$$?; cat "$$log"; rm -f "$$log"; exit $$((first > second ? first : second))
 

@@ -586,4 +586,6 @@ def _connect(spec: JobSpec) -> None:
         num_cpus=max(os.cpu_count() or 1, -(-int(wanted * 100) // 100)),
         include_dashboard=False,
         logging_level=logging.WARNING,
+        # By default Ray's workers yield to everything else on the machine, and a barrier waits for them.
+        _system_config={"worker_niceness": 0},
     )

@@ -59,6 +59,8 @@ def ray_cluster() -> Iterator[RayCluster]:
         log_to_driver=False,
         logging_level=logging.ERROR,
         _temp_dir=str(temp_dir),
+        # Ray's workers yield to everything else by default: here to tests that run beside them.
+        _system_config={"worker_niceness": 0},
     )
     try:
         yield RayCluster(context.address_info["gcs_address"], RAY_CPUS, temp_dir)

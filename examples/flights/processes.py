@@ -54,6 +54,7 @@ def embedded_ray(slots: int) -> Iterator[Path]:
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
+                _system_config={"worker_niceness": 0},
             )
         yield Path(context["session_dir"]) / "logs"
     finally:

@@ -50,6 +50,7 @@ def main() -> int:
         log_to_driver=False,
         logging_level=logging.ERROR,
         _temp_dir=str(root / "ray"),
+        _system_config={"worker_niceness": 0},
     )
     try:
         wrong = _rounds(arguments, root, can_fill_disk)

@@ -234,6 +234,6 @@ def test_a_backend_that_is_closed_before_its_checkpoint_is_stored_leaves_no_thre
     frozen = backend.freeze()
     before = set(threading.enumerate())
     backend.close()
-    with pytest.raises(StateError, match="'op'.*closed"):
+    with pytest.raises(StateError, match=r"'op'.*closed"):
         frozen.persist()
     assert set(threading.enumerate()) <= before
