@@ -5,6 +5,7 @@ Builds a stream graph and hands it to a shell; nothing here runs records.
 
 from __future__ import annotations
 
+from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
 from ..operators.functions import (
@@ -25,6 +26,7 @@ from ..operators.sources import Source, SourceReader
 from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
+from .async_data_stream import AsyncDataStream
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 from .checkpoint_storage import (
     CheckpointStorage,
@@ -43,6 +45,10 @@ from .stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "AggregateFunction",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",

@@ -1,5 +1,32 @@
-"""The public test kit: the deterministic simulation of a whole job.
+"""The public test kit: harnesses for functions, and the deterministic simulation of whole jobs.
 
-`simulate` runs the real task runtime, coordinator and state backends under a seeded scheduler with
-virtual time; nothing here is imported by the runtime.
+* `OneInputHarness` and its like run a user's function by hand, without a job around it.
+* `verify_exactly_once` runs a user's job under crashes, and compares what comes out.
+* `simulate` runs random jobs of its own under a seeded scheduler with virtual time: the real task runtime,
+  coordinator and state backends.
+
+Nothing here is imported by the runtime.
 """
+
+from __future__ import annotations
+
+from .harness import Harness, HarnessSnapshot
+from .harness_forms import (
+    BroadcastHarness,
+    KeyedBroadcastHarness,
+    KeyedOneInputHarness,
+    KeyedTwoInputHarness,
+    OneInputHarness,
+    TwoInputHarness,
+)
+
+__all__ = [
+    "BroadcastHarness",
+    "Harness",
+    "HarnessSnapshot",
+    "KeyedBroadcastHarness",
+    "KeyedOneInputHarness",
+    "KeyedTwoInputHarness",
+    "OneInputHarness",
+    "TwoInputHarness",
+]

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 from tidegate.common.errors import ConfigurationError
-from tidegate.datastream.functions import AsyncRetryStrategy
 from tidegate.datastream.async_retry_predicates import (
     empty_result_predicate,
     exception_type_predicate,
@@ -17,6 +16,7 @@ from tidegate.datastream.async_retry_strategies import (
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,
 )
+from tidegate.datastream.functions import AsyncRetryStrategy
 
 
 def test_without_a_strategy_there_is_one_attempt() -> None:
