@@ -63,15 +63,18 @@ class AsyncInvoker:
         self._completed: list[InFlight] = []
         self._is_flush_planned = False
         # All records have the same time, so deadlines come in order and one timer is enough.
-        self._watched: deque[InFlight] = deque()
+        self._watched: deque[tuple[float, InFlight, asyncio.Task[None]]] = deque()
         self._most_watched = max(2 * capacity, _LEAST_WATCHED)
         self._most_unbroken = max(2 * capacity, _LEAST_UNBROKEN)
+        # The time at which this turn of the loop began, more or less: asked for once a turn.
+        self._turn_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self.failure: Failure | None = None
 
     def start(self, records: Iterable[InFlight]) -> None:
         """Call for these records, in order, as soon as there is room."""
+        self._turn_s = asyncio.get_running_loop().time()
         self._waiting.extend(records)
         self._employ()
 
@@ -98,40 +101,38 @@ class AsyncInvoker:
         worker = asyncio.current_task()
         assert worker is not None
         attempt = self._attempts if self._retries else self._invoke
-        waiting = self._waiting
+        waiting, completed = self._waiting, self._completed
         try:
             while waiting:
                 record = waiting.popleft()
                 if self._timeout_s:
                     self._watch(record, worker)
-                if not await self._call(attempt, record):
-                    return
-                if len(self._completed) >= self._most_unbroken:
-                    # A function that never waits would keep the loop from everything else.
-                    await asyncio.sleep(0)
+                try:
+                    results = await attempt(record.value)
+                    if record.results is not None:
+                        # Its time is over, and nobody wants them any more.
+                        continue
+                    record.results = as_results(results, "async_invoke")
+                except asyncio.CancelledError as error:
+                    if self._is_stopping:
+                        raise
+                    if record.results is not None:
+                        # Its time is over. A task that was cancelled once is not used again.
+                        return
+                    self._fail("async_invoke()", record, error)
+                except (Exception, SystemExit) as error:
+                    if record.results is None:
+                        self._fail("async_invoke()", record, error)
+                else:
+                    completed.append(record)
+                    if not self._is_flush_planned:
+                        self._plan_flush()
+                    elif len(completed) >= self._most_unbroken:
+                        # A function that never waits would keep the loop from everything else.
+                        await asyncio.sleep(0)
         finally:
             self._workers.discard(worker)
             self._employ()
-
-    async def _call(self, attempt: Callable[[Any], Awaitable[Any]], record: InFlight) -> bool:
-        """Get the results of one record; whether the worker may go on."""
-        try:
-            results = as_results(await attempt(record.value), "async_invoke")
-        except asyncio.CancelledError as error:
-            if self._is_stopping:
-                raise
-            if record.results is not None:
-                # Its time is over. A task that was cancelled once is not used again.
-                return False
-            self._fail("async_invoke()", record, error)
-        except (Exception, SystemExit) as error:
-            if record.results is None:
-                self._fail("async_invoke()", record, error)
-        else:
-            if record.results is None:
-                record.results = results
-                self._complete(record)
-        return True
 
     async def _attempts(self, value: Any) -> Any:
         attempts = 1
@@ -153,10 +154,6 @@ class AsyncInvoker:
 
     # ------------------------------------------------------------ outcomes
 
-    def _complete(self, record: InFlight) -> None:
-        self._completed.append(record)
-        self._plan_flush()
-
     def _fail(self, action: str, record: InFlight, error: BaseException) -> None:
         if self.failure is None:
             self.failure = Failure(action, record.value, error)
@@ -170,36 +167,37 @@ class AsyncInvoker:
 
     def _flush(self) -> None:
         self._is_flush_planned = False
-        completed, self._completed = self._completed, []
+        self._turn_s = asyncio.get_running_loop().time()
+        completed = self._completed.copy()
+        self._completed.clear()
         self._deliver(completed)
 
     # ------------------------------------------------------------ timeouts
 
     def _watch(self, record: InFlight, worker: asyncio.Task[None]) -> None:
-        loop = asyncio.get_running_loop()
-        record.worker = worker
-        record.deadline_s = loop.time() + self._timeout_s
         if len(self._watched) >= self._most_watched:
             # Behind one slow record any number of quick ones would pile up.
-            self._watched = deque(each for each in self._watched if each.results is None)
-        self._watched.append(record)
+            self._watched = deque(each for each in self._watched if each[1].results is None)
+        deadline_s = self._turn_s + self._timeout_s
+        self._watched.append((deadline_s, record, worker))
         if self._timer is None:
-            self._timer = loop.call_at(record.deadline_s, self._expire)
+            self._timer = asyncio.get_running_loop().call_at(deadline_s, self._expire)
 
     def _expire(self) -> None:
-        loop = asyncio.get_running_loop()
-        now_s, watched = loop.time(), self._watched
-        while watched and (watched[0].results is not None or watched[0].deadline_s <= now_s):
-            record = watched.popleft()
+        loop, watched = asyncio.get_running_loop(), self._watched
+        now_s = loop.time()
+        while watched and (watched[0][1].results is not None or watched[0][0] <= now_s):
+            _, record, worker = watched.popleft()
             if record.results is None:
-                self._time_out(record)
-        self._timer = loop.call_at(watched[0].deadline_s, self._expire) if watched else None
+                self._time_out(record, worker)
+        self._timer = loop.call_at(watched[0][0], self._expire) if watched else None
 
-    def _time_out(self, record: InFlight) -> None:
+    def _time_out(self, record: InFlight, worker: asyncio.Task[None]) -> None:
         try:
             record.results = as_results(self._timeout(record.value), "timeout")
         except (Exception, SystemExit) as error:
             self._fail("timeout()", record, error)
         else:
-            self._complete(record)
-            record.worker.cancel()
+            self._completed.append(record)
+            self._plan_flush()
+            worker.cancel()

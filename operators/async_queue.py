@@ -27,12 +27,6 @@ class InFlight:
     value: Any
     timestamp: int | None = None
     results: list[Any] | None = None
-    worker: Any = None
-    """The asyncio task that works on it, while its time is watched."""
-    deadline_s: float = 0.0
-    """When its time is over, by the clock of the event loop."""
-    is_complete: bool = False
-    """Whether its queue was told of the results."""
     segment: _Segment | None = None
 
 
@@ -80,13 +74,12 @@ class OrderedQueue(ElementQueue):
         self._elements.append(_Fenced(fence))
 
     def complete(self, records: Iterable[InFlight]) -> None:
-        for record in records:
-            record.is_complete = True
+        """Nothing to do: the first one tells by its results."""
 
     def take(self) -> list[Ready]:
         elements = self._elements
         ready: list[Ready] = []
-        while elements and elements[0].is_complete:
+        while elements and elements[0].results is not None:
             run = list(takewhile(_is_complete_record, elements))
             for _ in run:
                 elements.popleft()
@@ -109,11 +102,12 @@ class OrderedQueue(ElementQueue):
 @dataclass(slots=True, eq=False)
 class _Fenced:
     fence: Fence
-    is_complete: bool = True
+    results: tuple[()] = ()
+    """A fence is always complete."""
 
 
 def _is_complete_record(element: InFlight | _Fenced) -> bool:
-    return element.is_complete and type(element) is InFlight
+    return element.results is not None and type(element) is InFlight
 
 
 @dataclass(slots=True, eq=False)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from itertools import groupby, repeat
+from itertools import chain, groupby, repeat
 from typing import Any
 
 from ..common.errors import ConfigurationError
@@ -142,16 +142,10 @@ class AsyncWaitOperator(FunctionOperator):
             for _, run in groupby(records, lambda record: record.timestamp is None):
                 self._emit_results(list(run))
             return
-        values: list[Any] = []
-        timestamps: list[Any] = []
-        for record in records:
-            results = record.results
-            assert results is not None, "only complete records leave"
-            values += results
-            if not untimed:
-                timestamps += repeat(record.timestamp, len(results))
+        groups = [record.results or () for record in records]
+        values = list(chain.from_iterable(groups))
         if values:
-            self.emit(Batch(values, None if untimed else timestamps))
+            self.emit(Batch(values, None if untimed else _repeated(times, groups)))
 
     # ------------------------------------------------------------ life cycle
 
@@ -194,6 +188,11 @@ class _OnEventLoop(Function):
     def _finish(self, outcome: Any) -> None:
         if isawaitable(outcome):
             self.event_loop.run(_awaited(outcome))
+
+
+def _repeated(times: Iterable[Any], groups: Iterable[Sequence[Any]]) -> list[int]:
+    """The time of each group once for each of its members."""
+    return [time for time, group in zip(times, groups) for _ in group]
 
 
 async def _awaited(outcome: Awaitable[Any]) -> None:
