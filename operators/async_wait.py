@@ -176,7 +176,7 @@ class _OnEventLoop(Function):
 
     event_loop: TaskEventLoop
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Any) -> None:
         self._function = function
 
     def open(self, runtime_context: RuntimeContext) -> None:

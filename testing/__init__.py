@@ -19,9 +19,11 @@ from .harness_forms import (
     OneInputHarness,
     TwoInputHarness,
 )
+from .verify import ExactlyOnceViolation, VerificationReport, verify_exactly_once
 
 __all__ = [
     "BroadcastHarness",
+    "ExactlyOnceViolation",
     "Harness",
     "HarnessSnapshot",
     "KeyedBroadcastHarness",
@@ -29,4 +31,6 @@ __all__ = [
     "KeyedTwoInputHarness",
     "OneInputHarness",
     "TwoInputHarness",
+    "VerificationReport",
+    "verify_exactly_once",
 ]

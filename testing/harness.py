@@ -295,9 +295,10 @@ def _capture(result: Any, side_outputs: Sequence[OutputTag]) -> list[str]:
     """End the streams that are to be looked at; their names."""
     if not isinstance(result, DataStream):
         return []
-    streams = {_MAIN: result, **{_side(tag): result.get_side_output(tag) for tag in side_outputs}}
-    for name, stream in streams.items():
-        sink = stream.add_sink(_never_called).uid(_capture_uid(name)).disable_chaining()
+    stream: Any = result
+    streams = {_MAIN: stream, **{_side(tag): stream.get_side_output(tag) for tag in side_outputs}}
+    for name, each in streams.items():
+        sink = each.add_sink(_never_called).uid(_capture_uid(name)).disable_chaining()
         sink.set_parallelism(1)
     return list(streams)
 

@@ -180,7 +180,7 @@ class HarnessTasks:
 
     def taken(self, kind: type[E]) -> list[E]:
         """The reports of one kind since the last call, which forgets all others too."""
-        found = [event for event in self.reports if isinstance(event, kind)]
+        found: list[E] = [event for event in self.reports if isinstance(event, kind)]
         self.reports.clear()
         return found
 
