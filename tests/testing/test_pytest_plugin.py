@@ -29,25 +29,11 @@ def test_a_job_that_fails(tidegate_env):
 
 def test_the_fixture_runs_jobs_in_the_process_of_the_test(tmp_path: Path) -> None:
     (tmp_path / "test_users.py").write_text(USERS_TEST)
+    # Not by its entry point, which an editable installation may have from an earlier state.
+    plugins = ["no:tidegate", "tidegate.testing.pytest_plugin", "no:cacheprovider"]
+    options = [option for plugin in plugins for option in ("-p", plugin)]
     finished = subprocess.run(
-        # Not by its entry point, which an editable installation may have from an earlier state.
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:tidegate",
-            "-p",
-            "tidegate.testing.pytest_plugin",
-            "-p",
-            "no:cacheprovider",
-            "--rootdir",
-            str(tmp_path),
-            "-c",
-            "/dev/null",
-            str(tmp_path),
-        ],
+        [sys.executable, "-m", "pytest", "-q", *options, "-c", "/dev/null", "--rootdir", tmp_path, tmp_path],
         capture_output=True,
         text=True,
         timeout=120,
