@@ -115,7 +115,7 @@ def test_namespaces_keep_timers_apart() -> None:
 
 
 def test_what_was_stored_deleted_registered_and_deleted_again_is_gone() -> None:
-    test = opened()
+    test = opened(parallelism=1)
     timers, keyed = test.operator.timers, test.operator.keyed
     register(test, "a", 10, 20)
     test.checkpoint(1)
@@ -125,7 +125,7 @@ def test_what_was_stored_deleted_registered_and_deleted_again_is_gone() -> None:
     timers.register_event_time_timer(None, 10)
     timers.register_event_time_timer(None, 20)
     timers.delete_event_time_timer(None, 10)
-    restored = opened(restored=test.checkpoint(2), storage=test.storage)
+    restored = opened(restored=test.checkpoint(2), storage=test.storage, parallelism=1)
     restored.operator.process_watermark(50)
     assert fired(restored) == [("event", 20, "a", None)]
 
@@ -139,11 +139,11 @@ def test_a_timer_that_comes_and_goes_between_two_checkpoints_is_never_stored() -
 
 
 def test_overdue_processing_time_timers_fire_at_once_after_a_restore() -> None:
-    test = opened()
+    test = opened(parallelism=1)
     test.operator.keyed.current_key = "a"
     test.operator.timers.register_processing_time_timer(None, 100)
     test.operator.timers.register_processing_time_timer(None, 900)
-    restored = OperatorUnderTest(Alarms(), restored=test.checkpoint(1), storage=test.storage)
+    restored = OperatorUnderTest(Alarms(), restored=test.checkpoint(1), storage=test.storage, parallelism=1)
     restored.now_ms = 500
     restored.open()
     assert restored.processing_time.due_in_ms() == 0
