@@ -11,9 +11,13 @@ from ..operators.checkpointed import (
 )
 from ..operators.functions import (
     AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
@@ -22,18 +26,23 @@ from ..operators.functions import (
     SinkFunction,
 )
 from ..operators.runtime_context import KeyedStateStore, RuntimeContext
+from ..operators.timer_service import TimerService
 from ..state.operator_state import OperatorStateStore
 
 __all__ = [
     "AggregateFunction",
     "CheckpointListener",
     "CheckpointedFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
     "KeySelector",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "ListCheckpointed",
@@ -43,4 +52,5 @@ __all__ = [
     "ReduceFunction",
     "RuntimeContext",
     "SinkFunction",
+    "TimerService",
 ]
