@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..actors.ports import TaskDeployment
+from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
 from ..coordinator.job_client import JobReport
 from ..coordinator.job_coordinator import JobCoordinator
@@ -98,12 +99,18 @@ class Incarnation:
         if not self.is_alive:
             return
         self.coordinator.validate()
+        self.shell.user.hear(self)
         if self.end is None and self.coordinator.status.is_globally_terminal_state():
             self.end = report_of(self.coordinator)
 
     def forget_end(self) -> None:
-        """The driver knows how the job ended."""
-        self._stored_end.remove()
+        """The driver knows how the job ended, and says so until it is heard."""
+        while True:
+            try:
+                self._stored_end.remove()
+                return
+            except CheckpointStorageError as error:
+                self._world.note(str(error))
 
     def die(self) -> None:
         """The coordinator dies in what it is doing; the shell starts its successor."""
@@ -148,6 +155,8 @@ class Incarnation:
         self.shell.deployed(deployments[0])
         for deployment in deployments:
             self.shell.point()
+            if self.shell.copies is not None:
+                deployment = self.shell.copies.placed(deployment)
             slowness = _SLOWNESS if self._world.chance(self._faults.slow_task) else 1
             process = Process.of(self, deployment, slowness)
             self.processes[deployment.subtask_id] = process
@@ -156,7 +165,7 @@ class Incarnation:
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         self.shell.point()
         if isinstance(mail, TriggerCheckpoint):
-            self.shell.triggered(self, mail.barrier.checkpoint_id)
+            self.shell.triggered(self, mail.barrier)
             if self._world.chance(self._faults.lost_trigger):
                 return
         elif isinstance(mail, CheckpointCompleted):
@@ -170,8 +179,8 @@ class Incarnation:
     def _may_be_lost(self) -> bool:
         store = self.coordinator.store
         newest = store.newest if store is not None else None
-        is_final = newest is not None and newest.kind.value == "final"
-        return not is_final and self._world.chance(self._faults.lost_notification)
+        is_last = newest is not None and newest.kind.ends_job
+        return not is_last and self._world.chance(self._faults.lost_notification)
 
     def stop(self, attempt: Attempt, subtasks: Sequence[SubtaskId]) -> None:
         self.shell.point()
