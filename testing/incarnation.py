@@ -209,6 +209,7 @@ class Incarnation:
         receiver = self._graph.receivers.get(message.channel)
         process = None if receiver is None else self.processes.get(receiver)
         if process is not None and process.is_alive:
+            process.gets(message)
             process.task.put(message)
             self.step_soon(process)
 

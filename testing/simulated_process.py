@@ -78,6 +78,12 @@ class Process:
         process.task = StreamTask(deployment, _TaskPorts(process))
         return process
 
+    def gets(self, message: Message) -> None:
+        """A message arrives: a barrier that may overtake ends older alignments before its turn comes."""
+        barrier = message.announces
+        if isinstance(barrier, CheckpointBarrier) and barrier.aligned_timeout_ms is not None:
+            self.decided = max(self.decided, barrier.checkpoint_id - 1)
+
     def takes_up(self, elements: list[StreamElement]) -> None:
         """The task starts on the content of a message, of which markers are the end."""
         last = elements[-1]
