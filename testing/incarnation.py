@@ -15,8 +15,8 @@ from ..coordinator.local_job import report_of
 from ..coordinator.report_order import ReportOrder
 from ..coordinator.spec import JobSpec
 from ..coordinator.stored_end import StoredEnd
-from ..protocol.elements import Message
-from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.elements import Message, SnapshotKind
+from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
 from ..protocol.plan import build_execution_graph
 from ..protocol.task_events import (
     CancelTask,
@@ -59,6 +59,7 @@ class Incarnation:
         self._faults = shell.plan.faults
         self._graph = build_execution_graph(spec.graph)
         self._order = ReportOrder()
+        self._stops: set[CheckpointId] = set()
         self._stored_end = StoredEnd(spec)
         tracer = create_tracer("simulation", {})
         self.coordinator = JobCoordinator(spec, self, tracer, shell.storage, self._record_end)
@@ -166,21 +167,25 @@ class Incarnation:
         self.shell.point()
         if isinstance(mail, TriggerCheckpoint):
             self.shell.triggered(self, mail.barrier)
+            if mail.barrier.kind is SnapshotKind.STOP:
+                self._stops.add(mail.barrier.checkpoint_id)
             if self._world.chance(self._faults.lost_trigger):
                 return
         elif isinstance(mail, CheckpointCompleted):
             self.shell.completed(self, mail.checkpoint_id)
-        if isinstance(mail, (CheckpointCompleted, CheckpointAborted)) and self._may_be_lost():
+        if isinstance(mail, (CheckpointCompleted, CheckpointAborted)) and self._is_lost(mail):
             return
         process = self.processes.get(subtask)
         if process is not None and process.attempt == attempt:
             self._mail(process, mail)
 
-    def _may_be_lost(self) -> bool:
+    def _is_lost(self, mail: CheckpointCompleted | CheckpointAborted) -> bool:
+        """Notifications get lost, but not those that tasks wait for: of the end, and of a failed stop."""
         store = self.coordinator.store
         newest = store.newest if store is not None else None
         is_last = newest is not None and newest.kind.ends_job
-        return not is_last and self._world.chance(self._faults.lost_notification)
+        is_awaited = is_last or mail.checkpoint_id in self._stops
+        return not is_awaited and self._world.chance(self._faults.lost_notification)
 
     def stop(self, attempt: Attempt, subtasks: Sequence[SubtaskId]) -> None:
         self.shell.point()
