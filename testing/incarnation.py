@@ -30,6 +30,7 @@ from ..protocol.task_events import (
 )
 from ..telemetry import create_tracer
 from .network import DELAY_NS
+from .outside import outside
 from .plan import MILLISECOND
 from .simulated_process import Process
 
@@ -171,6 +172,8 @@ class Incarnation:
                 self._stops.add(mail.barrier.checkpoint_id)
             if self._world.chance(self._faults.lost_trigger):
                 return
+        elif isinstance(mail, CheckpointAborted):
+            outside().stop_failed(self.spec.job_id, mail.checkpoint_id)
         elif isinstance(mail, CheckpointCompleted):
             self.shell.completed(self, mail.checkpoint_id)
         if isinstance(mail, (CheckpointCompleted, CheckpointAborted)) and self._is_lost(mail):

@@ -25,6 +25,17 @@ class Outside:
         self._owner_count = 0
         self._saved: dict[str, dict[int, set[str]]] = {}
         self._undone: set[str] = set()
+        self._failed_stops: set[tuple[str, int]] = set()
+
+    def stop_failed(self, job: str, checkpoint_id: int) -> None:
+        """A stop was given up: the job goes on."""
+        self._failed_stops.add((job, checkpoint_id))
+
+    def goes_on_behind(self, job: str, checkpoint_id: int, what: str) -> None:
+        """A task does something behind the barrier of a stop, which it may if that was given up."""
+        if (job, checkpoint_id) not in self._failed_stops:
+            # Not raised: that would only fail the task.
+            self.problems.append(f"{what} behind the stop {checkpoint_id}")
 
     def new_owner(self) -> int:
         """The number of a sink's subtask in one attempt, higher than any before."""

@@ -351,15 +351,14 @@ class SimulatedSinkOperator(SinkOperator):
         super().__init__(sink)
         self._simulated = sink
         self._stopped_at = CheckpointId(0)
-        self._given_up = CheckpointId(0)
 
     def open(self) -> None:
         self._simulated.owner = outside().new_owner()
         super().open()
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        if self._stopped_at > self._given_up:
-            outside().problems.append(f"{len(batch)} records are written behind the stop {self._stopped_at}")
+        if self._stopped_at:
+            outside().goes_on_behind(self.context.job_id, self._stopped_at, "a sink writes")
         super().process_batch(batch, input_index)
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
@@ -369,7 +368,3 @@ class SimulatedSinkOperator(SinkOperator):
         if barrier.kind is SnapshotKind.STOP:
             self._stopped_at = barrier.checkpoint_id
         return frozen
-
-    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        super().notify_checkpoint_aborted(checkpoint_id)
-        self._given_up = max(self._given_up, checkpoint_id)

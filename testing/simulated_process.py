@@ -107,10 +107,9 @@ class Process:
         announced, channel = message.announces, message.channel
         if isinstance(announced, CheckpointBarrier) and announced.kind is SnapshotKind.STOP:
             self.stopped[channel] = announced.checkpoint_id
-        elif announced is None and self.stopped.get(channel, -1) > max(self.given_up, self.refused):
-            # Not raised: that would only fail the task.
+        elif announced is None and channel in self.stopped:
             stop = self.stopped[channel]
-            outside().problems.append(f"{self.subtask} sends something behind the stop {stop}")
+            outside().goes_on_behind(self.owner.spec.job_id, stop, f"{self.subtask} sends something")
 
     @property
     def is_running(self) -> bool:
