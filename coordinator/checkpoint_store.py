@@ -200,6 +200,10 @@ class CheckpointStore:
 
     def _withdraw(self, checkpoint_id: CheckpointId) -> None:
         """Remove a manifest of our own that came too late, if it is certain that it did."""
+        if not self._storage.list_files("epochs"):
+            # The job is over, and everything else of it is removed.
+            self._storage.delete([_manifest_path(checkpoint_id)])
+            return
         path = f"accepted/{self.epoch + 1}"
         if path not in self._storage.list_files("accepted"):
             return
@@ -207,9 +211,9 @@ class CheckpointStore:
             self._storage.delete([_manifest_path(checkpoint_id)])
 
     def check_fence(self) -> None:
-        """Raise `FencedError` if another coordinator has claimed the job."""
-        newer = f"epochs/{self.epoch + 1}"
-        if newer in self._storage.list_files("epochs"):
+        """Raise `FencedError` if another coordinator has claimed the job, and perhaps ended it since."""
+        found = self._storage.list_files("epochs")
+        if f"epochs/{self.epoch + 1}" in found or f"epochs/{self.epoch}" not in found:
             raise FencedError(f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job")
 
     def owns(self, claimed: ClaimedCheckpoint) -> None:
@@ -342,8 +346,11 @@ class CheckpointStore:
         """
         found = self._storage.list_files("")
         self.check_fence()
+        epochs = [path for path in found if path.startswith("epochs/")]
         self._delete([path for path in found if path.endswith(MANIFEST_NAME)])
-        self._delete([path for path in found if not path.endswith(MANIFEST_NAME)])
+        self._delete([path for path in found if not path.endswith(MANIFEST_NAME) and path not in epochs])
+        # Last, and the oldest first: without any, whoever was replaced still finds itself fenced.
+        self._storage.delete(sorted(epochs, key=lambda path: _numbers([path])))
         self._retained.clear()
         if self._claimed is not None:
             self._claimed.remove()

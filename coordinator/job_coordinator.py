@@ -482,6 +482,7 @@ class JobCoordinator:
             self.fail_points.settle()
         if self._store is not None and not self._is_fenced:
             try:
+                self._store.check_fence()
                 self._before_clean_up(keep_checkpoints)
                 self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()
             except TidegateError as error:

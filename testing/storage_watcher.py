@@ -52,7 +52,7 @@ class StorageWatcher:
             assert savepoint is not None
             assert manifest.kind is SnapshotKind.SAVEPOINT, f"{path} is of a {manifest.kind.value}"
             root = savepoint[1]
-        if self._is_fenced_off(path):
+        if self.is_fenced_off(path):
             # A coordinator wrote it that was replaced: its files may be gone, and nobody will ever read it.
             return
         handles = [handle for handle in manifest.files() if not handle.is_inline]
@@ -78,7 +78,7 @@ class StorageWatcher:
             self._needed.pop(path, None)
             return
         for manifest, files in self._needed.items():
-            assert path not in files or self._is_fenced_off(manifest), f"{path} is deleted; {manifest} needs it"
+            assert path not in files or self.is_fenced_off(manifest), f"{path} is deleted; {manifest} needs it"
 
     def _is_replaced(self, directory: str) -> bool:
         """Whether a job has claimed a savepoint or checkpoint, and has checkpoints of its own or has ended."""
@@ -86,11 +86,13 @@ class StorageWatcher:
         has_its_own = any(job == owner for job, _ in self.completed)
         return has_its_own or f"ended/{owner}" in self._files
 
-    def _is_fenced_off(self, manifest: str) -> bool:
+    def is_fenced_off(self, manifest: str) -> bool:
         """Whether a coordinator that was replaced wrote it too late to count, see ADR 009."""
         match = _CHECKPOINT.fullmatch(manifest)
         if match is None:
             return False
+        if not any(path.startswith(f"{match[1]}/epochs/") for path in self._files):
+            return True
         for path in [path for path in self._files if path.startswith(f"{match[1]}/accepted/")]:
             record = json.loads(self._files[path])
             if int(match[2]) < record["first_id"] and int(match[2]) not in record["checkpoints"]:

@@ -178,6 +178,23 @@ def test_a_fenced_coordinator_cleans_nothing_up() -> None:
     assert set(before) <= set(cluster.files())
 
 
+def test_a_coordinator_that_does_not_know_yet_that_it_was_replaced_records_no_end() -> None:
+    ends: list[bool] = []
+    cluster = FakeCluster()
+    cluster.coordinator = JobCoordinator(
+        job_spec(), cluster, cluster.tracer, cluster.storage, before_clean_up=ends.append
+    )
+    cluster.run()
+    cluster.complete_checkpoint()
+    FakeCluster(storage=cluster.storage).run()
+    before = cluster.files()
+    cluster.coordinator.cancel()
+    cluster.stop_tasks()
+    assert cluster.coordinator.status is JobStatus.CANCELED
+    assert ends == []
+    assert cluster.files() == before
+
+
 # ---------------------------------------------------------------- requests
 
 
