@@ -74,7 +74,7 @@ class CheckpointStore:
         self._num_retained = num_retained
         self._deleting_threads = deleting_threads
         self._retained: dict[CheckpointId, CheckpointManifest] = {}
-        self._doubtful: set[CheckpointId] = set()
+        self._doubtful: dict[CheckpointId, CheckpointManifest] = {}
         self._registry = SharedStateRegistry()
         self._not_deleted: deque[Garbage] = deque()
         self._condemned: set[str] = set()
@@ -183,7 +183,7 @@ class CheckpointStore:
         path = _manifest_path(checkpoint_id)
         self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
         # Until storage has answered, the manifest may exist, and its files must.
-        self._doubtful.add(checkpoint_id)
+        self._doubtful[checkpoint_id] = manifest
         written = bytes(failpoints.passing("before_manifest", data))
         if not self._storage.create_exclusive(path, written):
             raise FencedError(f"{path} exists already: another coordinator completed it")
@@ -195,8 +195,28 @@ class CheckpointStore:
         except FencedError:
             self._withdraw(checkpoint_id)
             raise
-        self._doubtful.remove(checkpoint_id)
-        self._retained[checkpoint_id] = manifest
+        self._retained[checkpoint_id] = self._doubtful.pop(checkpoint_id)
+
+    def settle_doubtful(self) -> None:
+        """Find out which failed checkpoints exist after all, before the job goes back to the newest one.
+
+        Otherwise a later coordinator might find one whose transactions have been thrown away since.
+
+        Raises:
+            FencedError: Another coordinator took over; it judges by itself.
+            CheckpointStorageError: Storage refuses; nothing has changed.
+        """
+        if not self._doubtful:
+            return
+        stored = set(self._stored_ids())
+        # After the list, as in `complete`: a newer coordinator that is not there yet will find them too.
+        self.check_fence()
+        for checkpoint_id, manifest in self._doubtful.items():
+            if checkpoint_id in stored:
+                self._retained[checkpoint_id] = manifest
+            else:
+                self._registry.release_checkpoint(checkpoint_id)
+        self._doubtful.clear()
 
     def _withdraw(self, checkpoint_id: CheckpointId) -> None:
         """Remove a manifest of our own that came too late, if it is certain that it did."""
@@ -265,7 +285,7 @@ class CheckpointStore:
         excess += sorted(doubtful for doubtful in self._doubtful if doubtful < newest)
         for checkpoint_id in excess:
             self._retained.pop(checkpoint_id, None)
-            self._doubtful.discard(checkpoint_id)
+            self._doubtful.pop(checkpoint_id, None)
             self._registry.release_checkpoint(checkpoint_id)
         claimed = None
         if len(self._retained) >= self._num_retained:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..actors.ports import TaskDeployment, TaskSettings
-from ..common.errors import TidegateError
+from ..common.errors import CheckpointStorageError, TidegateError
 from ..common.job_status import JobStatus
 from ..protocol import checkpoint as core
 from ..protocol import task_events as events
@@ -27,7 +27,7 @@ from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
 from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
-from .checkpoint_store import CheckpointStore
+from .checkpoint_store import CheckpointStore, FencedError
 from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
 from .ports import CoordinatorPorts
@@ -40,6 +40,9 @@ from .stored_statistics import read_statistics
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
+
+STORAGE_RETRY_MS = 1_000
+"""Pause before a restart asks storage again for the newest checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class JobCoordinator:
         self._restart_at_ms: int | None = None
         self._is_fenced = False
         self._is_beyond_restart = False
+        self._stopped_with = ""
         self._failure: Failure | None = None
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
@@ -129,6 +133,12 @@ class JobCoordinator:
     def store(self) -> CheckpointStore | None:
         """The job's completed checkpoints, `None` without checkpointing."""
         return self._store
+
+    @property
+    def stopped_with(self) -> str:
+        """The savepoint that the job was stopped with, if any; also when its checkpoints are gone."""
+        newest = self._store.newest if self._store is not None else None
+        return self._stopped_with if newest is None else newest.savepoint_path
 
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
@@ -465,12 +475,25 @@ class JobCoordinator:
         if self._live:
             return
         if self.status is JobStatus.RESTARTING and self._restart_at_ms is not None:
-            if self._restart_at_ms <= self._now_ms():
+            if self._restart_at_ms <= self._now_ms() and self._knows_newest():
                 self._deploy()
         elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING):
             settings = self._spec.settings
             ended = self._life.handle(JobEvent.TASKS_STOPPED)
             self._clean_up(self._keeps_on_fail if ended is JobStatus.FAILED else settings.keep_on_cancel)
+
+    def _knows_newest(self) -> bool:
+        """Whether it is certain which checkpoint is the newest; if not, this is tried again later."""
+        try:
+            if self._store is not None:
+                self._store.settle_doubtful()
+            return True
+        except FencedError as error:
+            self._give_way(str(error))
+        except CheckpointStorageError as error:
+            self.statistics.warnings.append(f"the newest checkpoint cannot be found, so the job waits: {error}")
+            self._restart_at_ms = self._now_ms() + STORAGE_RETRY_MS
+        return False
 
     @property
     def _keeps_on_fail(self) -> bool:
@@ -483,6 +506,8 @@ class JobCoordinator:
         if self._store is not None and not self._is_fenced:
             try:
                 self._store.check_fence()
+                self._store.settle_doubtful()
+                self._stopped_with = self.stopped_with
                 self._before_clean_up(keep_checkpoints)
                 self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()
             except TidegateError as error:

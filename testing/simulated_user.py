@@ -181,8 +181,8 @@ class SimulatedUser:
             return False
         if end.status is JobStatus.CANCELED:
             return self.ending not in _STOPS
-        is_stopped = bool(self._stopped_with or end.stopped_with)
-        return end.status is JobStatus.FINISHED and self.ending in _STOPS and is_stopped
+        # Also where a stop seemed to have failed, and it was found out later that it had not.
+        return end.status is JobStatus.FINISHED and bool(self._stopped_with or end.stopped_with)
 
     def _start_next(self, end: JobReport) -> None:
         shell, ended = self._shell, self._shell.current
@@ -203,7 +203,7 @@ class SimulatedUser:
         shell.start_next_job()
 
     def _chosen(self, end: JobReport) -> str | None:
-        if self.ending in _STOPS:
+        if self._stopped_with or end.stopped_with:
             return self._stopped_with or end.stopped_with
         if self.ending is Ending.GO_BACK and self._newest_savepoint:
             path = f"{ROOT}/{self._newest_savepoint}"
