@@ -54,6 +54,8 @@ class Outside:
         covered = {name for names in parts.values() for name in names}
         covered |= {name for name in self._committed if self._owners[name] < first}
         self._undone |= self._begun.keys() - covered
+        # The job may have restarted since from an older checkpoint, which threw some of them away.
+        self._aborted -= covered
 
     def notified(self, checkpoint_id: int) -> None:
         """A function was told that a checkpoint is complete."""
