@@ -236,8 +236,8 @@ class CheckpointStore:
         if f"epochs/{self.epoch + 1}" in found or f"epochs/{self.epoch}" not in found:
             raise FencedError(f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job")
 
-    def owns(self, claimed: ClaimedCheckpoint) -> None:
-        """The job was started from this, and removes it as the oldest of its checkpoints."""
+    def owns(self, claimed: ClaimedCheckpoint | None) -> None:
+        """The job was started from this, if anything, and removes it as the oldest of its checkpoints."""
         self._claimed = claimed
 
     # ------------------------------------------------------------ files of acknowledgements
@@ -287,9 +287,7 @@ class CheckpointStore:
             self._retained.pop(checkpoint_id, None)
             self._doubtful.pop(checkpoint_id, None)
             self._registry.release_checkpoint(checkpoint_id)
-        claimed = None
-        if len(self._retained) >= self._num_retained:
-            claimed, self._claimed = self._claimed, None
+        claimed = self._claimed if len(self._retained) >= self._num_retained else None
         manifests = [_manifest_path(checkpoint_id) for checkpoint_id in excess]
         self._condemned.update(manifests)
         files = self._registry.take_unreferenced()
@@ -297,7 +295,6 @@ class CheckpointStore:
             again = self._not_deleted.popleft()
             manifests += again.manifests
             files += again.files
-            claimed = claimed or again.claimed
         garbage = Garbage(tuple(manifests), tuple(files), claimed)
         return garbage if manifests or files or claimed else None
 
@@ -310,6 +307,7 @@ class CheckpointStore:
             self._delete(garbage.files)
             if garbage.claimed is not None:
                 garbage.claimed.remove()
+                self._claimed = None
         except CheckpointStorageError:
             self._not_deleted.append(garbage)
             raise
@@ -326,7 +324,10 @@ class CheckpointStore:
             part.result()
 
     def remove_orphans(self) -> list[str]:
-        """Delete files of state that no checkpoint refers to; only while no task runs.
+        """Delete what no checkpoint needs, now that the job has ended.
+
+        Returns:
+            The files of state among it.
 
         Raises:
             FencedError: Another coordinator took over, and its tasks may have written files.
@@ -334,6 +335,8 @@ class CheckpointStore:
         garbage = self._orphans()
         self._delete(garbage.manifests)
         self._delete(garbage.files)
+        if self._claimed is not None and len(self._retained) >= self._num_retained:
+            self._claimed.remove()
         return list(garbage.files)
 
     def find_orphans(self) -> None:

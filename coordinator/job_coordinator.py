@@ -167,14 +167,19 @@ class JobCoordinator:
         self._life.handle(JobEvent.DEPLOYED)
         self._deploy()
 
-    def finish_clean_up(self) -> None:
-        """The job has ended, but a predecessor may have died before it removed all checkpoints."""
+    def finish_clean_up(self, keep_checkpoints: bool) -> None:
+        """The job has ended, but a predecessor may have died before it removed what is to go."""
         store = self._new_store()
         if store is None:
             return
         try:
             store.claim()
-            store.remove_all()
+            store.owns(self._claimed_checkpoint())
+            if keep_checkpoints:
+                store.load()
+                store.remove_orphans()
+            else:
+                store.remove_all()
         except TidegateError as error:
             self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
 
@@ -209,15 +214,21 @@ class JobCoordinator:
     def _find_foreign_state(self) -> None:
         path = self._spec.settings.restore_path
         is_first_start = self._store is None or self._store.newest is None
-        if path is not None and self._spec.settings.claims_restored and self._store is not None:
-            claimed = ClaimedCheckpoint(path, self._spec.job_id)
-            if is_first_start:
-                claimed.take()
+        claimed = self._claimed_checkpoint()
+        if claimed is not None and is_first_start:
+            claimed.take()
+        if self._store is not None:
             self._store.owns(claimed)
         if path is None or not is_first_start:
             return
         self._foreign = read_checkpoint(path)
         check_restore(self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state)
+
+    def _claimed_checkpoint(self) -> ClaimedCheckpoint | None:
+        settings = self._spec.settings
+        if settings.restore_path is None or not settings.claims_restored or settings.trigger is None:
+            return None
+        return ClaimedCheckpoint(settings.restore_path, self._spec.job_id)
 
     def _deploy(self) -> None:
         self._attempt = Attempt(self._attempt + 1)
@@ -491,7 +502,9 @@ class JobCoordinator:
         except FencedError as error:
             self._give_way(str(error))
         except CheckpointStorageError as error:
-            self.statistics.warnings.append(f"the newest checkpoint cannot be found, so the job waits: {error}")
+            self.statistics.warnings.append(
+                f"the newest checkpoint cannot be found, so the job waits: {error}"
+            )
             self._restart_at_ms = self._now_ms() + STORAGE_RETRY_MS
         return False
 

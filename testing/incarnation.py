@@ -82,8 +82,7 @@ class Incarnation:
         if stored is None:
             self.coordinator.start()
         else:
-            if stored[0].newest_checkpoint is None:
-                self.coordinator.finish_clean_up()
+            self.coordinator.finish_clean_up(keep_checkpoints=stored[0].newest_checkpoint is not None)
             self.end = stored[0]
         self.has_started = True
 

@@ -87,7 +87,10 @@ def _run(world: World, plan: Plan, stack: ExitStack, outcome: Outcome) -> None:
 def _check(shell: SimulatedShell, plan: Plan, outside: Outside) -> None:
     assert shell.current.status is JobStatus.FINISHED, shell.stuck()
     check_output(plan, outside.visible(), shell.attempts)
+    shell.current.forget_end()
     shell.check_files()
+    orphans = shell.storage.watcher.orphans()
+    assert not orphans, f"files are left behind: {orphans}"
     shell.storage.watcher.check_savepoints()
 
 

@@ -109,21 +109,12 @@ class SimulatedShell:
 
     def start_next_job(self) -> None:
         """The job has ended, and the next one starts, with another id."""
-        self._check_left(self.current)
+        self.storage.watcher.ended(self.current.spec.job_id)
+        if self.current.status is JobStatus.FINISHED:
+            self.check_files()
         self.run_number += 1
         self._jobs += 1
         self._new_life().start()
-
-    def _check_left(self, ended: Incarnation) -> None:
-        """Nothing but what is needed is left of a job that was cancelled or stopped."""
-        assert ended.end is not None
-        if ended.end.status is JobStatus.FINISHED:
-            self.check_files()
-        # A coordinator that dies while it cleans up leaves what it had not removed yet, and files stay whose
-        # manifest may exist, as nobody knows whether its creation failed.
-        elif self._lives == 1 and not self.plan.faults.failed_write:
-            orphans = self.storage.watcher.orphans(ended.spec.job_id)
-            assert not orphans, f"files are left behind: {orphans}"
 
     # ------------------------------------------------------------ crashes
 
@@ -232,9 +223,7 @@ class SimulatedShell:
 
     def check_files(self) -> None:
         """Raise `AssertionError` if the job, which keeps no checkpoints, left files."""
-        ended = self.current
-        ended.forget_end()
-        left = self.storage.list_files(ended.spec.job_id)
+        left = self.storage.list_files(self.current.spec.job_id)
         assert not left, f"files are left behind: {left}"
 
     def stuck(self) -> str:

@@ -16,7 +16,7 @@ from ..state.storage import (
     read_verified,
     register_scheme,
 )
-from .storage_watcher import StorageWatcher
+from .storage_watcher import SAVEPOINTS, StorageWatcher
 from .world import World
 
 ROOT = "simulated://storage"
@@ -64,11 +64,13 @@ class SimulatedStorage(CheckpointStorage):
         self._point()
         content, stored_as = bytes(data), self._path(checked_relative(path))
         if self._fails():
-            # Replacing a file is atomic; a new one may be there in part.
-            if self._world.chance(0.5) and stored_as not in self._files:
+            # A file is there as a whole, or not at all. Those of state may be worse: they have checksums.
+            if self._world.chance(0.5) and ("/shared/" in stored_as or stored_as.startswith(SAVEPOINTS)):
                 self._files[stored_as] = content[: len(content) // 2]
+                self.watcher.written(stored_as)
             raise CheckpointStorageError(f"{path} could not be written (simulated)")
         self._files[stored_as] = content
+        self.watcher.written(stored_as)
         self._point()
         return FileHandle(path, len(content), hashlib.sha256(content).hexdigest())
 
@@ -81,6 +83,7 @@ class SimulatedStorage(CheckpointStorage):
         is_created = stored_as not in self._files
         if is_created:
             self._files[stored_as] = data
+            self.watcher.written(stored_as)
             self.watcher.created(stored_as)
         if fails:
             raise CheckpointStorageError(f"whether {path} was created is not known (simulated)")

@@ -34,6 +34,17 @@ class StorageWatcher:
         self.savepoints: set[str] = set()
         """The directories of those savepoints that somebody was told of, and has not removed."""
         self._claims: dict[str, str] = {}
+        self._ended: set[str] = set()
+        self._late: set[str] = set()
+
+    def ended(self, job: str) -> None:
+        """A job has ended, and its coordinator has cleaned up."""
+        self._ended.add(job)
+
+    def written(self, path: str) -> None:
+        """A file was written. Nobody knows of what is written to a job that has ended."""
+        if path.partition("/")[0] in self._ended:
+            self._late.add(path)
 
     def created(self, path: str) -> None:
         """A file was created: if it is a manifest, all it names must be there."""
@@ -78,7 +89,9 @@ class StorageWatcher:
             self._needed.pop(path, None)
             return
         for manifest, files in self._needed.items():
-            assert path not in files or self.is_fenced_off(manifest), f"{path} is deleted; {manifest} needs it"
+            assert path not in files or self.is_fenced_off(manifest), (
+                f"{path} is deleted; {manifest} needs it"
+            )
 
     def _is_replaced(self, directory: str) -> bool:
         """Whether a job has claimed a savepoint or checkpoint, and has checkpoints of its own or has ended."""
@@ -120,11 +133,11 @@ class StorageWatcher:
 
     # ------------------------------------------------------------ in the end
 
-    def orphans(self, job: str) -> list[str]:
-        """Files of state of a job whose checkpoints are kept, that none of them needs."""
+    def orphans(self) -> list[str]:
+        """Files of state that no checkpoint needs, apart from those that came after the end of their job."""
         needed = {path for files in self._needed.values() for path in files}
-        below = f"{job}/shared/"
-        return [path for path in self._files if path.startswith(below) and path not in needed]
+        stored = (path for path in self._files if "/shared/" in path and path not in self._late)
+        return [path for path in stored if path not in needed and not path.startswith(f"{SAVEPOINTS}/")]
 
     def unfinished_savepoints(self) -> list[str]:
         """Files below the directory of savepoints that no complete savepoint needs."""
