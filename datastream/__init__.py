@@ -5,14 +5,19 @@ Builds a stream graph and hands it to a shell; nothing here runs records.
 
 from __future__ import annotations
 
+from ..common.output_tag import OutputTag
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
 from ..operators.functions import (
     AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
@@ -23,6 +28,7 @@ from ..operators.functions import (
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
 from ..operators.sources import Source, SourceReader
+from ..operators.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
@@ -55,6 +61,9 @@ __all__ = [
     "CheckpointedFunction",
     "CheckpointingMode",
     "CloseableIterator",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "Committer",
     "DataStream",
     "DataStreamSink",
@@ -68,12 +77,14 @@ __all__ = [
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListCheckpointed",
     "LmdbStateBackend",
     "MapFunction",
     "MemoryStateBackend",
+    "OutputTag",
     "PredefinedOptions",
     "ProcessFunction",
     "ReduceFunction",
@@ -87,5 +98,7 @@ __all__ = [
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",
+    "TimeDomain",
+    "TimerService",
     "TwoPhaseCommitSink",
 ]

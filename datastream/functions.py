@@ -12,9 +12,13 @@ from ..operators.checkpointed import (
 )
 from ..operators.functions import (
     AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
@@ -23,6 +27,7 @@ from ..operators.functions import (
     SinkFunction,
 )
 from ..operators.runtime_context import KeyedStateStore, RuntimeContext
+from ..operators.timer_service import TimerService
 from ..state.operator_state import OperatorStateStore
 
 __all__ = [
@@ -32,12 +37,16 @@ __all__ = [
     "AsyncRetryStrategy",
     "CheckpointListener",
     "CheckpointedFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
     "KeySelector",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "ListCheckpointed",
@@ -47,4 +56,5 @@ __all__ = [
     "ReduceFunction",
     "RuntimeContext",
     "SinkFunction",
+    "TimerService",
 ]
