@@ -209,7 +209,7 @@ class StreamTask:
 
     def _initialize(self) -> None:
         check_storage_is_shared(self._deployment)
-        self._parts = assemble(self._deployment, self._ports, lambda action: self.put(_RunAction(action)))
+        self._parts = assemble(self._deployment, self._ports, self._take_action)
         self._chain = self._parts.chain
         copies = self._parts.local_snapshots
         self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
@@ -432,6 +432,11 @@ class StreamTask:
             self._early.append(mail)
         elif self._phase in (TaskPhase.RUNNING, TaskPhase.COMMITTING, TaskPhase.STOPPING):
             self._take_checkpoint_mail(mail)
+
+    def _take_action(self, action: Callable[[], None]) -> None:
+        """Put an action into the mailbox, from any thread."""
+        self.put(_RunAction(action))
+        self._ports.wake()
 
     def _run_action(self, action: Callable[[], None]) -> None:
         """Now, or as soon as the task runs: not before the start, nor after the barrier of a stop."""

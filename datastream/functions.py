@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.checkpointed import (
     CheckpointedFunction,
     CheckpointListener,
@@ -31,6 +32,9 @@ from ..state.operator_state import OperatorStateStore
 
 __all__ = [
     "AggregateFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "CheckpointListener",
     "CheckpointedFunction",
     "CoFlatMapFunction",
