@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import queue
 import traceback
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +122,9 @@ _IDLE_MS = 1_000
 _POLL_MS = 2
 """How soon a source that had nothing, or a sink that was not ready, is asked again."""
 
+_CheckpointMail = (
+    events.TriggerCheckpoint | events.EndSource | events.CheckpointCompleted | events.CheckpointAborted
+)
 _Mail = Message | events.TaskMail | SnapshotDone | ChannelStateDone
 
 
@@ -146,6 +150,7 @@ class StreamTask:
         self._given_up_id = CheckpointId(0)
         self._uids = [node.uid for node in deployment.subtask.task.nodes]
         self._early: list[events.TriggerCheckpoint | events.EndSource] = []
+        self._controls: deque[_CheckpointMail] = deque()
         self._parts: TaskParts
         self._chain: OperatorChain
         self._snapshots: Snapshotter
@@ -260,8 +265,10 @@ class StreamTask:
 
     def _step(self) -> StepOutcome:
         self._drain_mailbox()
+        if self._controls:
+            self._take_controls()
         if self._phase is not TaskPhase.RUNNING:
-            return StepOutcome(_IDLE_MS)
+            return StepOutcome(_POLL_MS if self._controls else _IDLE_MS)
         if self._parts.gate.announced:
             self._take_announcements()
         align_ms = self._align_when_due()
@@ -275,7 +282,7 @@ class StreamTask:
     def _advance(self) -> int:
         """Process one element or poll the source once; how long to wait in ms if that was not possible."""
         if not self._parts.output.has_credit():
-            return _IDLE_MS
+            return _POLL_MS if self._controls else _IDLE_MS
         if not self._chain.is_ready():
             return _POLL_MS
         is_source = self._chain.source is not None
@@ -397,7 +404,20 @@ class StreamTask:
             # It overtook `StartRunning`: Ray promises no order between two calls.
             self._early.append(mail)
         elif self._phase in (TaskPhase.RUNNING, TaskPhase.COMMITTING, TaskPhase.STOPPING):
-            self._take_checkpoint_mail(mail)
+            self._controls.append(mail)
+            self._take_controls()
+
+    def _take_controls(self) -> None:
+        """In order, and only while the source stands still: a thread of its own may have to stop first."""
+        source = self._chain.source
+        while self._controls and not self._phase.is_terminal and (source is None or source.try_pause()):
+            try:
+                self._take_checkpoint_mail(self._controls.popleft())
+            finally:
+                # While the task stops it takes nothing from the source, which must not begin what it
+                # could then not end.
+                if source is not None and self._phase is not TaskPhase.STOPPING:
+                    source.resume()
 
     def _answer_query(self, query: events.QueryState) -> None:
         """Between two batches, so the value is one that some prefix of the input led to."""
@@ -422,20 +442,15 @@ class StreamTask:
             return
         self._phase = TaskPhase.RUNNING
         early, self._early = self._early, []
-        for mail in early:
-            self._take_checkpoint_mail(mail)
+        self._controls.extend(early)
+        self._take_controls()
 
-    def _take_checkpoint_mail(
-        self,
-        mail: events.TriggerCheckpoint
-        | events.EndSource
-        | events.CheckpointCompleted
-        | events.CheckpointAborted,
-    ) -> None:
+    def _take_checkpoint_mail(self, mail: _CheckpointMail) -> None:
         if isinstance(mail, events.TriggerCheckpoint):
             self._align(CheckpointTriggered(mail.barrier))
         elif isinstance(mail, events.EndSource):
-            if self._phase is TaskPhase.RUNNING:
+            source = self._chain.source
+            if self._phase is TaskPhase.RUNNING and (source is None or source.stop()):
                 self._end_of_input()
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")

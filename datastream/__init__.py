@@ -17,10 +17,19 @@ from ..operators.functions import (
     MapFunction,
     ProcessFunction,
     ReduceFunction,
+    RichFunction,
+    RichSinkFunction,
     SinkFunction,
 )
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
+from ..operators.source_context import SourceContext
+from ..operators.source_function import (
+    ParallelSourceFunction,
+    RichParallelSourceFunction,
+    RichSourceFunction,
+    SourceFunction,
+)
 from ..operators.sources import Source, SourceReader
 from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
@@ -68,15 +77,22 @@ __all__ = [
     "LmdbStateBackend",
     "MapFunction",
     "MemoryStateBackend",
+    "ParallelSourceFunction",
     "PredefinedOptions",
     "ProcessFunction",
     "ReduceFunction",
+    "RichFunction",
+    "RichParallelSourceFunction",
+    "RichSinkFunction",
+    "RichSourceFunction",
     "RuntimeContext",
     "SavepointFormatType",
     "Sink",
     "SinkFunction",
     "SinkWriter",
     "Source",
+    "SourceContext",
+    "SourceFunction",
     "SourceReader",
     "StateBackend",
     "StreamExecutionEnvironment",

@@ -19,9 +19,18 @@ from ..operators.functions import (
     MapFunction,
     ProcessFunction,
     ReduceFunction,
+    RichFunction,
+    RichSinkFunction,
     SinkFunction,
 )
 from ..operators.runtime_context import KeyedStateStore, RuntimeContext
+from ..operators.source_context import SourceContext
+from ..operators.source_function import (
+    ParallelSourceFunction,
+    RichParallelSourceFunction,
+    RichSourceFunction,
+    SourceFunction,
+)
 from ..state.operator_state import OperatorStateStore
 
 __all__ = [
@@ -39,8 +48,15 @@ __all__ = [
     "ListCheckpointed",
     "MapFunction",
     "OperatorStateStore",
+    "ParallelSourceFunction",
     "ProcessFunction",
     "ReduceFunction",
+    "RichFunction",
+    "RichParallelSourceFunction",
+    "RichSinkFunction",
+    "RichSourceFunction",
     "RuntimeContext",
     "SinkFunction",
+    "SourceContext",
+    "SourceFunction",
 ]

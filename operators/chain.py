@@ -13,7 +13,7 @@ from ..protocol.ids import CheckpointId
 from ..protocol.plan import StreamNode, Subtask
 from ..state.backend import FrozenKeyedState
 from .base import Emit, FrozenOperator, OperatorContext, StreamOperator
-from .sources import SourceOperator
+from .sources import PolledOperator
 
 
 class OperatorChain:
@@ -55,9 +55,9 @@ class OperatorChain:
         return [self._operators[node.node_id] for node in self._nodes]
 
     @property
-    def source(self) -> SourceOperator | None:
+    def source(self) -> PolledOperator | None:
         """The source at the head, if the task has no input."""
-        return self._head if isinstance(self._head, SourceOperator) else None
+        return self._head if isinstance(self._head, PolledOperator) else None
 
     def restore(self, snapshots: Mapping[str, OperatorSnapshot], owned: bool) -> None:
         """Give every operator its restored state; before `open`."""

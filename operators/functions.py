@@ -20,6 +20,26 @@ class Function(ABC):
         """Called once per subtask at the end, also after a failure."""
 
 
+class RichFunction(Function):
+    """A function that can ask for its `RuntimeContext` at any time from `open` on."""
+
+    _runtime_context: RuntimeContext | None = None
+
+    def set_runtime_context(self, runtime_context: RuntimeContext) -> None:
+        """Called by the runtime, before `open`."""
+        self._runtime_context = runtime_context
+
+    def get_runtime_context(self) -> RuntimeContext:
+        """Facts about the running subtask.
+
+        Raises:
+            RuntimeError: The function does not run yet.
+        """
+        if self._runtime_context is None:
+            raise RuntimeError("there is no runtime context before open(): the function is not in a task yet")
+        return self._runtime_context
+
+
 class MapFunction(Function):
     """One record in, one record out."""
 
@@ -120,6 +140,10 @@ class SinkFunction(Function):
     @abstractmethod
     def invoke(self, value: Any) -> None:
         """Write one record."""
+
+
+class RichSinkFunction(SinkFunction, RichFunction):
+    """A `SinkFunction` that knows its `RuntimeContext`."""
 
 
 class CallableFunction(Function):

@@ -70,7 +70,33 @@ class Source(ABC):
         """Called in the driver before the job starts: raise `ConfigurationError` if it cannot run."""
 
 
-class SourceOperator(StreamOperator):
+class PolledOperator(StreamOperator):
+    """The head of a task without input: the task asks it for records."""
+
+    @abstractmethod
+    def poll(self, max_records: int) -> bool:
+        """Emit the next records; whether there were any. Raises `EndOfSource` at the end."""
+
+    @abstractmethod
+    def stop(self) -> bool:
+        """The input is to end here, whatever it still has.
+
+        Returns:
+            True if it ends at once, false if `poll` will raise `EndOfSource` soon.
+        """
+
+    def try_pause(self) -> bool:
+        """Keep everything as it is until `resume`: a snapshot is due. False if it has to come later."""
+        return True
+
+    def resume(self) -> None:
+        """Go on after `try_pause`."""
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        raise ConfigurationError(f"operator {self.context.operator_name!r} is a source without input")
+
+
+class SourceOperator(PolledOperator):
     """Polls a reader; its splits are even-split list state, so they move on a rescale."""
 
     STATE_NAME = "_source_splits"
@@ -103,7 +129,6 @@ class SourceOperator(StreamOperator):
             raise self.user_error("opening the source", error) from error
 
     def poll(self, max_records: int) -> bool:
-        """Emit the next records; whether there were any. Raises `EndOfSource` at the end."""
         assert self._reader is not None
         try:
             batch = self._reader.poll(max_records)
@@ -116,8 +141,8 @@ class SourceOperator(StreamOperator):
             self.emit(batch)
         return len(batch) > 0
 
-    def process_batch(self, batch: Batch, input_index: int) -> None:
-        raise ConfigurationError(f"operator {self.context.operator_name!r} is a source without input")
+    def stop(self) -> bool:
+        return True
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         assert self._reader is not None
