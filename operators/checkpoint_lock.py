@@ -29,10 +29,8 @@ class CheckpointLock:
         self._inner.acquire()
         if not self._depth:
             self._is_in_doubt = False
-            while self._is_wanted:
-                self._inner.release()
-                self._may_go_on.wait()
-                self._inner.acquire()
+            if self._is_wanted:
+                self._let_task_go_first()
         self._depth += 1
 
     def release(self) -> None:
@@ -40,9 +38,14 @@ class CheckpointLock:
         self._depth -= 1
         self._inner.release()
 
-    def __enter__(self) -> CheckpointLock:
-        self.acquire()
-        return self
+    def _let_task_go_first(self) -> None:
+        while self._is_wanted:
+            self._inner.release()
+            self._may_go_on.wait()
+            self._inner.acquire()
+
+    # One call for `with`: it is entered for every record.
+    __enter__ = acquire
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -51,7 +54,8 @@ class CheckpointLock:
             # Half of the section may be done. Either the function copes with that and goes on, or it
             # fails; until one of the two is seen there must be no snapshot.
             self._is_in_doubt = True
-        self.release()
+        self._depth -= 1
+        self._inner.release()
 
     # ------------------------------------------------------------ called by the task
 

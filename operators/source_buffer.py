@@ -29,16 +29,20 @@ class SourceBuffer:
         self._count = 0
         self._is_closed = False
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a record cannot be added at once, for want of room or because the buffer is closed."""
+        return self._count >= self._capacity
+
     def wait_for_room(self) -> None:
         """Block while the buffer is full. Raises `SourceCancelled` once it is closed."""
-        if self._count >= self._capacity or self._is_closed:
-            with self._mutex:
-                self._wait()
+        with self._mutex:
+            self._wait()
 
     def add(self, value: Any) -> None:
         """Add a record without event time."""
         with self._mutex:
-            if self._count >= self._capacity or self._is_closed:
+            if self._count >= self._capacity:
                 self._wait()
             if self._timestamps is not None:
                 self._end_batch()
@@ -48,7 +52,7 @@ class SourceBuffer:
     def add_with_timestamp(self, value: Any, timestamp_ms: int) -> None:
         """Add a record with its event time."""
         with self._mutex:
-            if self._count >= self._capacity or self._is_closed:
+            if self._count >= self._capacity:
                 self._wait()
             if self._timestamps is None:
                 self._end_batch()
@@ -75,14 +79,17 @@ class SourceBuffer:
         with self._mutex:
             self._end_batch()
             taken, self._elements = self._elements, []
-            self._count = 0
-            self._has_room.notify_all()
+            if not self._is_closed:
+                self._count = 0
+                self._has_room.notify_all()
             return taken
 
     def close(self) -> None:
         """Let nobody wait, and nobody add anything, any more."""
         with self._mutex:
             self._is_closed = True
+            # One comparison is all that a record costs, so closed is full for ever.
+            self._count = self._capacity
             self._has_room.notify_all()
 
     def _wait(self) -> None:

@@ -30,7 +30,8 @@ class SourceContext:
     def collect(self, element: Any) -> None:
         """Emit a record without event time."""
         # Before the lock, so that a snapshot need not wait for room, unless the function holds the lock.
-        self._buffer.wait_for_room()
+        if self._buffer.is_full:
+            self._buffer.wait_for_room()
         with self._lock:
             self._buffer.add(element)
 
@@ -44,7 +45,8 @@ class SourceContext:
             UserCodeError: The timestamp is not an integer, or out of range.
         """
         check_timestamp(timestamp, element, self._where)
-        self._buffer.wait_for_room()
+        if self._buffer.is_full:
+            self._buffer.wait_for_room()
         with self._lock:
             self._buffer.add_with_timestamp(element, timestamp)
 
