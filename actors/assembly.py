@@ -9,6 +9,8 @@ from ..operators.base import OperatorContext
 from ..operators.chain import OperatorChain
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import StreamNode
+from ..protocol.source_events import ReaderEvent
+from ..protocol.task_events import FromOperator
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from ..state.local_snapshots import LocalSnapshots
 from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
@@ -106,7 +108,12 @@ class _ContextFactory:
             job_id=deployment.job_id,
             restored_checkpoint_id=deployment.restored_checkpoint_id,
             raw_keyed=self._raw_keyed(node),
+            send_to_coordinator=lambda event: self._tell_coordinator(node, event),
         )
+
+    def _tell_coordinator(self, node: StreamNode, event: ReaderEvent) -> None:
+        deployment = self._deployment
+        self._ports.report(FromOperator(deployment.attempt, deployment.subtask_id, node.uid, event))
 
     def _operator_state(self, node: StreamNode) -> OperatorStateBackend:
         deployment = self._deployment

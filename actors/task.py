@@ -58,6 +58,7 @@ from ..protocol.elements import (
     Watermark,
 )
 from ..protocol.ids import CheckpointId
+from ..protocol.mail_order import MailOrder
 from ..protocol.mode_switch import SwitchingHandler
 from ..protocol.watermarks import WatermarkValve
 from ..state.pickling import dumps
@@ -123,7 +124,11 @@ _POLL_MS = 2
 """How soon a source that had nothing, or a sink that was not ready, is asked again."""
 
 _CheckpointMail = (
-    events.TriggerCheckpoint | events.EndSource | events.CheckpointCompleted | events.CheckpointAborted
+    events.TriggerCheckpoint
+    | events.EndSource
+    | events.CheckpointCompleted
+    | events.CheckpointAborted
+    | events.ToOperator
 )
 _Mail = Message | events.TaskMail | SnapshotDone | ChannelStateDone
 
@@ -151,6 +156,7 @@ class StreamTask:
         self._uids = [node.uid for node in deployment.subtask.task.nodes]
         self._early: list[events.TriggerCheckpoint | events.EndSource] = []
         self._controls: deque[_CheckpointMail] = deque()
+        self._order: MailOrder[events.TaskMail] = MailOrder()
         self._parts: TaskParts
         self._chain: OperatorChain
         self._snapshots: Snapshotter
@@ -383,6 +389,9 @@ class StreamTask:
             self._parts.gate.accept(mail)
             if self._barriers.counts_buffered:
                 self._align(BytesBuffered(self._parts.gate.buffered_bytes))
+        elif isinstance(mail, events.Numbered):
+            for ordered in self._order.accept(mail.number, mail.mail):
+                self._take_mail(ordered)
         elif isinstance(mail, events.CreditReturned):
             self._parts.output.credit_returned(mail.channel, mail.size_bytes)
         elif isinstance(mail, events.CancelTask):
@@ -452,6 +461,8 @@ class StreamTask:
             source = self._chain.source
             if self._phase is TaskPhase.RUNNING and (source is None or source.stop()):
                 self._end_of_input()
+        elif isinstance(mail, events.ToOperator):
+            self._chain.handle_coordinator_event(mail.operator_uid, mail.event)
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")
             self._snapshots.confirmed(mail.checkpoint_id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..operators.base import StreamOperator
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
+from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import (
     AggregateFunction,
     FilterFunction,
@@ -52,6 +53,7 @@ from .stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "AggregateFunction",
+    "Boundedness",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -94,6 +96,8 @@ __all__ = [
     "SourceContext",
     "SourceFunction",
     "SourceReader",
+    "SplitEnumerator",
+    "SplitEnumeratorContext",
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",

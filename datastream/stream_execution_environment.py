@@ -203,6 +203,7 @@ class StreamExecutionEnvironment:
             SourceOperator(source),
             highest_parallelism=source.max_source_parallelism(),
             is_source=True,
+            is_coordinated=source.is_enumerated,
             colocation_group=source.colocation_group(),
         )
         self.register(transformation)

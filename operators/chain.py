@@ -11,6 +11,7 @@ from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.plan import StreamNode, Subtask
+from ..protocol.source_events import CoordinatorEvent
 from ..state.backend import FrozenKeyedState
 from .base import Emit, FrozenOperator, OperatorContext, StreamOperator
 from .sources import PolledOperator
@@ -80,6 +81,11 @@ class OperatorChain:
         """Advance event time in all operators."""
         for operator in self._in_order():
             operator.process_watermark(timestamp_ms)
+
+    def handle_coordinator_event(self, operator_uid: str, event: CoordinatorEvent) -> None:
+        """Give one of the operators what its half in the coordinator said."""
+        (node,) = (node for node in self._nodes if node.uid == operator_uid)
+        self._operators[node.node_id].handle_coordinator_event(event)
 
     def peek(self, operator_uid: str, state_name: str, key: Any, namespace: Any) -> Any:
         """What a keyed state of one of the operators holds for a key; see `KeyedStateBackend.peek`.

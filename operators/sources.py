@@ -13,10 +13,18 @@ from ..common import failpoints
 from ..common.errors import ConfigurationError
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
+from ..protocol.source_events import (
+    CoordinatorEvent,
+    NoMoreSplits,
+    ReaderStarted,
+    SplitRequested,
+    SplitsAssigned,
+)
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState
 from .base import FrozenOperator, OperatorContext, StreamOperator
 from .checkpointed import CheckpointHooks
+from .enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 
 
 class SourceReader(ABC):
@@ -43,20 +51,59 @@ class SourceReader(ABC):
     def snapshot_state(self) -> list[Any]:
         """The splits with their positions: picklable, and independent of later polls."""
 
+    def add_splits(self, splits: list[Any]) -> None:
+        """Read these too. Only a source with an enumerator calls it."""
+        raise NotImplementedError(f"{type(self).__name__} has no add_splits(), which an enumerator needs")
+
+    def handle_source_event(self, source_event: Any) -> None:
+        """The enumerator sent something by `send_event_to_source_reader`."""
+        raise NotImplementedError(f"{type(self).__name__} has no handle_source_event()")
+
     def close(self) -> None:
         """Release everything; called once, also after a failure."""
 
 
 class Source(ABC):
-    """Describes where records come from. Picklable; it travels from the driver to the tasks."""
+    """Describes where records come from. Picklable; it travels from the driver to the tasks.
 
-    @abstractmethod
+    It either knows its splits when the job starts (`create_splits`), or has an enumerator that finds them
+    while the job runs and gives them to the readers (`create_enumerator` and `restore_enumerator`).
+    """
+
+    def get_boundedness(self) -> Boundedness:
+        """Whether the records end by themselves."""
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
     def create_splits(self, parallelism: int) -> list[Any]:
-        """All splits at their start, the same list in every process and on every run."""
+        """All splits at their start, the same list in every process and on every run.
+
+        Subtask `i` of `n` begins with every `n`-th of them, from the `i`-th on.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has neither create_splits() nor create_enumerator()"
+        )
+
+    def create_enumerator(self, context: SplitEnumeratorContext) -> SplitEnumerator:
+        """What finds the splits, when the job starts without state. Called in the coordinator."""
+        raise NotImplementedError(f"{type(self).__name__} has no create_enumerator()")
+
+    def restore_enumerator(self, context: SplitEnumeratorContext, checkpoint: Any) -> SplitEnumerator:
+        """The enumerator as it was when `checkpoint` was what its `snapshot_state` returned."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has create_enumerator() but no restore_enumerator(): add it"
+        )
+
+    @property
+    def is_enumerated(self) -> bool:
+        """Whether an enumerator finds the splits, rather than `create_splits`."""
+        return type(self).create_enumerator is not Source.create_enumerator
 
     @abstractmethod
     def create_reader(self, splits: list[Any]) -> SourceReader:
-        """A reader for some splits, as created or as a reader's `snapshot_state` returned them."""
+        """A reader for some splits, as created or as a reader's `snapshot_state` returned them.
+
+        With an enumerator there are none at first.
+        """
 
     def max_source_parallelism(self) -> int | None:
         """The most subtasks that can share the work, or `None` if any number can."""
@@ -104,8 +151,15 @@ class SourceOperator(PolledOperator):
     def __init__(self, source: Source) -> None:
         self._source = source
         self._reader: SourceReader | None = None
+        self._has_asked = False
+        self._no_more_splits = False
         self._splits: ListState[Any]
         self._hooks: CheckpointHooks
+
+    @property
+    def source(self) -> Source:
+        """Where the records come from."""
+        return self._source
 
     def validate(self) -> None:
         self._source.validate()
@@ -117,16 +171,23 @@ class SourceOperator(PolledOperator):
         self.declare_states()
         context = self.context
         try:
-            if context.is_restored:
-                splits = list(self._splits.get())
-            else:
-                every = self._source.create_splits(context.parallelism)
-                splits = every[context.subtask_index :: context.parallelism]
-            self._reader = self._source.create_reader(splits)
+            restored = list(self._splits.get()) if context.is_restored else None
+            self._reader = self._source.create_reader(self._first_splits(restored))
             self._hooks = CheckpointHooks(self._reader)
             self._reader.open(context)
         except Exception as error:
             raise self.user_error("opening the source", error) from error
+        if self._source.is_enumerated:
+            context.send_to_coordinator(ReaderStarted(tuple(restored or ())))
+
+    def _first_splits(self, restored: list[Any] | None) -> list[Any]:
+        if self._source.is_enumerated:
+            # What is restored goes back to the enumerator, which shares it out among the readers of now.
+            return []
+        if restored is not None:
+            return restored
+        every = self._source.create_splits(self.context.parallelism)
+        return every[self.context.subtask_index :: self.context.parallelism]
 
     def poll(self, max_records: int) -> bool:
         assert self._reader is not None
@@ -135,11 +196,33 @@ class SourceOperator(PolledOperator):
         except Exception as error:
             raise self.user_error("reading the source", error) from error
         if batch is None:
-            raise EndOfSource
+            return self._nothing_left()
         if len(batch):
             failpoints.reach("process")
             self.emit(batch)
         return len(batch) > 0
+
+    def _nothing_left(self) -> bool:
+        if not self._source.is_enumerated or self._no_more_splits:
+            raise EndOfSource
+        if not self._has_asked:
+            self._has_asked = True
+            self.context.send_to_coordinator(SplitRequested())
+        return False
+
+    def handle_coordinator_event(self, event: CoordinatorEvent) -> None:
+        assert self._reader is not None
+        if isinstance(event, NoMoreSplits):
+            self._no_more_splits = True
+            return
+        try:
+            if isinstance(event, SplitsAssigned):
+                self._has_asked = False
+                self._reader.add_splits(list(event.splits))
+            else:
+                self._reader.handle_source_event(event.event)
+        except Exception as error:
+            raise self.user_error("telling the reader of its enumerator", error) from error
 
     def stop(self) -> bool:
         return True
