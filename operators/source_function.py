@@ -13,7 +13,7 @@ from abc import abstractmethod
 
 from ..common import failpoints
 from ..common.errors import ConfigurationError, UserCodeError
-from ..protocol.elements import Batch, CheckpointBarrier, StreamElement
+from ..protocol.elements import Batch, CheckpointBarrier, StreamElement, Watermark, WatermarkStatus
 from ..protocol.ids import CheckpointId
 from .base import FrozenOperator
 from .checkpoint_lock import CheckpointLock
@@ -141,8 +141,13 @@ class SourceFunctionOperator(PolledOperator):
 
     def _pass_on(self, elements: list[StreamElement]) -> None:
         for element in elements:
-            assert isinstance(element, Batch)
-            self.emit(element)
+            if isinstance(element, Batch):
+                self.emit(element)
+            elif isinstance(element, Watermark):
+                self.process_watermark(element.timestamp_ms)
+            else:
+                assert isinstance(element, WatermarkStatus)
+                self.process_status(element.is_idle)
 
     def stop(self) -> bool:
         if self._stop_deadline_ms is None:

@@ -30,3 +30,12 @@ def check_timestamp(timestamp_ms: Any, record: Any, where: str) -> None:
     raise UserCodeError(
         f"{where}: the timestamp of the record {record!r:.200} is {timestamp_ms!r:.100}; {advice}"
     )
+
+
+def check_watermark(timestamp_ms: Any, where: str) -> None:
+    """Raise `UserCodeError` unless this can be a watermark."""
+    if type(timestamp_ms) is not int or not MIN_TIMESTAMP_MS <= timestamp_ms <= MAX_WATERMARK_MS:
+        raise UserCodeError(
+            f"{where}: {timestamp_ms!r:.100} cannot be a watermark; it must be an int of milliseconds since "
+            f"the epoch, of 64 bits"
+        )
