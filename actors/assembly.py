@@ -143,6 +143,7 @@ class _ContextFactory:
             job_id=deployment.job_id,
             restored_checkpoint_id=deployment.restored_checkpoint_id,
             raw_keyed=self._raw_keyed(node),
+            auto_watermark_interval_ms=deployment.settings.auto_watermark_interval_ms,
             send_to_coordinator=lambda event: self._tell_coordinator(node, event),
         )
 

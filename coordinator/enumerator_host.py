@@ -98,7 +98,7 @@ class EnumeratorHost:
             return
         if isinstance(event, SplitRequested):
             self._guarded("handle_split_request()", lambda: enumerator.handle_split_request(subtask_id))
-        else:
+        elif isinstance(event, SourceEventSent):
             sent = event.event
             self._guarded("handle_source_event()", lambda: enumerator.handle_source_event(subtask_id, sent))
 

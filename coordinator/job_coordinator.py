@@ -272,6 +272,7 @@ class JobCoordinator:
             mode=settings.mode,
             batch_size=settings.batch_size,
             buffer_timeout_ms=settings.buffer_timeout_ms,
+            auto_watermark_interval_ms=settings.auto_watermark_interval_ms,
             channel_credit_bytes=settings.channel_credit_bytes,
             result_credit_bytes=settings.result_credit_bytes,
             job_parameters=settings.job_parameters,

@@ -1,4 +1,4 @@
-"""The halves of operators that run in the coordinator: today the enumerators of sources."""
+"""The halves of operators that run in the coordinator: enumerators of sources, and what aligns sources."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from ..operators.sources import Source, SourceOperator
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import JobGraph, StreamNode
-from ..protocol.source_events import CoordinatorEvent, ReaderStarted
+from ..protocol.source_events import CoordinatorEvent, ReaderStarted, WatermarkLimit, WatermarkReported
 from ..protocol.task_events import FromOperator, ToOperator
 from ..protocol.trigger import NEVER_MS
+from ..protocol.watermark_alignment import WatermarkAligner
 from .enumerator_host import EnumeratorHost, HostPorts
 from .ordered_ports import OrderedPorts
 from .ports import CoordinatorPorts
@@ -51,6 +52,7 @@ class OperatorCoordinators:
         self._snapshots: dict[CheckpointId, dict[str, bytes]] = {}
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_numbers = count()
+        self._aligner = WatermarkAligner()
 
     @property
     def subtasks(self) -> list[SubtaskId]:
@@ -67,16 +69,20 @@ class OperatorCoordinators:
         """A new attempt begins; its readers will say when they are open."""
         self._attempt = attempt
         self._readers = {uid: {} for uid in self._nodes}
+        self._aligner = WatermarkAligner()
 
     def run(self, manifest: CheckpointManifest | None) -> bool:
         """All subtasks of the attempt run; whether what is here runs too."""
         for uid, node in self._nodes.items():
             stored = None if manifest is None else stored_operator(node, manifest)
             try:
-                host = EnumeratorHost(node, _source(node), self._host_ports(uid))
+                source = _source(node)
             except TidegateError as error:
                 self._fail(str(error), False)
                 return False
+            if not source.is_enumerated:
+                continue
+            host = EnumeratorHost(node, source, self._host_ports(uid))
             self._hosts[uid] = host
             if not host.run(self._readers[uid], None if stored is None else stored.coordinator):
                 return False
@@ -86,6 +92,7 @@ class OperatorCoordinators:
         """The attempt is over."""
         hosts, self._hosts = self._hosts, {}
         self._snapshots, self._timers = {}, []
+        self._aligner = WatermarkAligner()
         for host in hosts.values():
             problem = host.close()
             if problem is not None:
@@ -95,16 +102,20 @@ class OperatorCoordinators:
         """A reader of this attempt said something."""
         if isinstance(event.event, ReaderStarted):
             self._readers[event.operator_uid][event.subtask.index] = event.event.splits
+        elif isinstance(event.event, WatermarkReported):
+            member = (event.operator_uid, event.subtask.index)
+            self._aligner.report(member, event.event, self._now_ms())
         elif event.operator_uid in self._hosts:
             self._hosts[event.operator_uid].handle(event.subtask.index, event.event)
 
     def _host_ports(self, uid: str) -> HostPorts:
-        attempt, task_id = self._attempt, self._task_ids[uid]
-
         def send(index: int, event: CoordinatorEvent) -> None:
-            self.ports.send(attempt, SubtaskId(task_id, index), ToOperator(uid, event))
+            self._send(uid, index, event)
 
         return HostPorts(send, self._schedule, self.ports.run_in_background, self.ports.post, self._fail)
+
+    def _send(self, uid: str, index: int, event: CoordinatorEvent) -> None:
+        self.ports.send(self._attempt, SubtaskId(self._task_ids[uid], index), ToOperator(uid, event))
 
     # ------------------------------------------------------------ checkpoints
 
@@ -136,12 +147,15 @@ class OperatorCoordinators:
 
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
-        return self._timers[0][0] if self._timers else NEVER_MS
+        due_ms = self._timers[0][0] if self._timers else NEVER_MS
+        return min(due_ms, self._aligner.next_due_ms())
 
     def tick(self) -> None:
         """Time passed: perform what is due."""
         while self._timers and self._timers[0][0] <= self._now_ms():
             heapq.heappop(self._timers)[2]()
+        for (uid, index), limit_ms in self._aligner.limits(self._now_ms()):
+            self._send(uid, index, WatermarkLimit(limit_ms))
 
     def _schedule(self, delay_ms: int, action: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (self._now_ms() + delay_ms, next(self._timer_numbers), action))

@@ -200,10 +200,10 @@ class StreamExecutionEnvironment:
             )
         transformation = Transformation(
             source_name,
-            SourceOperator(source),
+            SourceOperator(source, watermark_strategy),
             highest_parallelism=source.max_source_parallelism(),
             is_source=True,
-            is_coordinated=source.is_enumerated,
+            is_coordinated=source.is_enumerated or watermark_strategy.alignment is not None,
             colocation_group=source.colocation_group(),
         )
         self.register(transformation)

@@ -75,6 +75,7 @@ class OperatorContext:
     job_id: JobId = field(default=JobId(""))
     restored_checkpoint_id: CheckpointId | None = None
     raw_keyed: RawKeyedState | None = None
+    auto_watermark_interval_ms: int = 200
     send_to_coordinator: Callable[[ReaderEvent], None] = _no_coordinator
 
     def send_source_event(self, event: Any) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from ..common import failpoints
 from ..common.errors import ConfigurationError
-from ..protocol.elements import Batch, CheckpointBarrier
+from ..common.watermark_strategy import WatermarkStrategy
+from ..protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
 from ..protocol.source_events import (
     CoordinatorEvent,
@@ -19,12 +20,16 @@ from ..protocol.source_events import (
     ReaderStarted,
     SplitRequested,
     SplitsAssigned,
+    WatermarkLimit,
 )
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState
 from .base import FrozenOperator, OperatorContext, StreamOperator
 from .checkpointed import CheckpointHooks
 from .enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
+from .event_time import EventTime
+from .output import Emit
+from .source_alignment import SourceAlignment
 
 
 class SourceReader(ABC):
@@ -148,11 +153,14 @@ class SourceOperator(PolledOperator):
 
     STATE_NAME = "_source_splits"
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, watermark_strategy: WatermarkStrategy | None = None) -> None:
         self._source = source
+        self._strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
+        self._alignment: SourceAlignment | None = None
         self._reader: SourceReader | None = None
         self._has_asked = False
         self._no_more_splits = False
+        self._pass_on: Emit
         self._splits: ListState[Any]
         self._hooks: CheckpointHooks
 
@@ -179,6 +187,29 @@ class SourceOperator(PolledOperator):
             raise self.user_error("opening the source", error) from error
         if self._source.is_enumerated:
             context.send_to_coordinator(ReaderStarted(tuple(restored or ())))
+        self._begin_event_time()
+
+    def _begin_event_time(self) -> None:
+        self._pass_on = self.emit
+        if self._strategy == WatermarkStrategy.no_watermarks():
+            return
+        event_time = EventTime(
+            self._strategy,
+            self.context,
+            self.emit,
+            self.process_watermark,
+            self.process_status,
+            self.user_error,
+        )
+        event_time.start()
+        self._pass_on = event_time.process
+        if self._strategy.alignment is not None:
+            self._alignment = SourceAlignment(self._strategy.alignment, self.context, event_time)
+            self._alignment.start()
+
+    def advance_watermark(self, timestamp_ms: int) -> None:
+        if timestamp_ms == MAX_WATERMARK_MS and self._alignment is not None:
+            self._alignment.end()
 
     def _first_splits(self, restored: list[Any] | None) -> list[Any]:
         if self._source.is_enumerated:
@@ -191,6 +222,8 @@ class SourceOperator(PolledOperator):
 
     def poll(self, max_records: int) -> bool:
         assert self._reader is not None
+        if self._alignment is not None and self._alignment.must_wait():
+            return False
         try:
             batch = self._reader.poll(max_records)
         except Exception as error:
@@ -199,7 +232,7 @@ class SourceOperator(PolledOperator):
             return self._nothing_left()
         if len(batch):
             failpoints.reach("process")
-            self.emit(batch)
+            self._pass_on(batch)
         return len(batch) > 0
 
     def _nothing_left(self) -> bool:
@@ -214,6 +247,10 @@ class SourceOperator(PolledOperator):
         assert self._reader is not None
         if isinstance(event, NoMoreSplits):
             self._no_more_splits = True
+            return
+        if isinstance(event, WatermarkLimit):
+            assert self._alignment is not None
+            self._alignment.set_limit(event.limit_ms)
             return
         try:
             if isinstance(event, SplitsAssigned):

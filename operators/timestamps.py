@@ -6,6 +6,7 @@ from typing import Any
 
 from ..common.errors import UserCodeError
 from ..protocol.elements import MAX_WATERMARK_MS
+from ..protocol.watermarks import MIN_WATERMARK_MS
 
 MIN_TIMESTAMP_MS = -MAX_WATERMARK_MS
 """One above the smallest integer of 64 bits: that one is the watermark before any other."""
@@ -34,7 +35,7 @@ def check_timestamp(timestamp_ms: Any, record: Any, where: str) -> None:
 
 def check_watermark(timestamp_ms: Any, where: str) -> None:
     """Raise `UserCodeError` unless this can be a watermark."""
-    if type(timestamp_ms) is not int or not MIN_TIMESTAMP_MS <= timestamp_ms <= MAX_WATERMARK_MS:
+    if type(timestamp_ms) is not int or not MIN_WATERMARK_MS <= timestamp_ms <= MAX_WATERMARK_MS:
         raise UserCodeError(
             f"{where}: {timestamp_ms!r:.100} cannot be a watermark; it must be an int of milliseconds since "
             f"the epoch, of 64 bits"

@@ -26,6 +26,13 @@ class NoMoreSplits:
     """The reader ends when it has read what it has."""
 
 
+@dataclass(frozen=True, slots=True)
+class WatermarkLimit:
+    """The source must wait while its watermark is above this one."""
+
+    limit_ms: int
+
+
 # ---------------------------------------------------------------- from a reader
 
 
@@ -41,6 +48,16 @@ class SplitRequested:
     """The reader has nothing left to read."""
 
 
+@dataclass(frozen=True, slots=True)
+class WatermarkReported:
+    """How far a source of a group has come; the settings of the group are the same every time."""
+
+    group: str
+    watermark_ms: int
+    max_drift_ms: int
+    update_interval_ms: int
+
+
 # ---------------------------------------------------------------- both ways
 
 
@@ -51,5 +68,5 @@ class SourceEventSent:
     event: Any
 
 
-ReaderEvent = ReaderStarted | SplitRequested | SourceEventSent
-CoordinatorEvent = SplitsAssigned | NoMoreSplits | SourceEventSent
+ReaderEvent = ReaderStarted | SplitRequested | WatermarkReported | SourceEventSent
+CoordinatorEvent = SplitsAssigned | NoMoreSplits | WatermarkLimit | SourceEventSent
