@@ -13,8 +13,6 @@ from tidegate.datastream import (
     MapFunction,
     ProcessFunction,
     Source,
-    SourceContext,
-    SourceFunction,
     SourceReader,
     StreamExecutionEnvironment,
 )
@@ -78,7 +76,7 @@ def test_alignment_is_for_sources() -> None:
 
 
 class Steps(Source):
-    """The multiples of `step` up to `end`, a few at a time; `slow` of them come one by one."""
+    """The multiples of `step` up to `end`, one at a time."""
 
     def __init__(self, step: int, end: int) -> None:
         self.step = step
@@ -111,7 +109,7 @@ class StepsReader(SourceReader):
 
 
 class Furthest(MapFunction):
-    """How far one of two sources ever was ahead of the other."""
+    """How far one of two sources ever was ahead of the other, until that ended."""
 
     reached: ClassVar[dict[str, int]] = {}
     ahead: ClassVar[int] = 0
@@ -121,7 +119,7 @@ class Furthest(MapFunction):
 
     def map(self, value: Any) -> Any:
         Furthest.reached[self.name] = value
-        if len(Furthest.reached) == 2:
+        if Furthest.reached.get("slow", 300) < 300 and "fast" in Furthest.reached:
             Furthest.ahead = max(Furthest.ahead, Furthest.reached["fast"] - Furthest.reached["slow"])
         return value
 
@@ -137,9 +135,8 @@ def test_a_fast_source_waits_for_the_slow_one_of_its_group() -> None:
     strategy = monotonous().with_watermark_alignment("g", Duration.of_millis(250), Duration.of_millis(1))
     got = two_sources(environment(), strategy)
     assert sorted(got) == sorted([*range(0, 20_001, 100), *range(301)])
-    # The drift, a step that had been read, and what the slow one did since it last told.
-    assert Furthest.ahead < 20_000
-    assert Furthest.ahead <= 250 + 100 + 300
+    # The drift, and the step that took it beyond.
+    assert Furthest.ahead <= 250 + 100
 
 
 def test_without_alignment_the_fast_source_runs_ahead() -> None:
@@ -165,31 +162,3 @@ class CrashOnce(MapFunction):
             CrashOnce.armed = False
             raise RuntimeError("crash")
         return value
-
-
-# ---------------------------------------------------------------- source functions
-
-
-class Marks(SourceFunction):
-    def run(self, ctx: SourceContext) -> None:
-        ctx.collect_with_timestamp("a", 5)
-        ctx.emit_watermark(5)
-        ctx.emit_watermark(3)
-        ctx.collect_with_timestamp("b", 4)
-        ctx.mark_as_temporarily_idle()
-        ctx.collect_with_timestamp("c", 9)
-        ctx.emit_watermark(9)
-
-    def cancel(self) -> None: ...
-
-
-class Watermarks(ProcessFunction):
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
-        yield value, ctx.timer_service().current_watermark()
-
-
-def test_a_source_function_emits_its_own_watermarks() -> None:
-    got = collect(environment().add_source(Marks()).process(Watermarks()))
-    assert [value for value, _ in got] == ["a", "b", "c"]
-    assert got[1][1] == 5
-    assert got[2][1] == 5
