@@ -137,9 +137,28 @@ class KeyedProcessFunction(Function):
 class SinkFunction(Function):
     """Takes records out of the job one by one, at least once."""
 
+    class Context(ABC):
+        """What is known about the record at hand."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Event time of the record in milliseconds, if it has one."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """How far event time has come, in milliseconds; the lowest integer of 64 bits at first."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """The time of day, in milliseconds since the epoch."""
+
     @abstractmethod
-    def invoke(self, value: Any) -> None:
-        """Write one record."""
+    def invoke(self, value: Any, *args: Any, **kwargs: Any) -> None:
+        """Write one record.
+
+        To be written as `invoke(self, value)`, or as `invoke(self, value, context)` with a
+        `SinkFunction.Context`.
+        """
 
 
 class RichSinkFunction(SinkFunction, RichFunction):
