@@ -9,6 +9,7 @@ from ..common.output_tag import OutputTag
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
+from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import (
     AggregateFunction,
     CoFlatMapFunction,
@@ -23,10 +24,19 @@ from ..operators.functions import (
     MapFunction,
     ProcessFunction,
     ReduceFunction,
+    RichFunction,
+    RichSinkFunction,
     SinkFunction,
 )
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
+from ..operators.source_context import SourceContext
+from ..operators.source_function import (
+    ParallelSourceFunction,
+    RichParallelSourceFunction,
+    RichSourceFunction,
+    SourceFunction,
+)
 from ..operators.sources import Source, SourceReader
 from ..operators.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
@@ -55,6 +65,7 @@ __all__ = [
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "Boundedness",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -85,16 +96,25 @@ __all__ = [
     "MapFunction",
     "MemoryStateBackend",
     "OutputTag",
+    "ParallelSourceFunction",
     "PredefinedOptions",
     "ProcessFunction",
     "ReduceFunction",
+    "RichFunction",
+    "RichParallelSourceFunction",
+    "RichSinkFunction",
+    "RichSourceFunction",
     "RuntimeContext",
     "SavepointFormatType",
     "Sink",
     "SinkFunction",
     "SinkWriter",
     "Source",
+    "SourceContext",
+    "SourceFunction",
     "SourceReader",
+    "SplitEnumerator",
+    "SplitEnumeratorContext",
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",

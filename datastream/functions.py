@@ -24,9 +24,18 @@ from ..operators.functions import (
     MapFunction,
     ProcessFunction,
     ReduceFunction,
+    RichFunction,
+    RichSinkFunction,
     SinkFunction,
 )
 from ..operators.runtime_context import KeyedStateStore, RuntimeContext
+from ..operators.source_context import SourceContext
+from ..operators.source_function import (
+    ParallelSourceFunction,
+    RichParallelSourceFunction,
+    RichSourceFunction,
+    SourceFunction,
+)
 from ..operators.timer_service import TimerService
 from ..state.operator_state import OperatorStateStore
 
@@ -52,9 +61,16 @@ __all__ = [
     "ListCheckpointed",
     "MapFunction",
     "OperatorStateStore",
+    "ParallelSourceFunction",
     "ProcessFunction",
     "ReduceFunction",
+    "RichFunction",
+    "RichParallelSourceFunction",
+    "RichSinkFunction",
+    "RichSourceFunction",
     "RuntimeContext",
     "SinkFunction",
+    "SourceContext",
+    "SourceFunction",
     "TimerService",
 ]

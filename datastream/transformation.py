@@ -48,6 +48,7 @@ class Transformation:
     chaining: Chaining = Chaining.ALWAYS
     is_source: bool = False
     is_stateful: bool = False
+    is_coordinated: bool = False
     colocation_group: str | None = None
     defined_at: str = field(default_factory=lambda: user_line())
 
@@ -100,6 +101,7 @@ def build_stream_graph(
             chaining=transformation.chaining,
             is_source=transformation.is_source,
             is_stateful=transformation.is_stateful,
+            is_coordinated=transformation.is_coordinated,
             uid_is_explicit=transformation.uid is not None,
             previous_uids=transformation.previous_uids,
             colocation_group=transformation.colocation_group,
