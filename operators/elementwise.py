@@ -100,6 +100,8 @@ class MapOperator(FunctionOperator):
 class FilterOperator(FunctionOperator):
     """Keeps the records for which the function is true."""
 
+    keeps_type = True
+
     def __init__(self, function: Any) -> None:
         super().__init__(function, "filter")
 
