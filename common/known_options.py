@@ -42,16 +42,21 @@ _ABSENT = {
 
 _WITHOUT_EFFECT = {
     "akka.": "Ray carries the calls between processes",
+    "execution.checkpointing.snapshot-compression": "the format of snapshots says what is compressed",
+    "metrics.latency.": "there are no latency markers",
     "pekko.": "Ray carries the calls between processes",
+    "pipeline.closure-cleaner-level": "functions are sent with cloudpickle, which needs no cleaning",
+    "pipeline.object-reuse": "an operator always hands its records to the next one of its task as they are",
     "python.execution-mode": "functions always run in the task's own Python process",
     "python.fn-execution.": "there is no second process to talk to; see tidegate.batch.size",
     "python.logging.": "functions log with Python's logging, in the task's process",
     "python.metric.enabled": "metrics are always on",
     "python.operator-chaining.enabled": "see pipeline.operator-chaining",
     "python.profile.enabled": "use a profiler of Python's on the task's process",
+    "task.cancellation.interval": "a task is asked once to stop, see task.cancellation.timeout",
 }
-"""Settings that tune how PyFlink talks to its Python workers. Results never depend on them, so that a
-program which sets them runs, with a warning."""
+"""Settings that tune the JVM, or how PyFlink talks to its Python workers. No result depends on them, so a
+program that sets them runs, with a warning."""
 
 
 def known_options() -> dict[str, ConfigOption[object]]:

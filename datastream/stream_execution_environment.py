@@ -27,7 +27,7 @@ from ..common.time import Duration
 from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collection import CollectionSource
-from ..coordinator.job_client import JobClient, JobExecutionResult, JobHandle
+from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
 from ..coordinator.local_job import LocalJob
 from ..coordinator.spec import JobSpec
 from ..coordinator.validation import validate_before_start
@@ -47,6 +47,7 @@ from .transformation import (
     Input,
     Transformation,
     build_stream_graph,
+    require_uids,
     warn_about_generated_uids,
 )
 
@@ -245,7 +246,7 @@ class StreamExecutionEnvironment:
             None if maximum == -1 else maximum,
         )
 
-    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+    def execute(self, job_name: str | None = None) -> FinishedJob:
         """Run the job and wait for its end.
 
         Raises:
@@ -284,6 +285,8 @@ class StreamExecutionEnvironment:
 
     def _job_spec(self, job_name: str | None) -> JobSpec:
         graph = self.get_stream_graph(job_name)
+        if not self._configuration.get(PipelineOptions.AUTO_GENERATE_UIDS):
+            require_uids(graph)
         warn_about_overridden(self._configuration)
         settings = job_settings(
             self._configuration,

@@ -12,7 +12,7 @@ from itertools import count
 
 import cloudpickle
 
-from ..common.errors import SerializationError
+from ..common.errors import GraphError, SerializationError
 from ..operators.base import StreamOperator
 from ..protocol.key_groups import default_max_parallelism
 from ..protocol.partitioning import Partitioning
@@ -110,6 +110,20 @@ def build_stream_graph(
         for entry in transformation.inputs:
             graph.edges.append(_edge(next(numbers), entry, transformation, graph, ids))
     return graph
+
+
+def require_uids(graph: StreamGraph) -> None:
+    """Refuse a job in which an operator has no uid of its own.
+
+    Raises:
+        GraphError: Naming every such operator.
+    """
+    without = [str(node) for node in graph.nodes.values() if not node.uid_is_explicit]
+    if without:
+        raise GraphError(
+            f"no uid() on {', '.join(without)}, and pipeline.auto-generate-uids is false: give each one with "
+            f".uid('some-name'), or allow generated uids"
+        )
 
 
 def warn_about_generated_uids(graph: StreamGraph) -> None:
