@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..common.typeinfo import TypeInformation
 from ..operators.base import OperatorContext
 from ..operators.chain import OperatorChain
 from ..protocol.key_groups import key_group_range_of_subtask
-from ..protocol.plan import StreamNode
+from ..protocol.plan import OutputEdge, StreamNode
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from ..state.local_snapshots import LocalSnapshots
 from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
@@ -18,7 +18,7 @@ from .gate import InputGate
 from .local_dirs import as_file_name, local_dir, local_snapshots_dir, remove_older_attempts
 from .output import OutputChannel, TaskOutput
 from .partitioners import partitioner
-from .ports import TaskDeployment, TaskPorts
+from .ports import TaskDeployment, TaskPorts, TaskSettings
 from .results import CoordinatorResults
 
 
@@ -40,7 +40,7 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts) -> TaskParts:
     subtask = deployment.subtask
     gate = InputGate(deployment.attempt, subtask.inputs, ports.decode, ports.return_credit)
     channels = {
-        channel: OutputChannel(deployment.attempt, channel, deployment.settings, ports)
+        channel: OutputChannel(deployment.attempt, channel, _settings_of(out, deployment.settings), ports)
         for out in subtask.outputs
         for channel in out.channels
     }
@@ -57,6 +57,13 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts) -> TaskParts:
         storage = copies.beside(storage)
     chain = OperatorChain(subtask, _ContextFactory(deployment, ports, results, storage), exchanges)
     return TaskParts(gate, TaskOutput(list(channels.values())), chain, results, copies)
+
+
+def _settings_of(out: OutputEdge, settings: TaskSettings) -> TaskSettings:
+    """The task's settings with what the operator at the start of an edge has of its own."""
+    if out.buffer_timeout_ms is None:
+        return settings
+    return replace(settings, buffer_timeout_ms=out.buffer_timeout_ms)
 
 
 def _local_snapshots(deployment: TaskDeployment) -> LocalSnapshots | None:

@@ -49,7 +49,7 @@ class TaskSettings:
     Attributes:
         is_checkpointing: Whether checkpoints are taken at all.
         batch_size: Records in a full batch.
-        buffer_timeout_ms: How long a part-filled batch may wait; 0 sends at once.
+        buffer_timeout_ms: How long a part-filled batch may wait; 0 sends at once, -1 waits till it is full.
         channel_credit_bytes: Bytes outstanding on one channel before its sender waits.
         result_credit_bytes: Collected bytes the driver has not taken before a collector waits.
         storage: Checkpoint storage of this job; `None` without checkpoints.

@@ -9,12 +9,16 @@ from ..operators.base import StreamOperator
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
 from ..operators.functions import (
     AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    NullByteKeySelector,
+    Partitioner,
     ProcessFunction,
     ReduceFunction,
     SinkFunction,
@@ -32,6 +36,7 @@ from .checkpoint_storage import (
     JobManagerCheckpointStorage,
 )
 from .data_stream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from .slot_sharing_group import MemorySize, SlotSharingGroup
 from .state_backend import (
     EmbeddedRocksDBStateBackend,
     FileSystemStateBackend,
@@ -49,6 +54,8 @@ __all__ = [
     "CheckpointedFunction",
     "CheckpointingMode",
     "CloseableIterator",
+    "CoFlatMapFunction",
+    "CoMapFunction",
     "Committer",
     "DataStream",
     "DataStreamSink",
@@ -67,7 +74,10 @@ __all__ = [
     "ListCheckpointed",
     "LmdbStateBackend",
     "MapFunction",
+    "MemorySize",
     "MemoryStateBackend",
+    "NullByteKeySelector",
+    "Partitioner",
     "PredefinedOptions",
     "ProcessFunction",
     "ReduceFunction",
@@ -76,6 +86,7 @@ __all__ = [
     "Sink",
     "SinkFunction",
     "SinkWriter",
+    "SlotSharingGroup",
     "Source",
     "SourceReader",
     "StateBackend",

@@ -40,7 +40,8 @@ from ..telemetry import OtlpSettings
 from .checkpoint_config import CheckpointConfig
 from .data_stream import DataStream
 from .default_settings import current_defaults, warn_about_overridden
-from .job_settings import job_settings
+from .job_settings import buffer_timeout_ms, job_settings
+from .slot_sharing_group import SlotSharingGroup
 from .spark_settings import spark_settings
 from .submission import offer
 from .transformation import (
@@ -64,6 +65,7 @@ class StreamExecutionEnvironment:
         self._restart: RestartStrategyConfiguration | None = None
         self._state_backend: StateBackend | None = None
         self._chaining = True
+        self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
 
     @staticmethod
     def get_execution_environment(
@@ -133,15 +135,40 @@ class StreamExecutionEnvironment:
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
-        """Longest time for which a record waits for its batch to fill; 0 sends at once."""
-        if timeout_millis < 0:
-            raise ConfigurationError(f"the buffer timeout is {timeout_millis} ms; it cannot be negative")
-        self._configuration.set(ExecutionOptions.BUFFER_TIMEOUT, Duration.of_millis(timeout_millis))
+        """Longest time for which a record waits for its batch to fill.
+
+        Args:
+            timeout_millis: 0 sends at once, -1 waits until the batch is full.
+        """
+        if timeout_millis < -1:
+            raise ConfigurationError(
+                f"the buffer timeout is {timeout_millis} ms; give 0 or more, or -1 to wait for full batches"
+            )
+        self._configuration.set(ExecutionOptions.BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
+        if timeout_millis >= 0:
+            self._configuration.set(ExecutionOptions.BUFFER_TIMEOUT, Duration.of_millis(timeout_millis))
         return self
 
     def get_buffer_timeout(self) -> int:
-        """Longest time in milliseconds for which a record waits for its batch to fill."""
-        return self._configuration.get(ExecutionOptions.BUFFER_TIMEOUT).to_millis()
+        """Longest time in milliseconds for which a record waits for its batch to fill; -1 for ever."""
+        return buffer_timeout_ms(self._configuration)
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
+        """Say what the slots of a group take, so that its name is enough for `slot_sharing_group()`."""
+        if not isinstance(slot_sharing_group, SlotSharingGroup):
+            raise ConfigurationError(
+                f"register_slot_sharing_group() takes a SlotSharingGroup, not {slot_sharing_group!r}; make "
+                f"one with SlotSharingGroup.builder(name)"
+            )
+        name = slot_sharing_group.get_name()
+        known = self._slot_sharing_groups.setdefault(name, slot_sharing_group)
+        if known != slot_sharing_group and slot_sharing_group.has_resources():
+            if known.has_resources():
+                raise ConfigurationError(
+                    f"slot sharing group {name!r} is registered with other resources; register it once"
+                )
+            self._slot_sharing_groups[name] = slot_sharing_group
+        return self
 
     def set_restart_strategy(
         self, restart_strategy_configuration: RestartStrategyConfiguration
@@ -202,6 +229,7 @@ class StreamExecutionEnvironment:
             highest_parallelism=source.max_source_parallelism(),
             is_source=True,
             colocation_group=source.colocation_group(),
+            output_type=type_info,
         )
         self.register(transformation)
         return DataStream(self, [Input(transformation)])
@@ -243,6 +271,7 @@ class StreamExecutionEnvironment:
             self._transformations,
             self.get_parallelism(),
             None if maximum == -1 else maximum,
+            {name: group.slot_resources() for name, group in self._slot_sharing_groups.items()},
         )
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:

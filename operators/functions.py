@@ -36,6 +36,30 @@ class FlatMapFunction(Function):
         """Return or yield the results of one record; `None` means none."""
 
 
+class CoMapFunction(Function):
+    """One record in, one record out, for each of two connected streams."""
+
+    @abstractmethod
+    def map1(self, value: Any) -> Any:
+        """Transform one record of the first stream."""
+
+    @abstractmethod
+    def map2(self, value: Any) -> Any:
+        """Transform one record of the second stream."""
+
+
+class CoFlatMapFunction(Function):
+    """One record in, any number out, for each of two connected streams."""
+
+    @abstractmethod
+    def flat_map1(self, value: Any) -> Iterable[Any] | None:
+        """Return or yield the results of one record of the first stream; `None` means none."""
+
+    @abstractmethod
+    def flat_map2(self, value: Any) -> Iterable[Any] | None:
+        """Return or yield the results of one record of the second stream; `None` means none."""
+
+
 class FilterFunction(Function):
     """Keeps or drops records."""
 
@@ -78,6 +102,21 @@ class KeySelector(Function):
     @abstractmethod
     def get_key(self, value: Any) -> Any:
         """The key: an int, string, bytes, bool, date, or a tuple of these."""
+
+
+class NullByteKeySelector(KeySelector):
+    """One key for every record: what a stream without keys is partitioned by where a key is needed."""
+
+    def get_key(self, value: Any) -> int:
+        return 0
+
+
+class Partitioner(Function):
+    """Names the subtask for a key, in `DataStream.partition_custom`."""
+
+    @abstractmethod
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """The index of a subtask, from 0 and below `num_partitions`."""
 
 
 class ProcessFunction(Function):
