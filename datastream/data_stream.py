@@ -309,7 +309,9 @@ class DataStream(OperatorSettings):
         return DataStream(self._env, [Input(transformation)])
 
     def _end(self, name: str, operator: StreamOperator) -> DataStreamSink:
-        return DataStreamSink(self._env, self._then(name, operator).transformation)
+        transformation = self._then(name, operator).transformation
+        transformation.is_sink = True
+        return DataStreamSink(self._env, transformation)
 
 
 # Behind the class that they extend, which they import from here.

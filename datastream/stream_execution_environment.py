@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterable
@@ -33,6 +34,7 @@ from ..coordinator.spec import JobSpec
 from ..coordinator.validation import validate_before_start
 from ..operators.sources import Source, SourceOperator
 from ..protocol.elements import CheckpointingMode
+from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import JobId
 from ..protocol.plan import StreamGraph, build_job_graph
 from ..state.backend import StateBackend
@@ -273,6 +275,10 @@ class StreamExecutionEnvironment:
             None if maximum == -1 else maximum,
             {name: group.slot_resources() for name, group in self._slot_sharing_groups.items()},
         )
+
+    def get_execution_plan(self) -> str:
+        """The operators so far and how records travel between them, as JSON (see `docs/guide/plan.md`)."""
+        return json.dumps(execution_plan(build_job_graph(self.get_stream_graph(), self._chaining)), indent=2)
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the job and wait for its end.

@@ -65,6 +65,7 @@ class Transformation:
     previous_uids: tuple[str, ...] = ()
     chaining: Chaining = Chaining.ALWAYS
     is_source: bool = False
+    is_sink: bool = False
     is_stateful: bool = False
     colocation_group: str | None = None
     output_type: TypeInformation | None = None
@@ -131,6 +132,7 @@ def build_stream_graph(
             max_parallelism=transformation.max_parallelism or max_parallelism or default_max_parallelism(own),
             chaining=transformation.chaining,
             is_source=transformation.is_source,
+            is_sink=transformation.is_sink,
             is_stateful=transformation.is_stateful,
             uid_is_explicit=transformation.uid is not None,
             previous_uids=transformation.previous_uids,

@@ -74,6 +74,7 @@ class StreamNode:
     max_parallelism: int
     chaining: Chaining = Chaining.ALWAYS
     is_source: bool = False
+    is_sink: bool = False
     is_stateful: bool = False
     uid_is_explicit: bool = False
     colocation_group: str | None = None
