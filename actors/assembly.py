@@ -15,6 +15,7 @@ from ..state.operator_state import OperatorStateBackend, OperatorStateBackendPar
 from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
 from ..state.storage import CheckpointStorage
 from .gate import InputGate
+from .job_files import place_files
 from .local_dirs import as_file_name, local_dir, local_snapshots_dir, remove_older_attempts
 from .output import OutputChannel, TaskOutput
 from .partitioners import partitioner
@@ -91,6 +92,8 @@ class _ContextFactory:
         self._storage = storage
         self._ports = ports
         self._results = results
+        settings = deployment.settings
+        self._files = place_files(settings.files, settings.local_dir, deployment.job_id)
 
     def __call__(self, node: StreamNode) -> OperatorContext:
         deployment, index = self._deployment, self._deployment.subtask_id.index
@@ -113,6 +116,7 @@ class _ContextFactory:
             job_id=deployment.job_id,
             restored_checkpoint_id=deployment.restored_checkpoint_id,
             raw_keyed=self._raw_keyed(node),
+            cached_files=self._files,
         )
 
     def _operator_state(self, node: StreamNode) -> OperatorStateBackend:

@@ -562,13 +562,19 @@ def _check_reachable(address: str) -> None:
 
 
 def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
+    runtime_env = spec.settings.python.runtime_env() or None
     if ray.is_initialized():
+        if runtime_env is not None:
+            raise ConfigurationError(
+                f"requirements and Python of a job are chosen when the driver connects to Ray, which it has "
+                f"done; give ray.init(), or ray job submit, runtime_env={runtime_env} instead"
+            )
         return
     address = os.environ.get("RAY_ADDRESS")
     if address:
         try:
             _check_reachable(address)
-            ray.init()
+            ray.init(runtime_env=runtime_env)
         except (RayError, OSError, RuntimeError, ValueError) as error:
             raise ResourceError(
                 f"there is no way to the Ray cluster at RAY_ADDRESS={address}: {error}. Check the address "
@@ -585,6 +591,7 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
         num_cpus=max(os.cpu_count() or 1, -(-int(cpus * 100) // 100)),
         resources={name: amount for name, amount in wanted.items() if name not in _READABLE},
         include_dashboard=False,
+        runtime_env=runtime_env,
         logging_level=logging.WARNING,
         # By default Ray's workers yield to everything else on the machine, and a barrier waits for them.
         _system_config={"worker_niceness": 0},

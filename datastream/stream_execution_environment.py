@@ -6,6 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from ..common.configuration import Configuration
@@ -42,6 +43,7 @@ from ..telemetry import OtlpSettings
 from .checkpoint_config import CheckpointConfig
 from .data_stream import DataStream
 from .default_settings import current_defaults, warn_about_overridden
+from .dependencies import Dependencies, check_local_python
 from .job_settings import buffer_timeout_ms, job_settings
 from .slot_sharing_group import SlotSharingGroup
 from .spark_settings import spark_settings
@@ -56,10 +58,11 @@ from .transformation import (
 DEFAULT_JOB_NAME = "Tidegate Streaming Job"
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(Dependencies):
     """Collects the operators of one job and runs it."""
 
     def __init__(self, configuration: Configuration | None = None) -> None:
+        super().__init__()
         self._configuration = Configuration(current_defaults())
         if configuration is not None:
             self._configuration.add_all(configuration)
@@ -325,8 +328,11 @@ class StreamExecutionEnvironment:
             self._restart_strategy(),
             self._state_backend,
         )
+        settings = replace(settings, files=self.carried_files(), python=self.python_environment())
         spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self._chaining), settings)
         offer(spec)
+        if self._configuration.get(DeploymentOptions.TARGET) == "local":
+            check_local_python(settings.python)
         validate_before_start(spec)
         if settings.trigger is not None:
             warn_about_generated_uids(graph)

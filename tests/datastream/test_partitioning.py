@@ -93,9 +93,7 @@ def test_a_union_of_different_types_names_both_operators() -> None:
     env = environment()
     left = env.from_collection([1], Types.INT())
     right = env.from_collection([1]).map(str, Types.STRING()).name("Names")
-    with pytest.raises(
-        ConfigurationError, match=r"types: .*'Collection'.*Integer.*'Names'.*String"
-    ):
+    with pytest.raises(ConfigurationError, match=r"types: .*'Collection'.*Integer.*'Names'.*String"):
         left.union(right)
     assert left.union(env.from_collection([2])).get_type() == Types.PICKLED_BYTE_ARRAY()
     assert left.union(env.from_collection([2], Types.INT())).get_type() == Types.INT()
