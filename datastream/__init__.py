@@ -5,15 +5,23 @@ Builds a stream graph and hands it to a shell; nothing here runs records.
 
 from __future__ import annotations
 
+from ..common.output_tag import OutputTag
 from ..operators.base import StreamOperator
+from ..operators.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
 from ..operators.functions import (
     AggregateFunction,
     CoFlatMapFunction,
     CoMapFunction,
+    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
@@ -26,6 +34,7 @@ from ..operators.functions import (
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
 from ..operators.sources import Source, SourceReader
+from ..operators.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
@@ -35,7 +44,16 @@ from .checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from .data_stream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from .data_stream import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    CloseableIterator,
+    ConnectedStreams,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+)
+from .execution_mode import RuntimeExecutionMode
 from .slot_sharing_group import MemorySize, SlotSharingGroup
 from .state_backend import (
     EmbeddedRocksDBStateBackend,
@@ -48,6 +66,10 @@ from .stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "AggregateFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -56,7 +78,9 @@ __all__ = [
     "CloseableIterator",
     "CoFlatMapFunction",
     "CoMapFunction",
+    "CoProcessFunction",
     "Committer",
+    "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -69,6 +93,8 @@ __all__ = [
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListCheckpointed",
@@ -77,11 +103,13 @@ __all__ = [
     "MemorySize",
     "MemoryStateBackend",
     "NullByteKeySelector",
+    "OutputTag",
     "Partitioner",
     "PredefinedOptions",
     "ProcessFunction",
     "ReduceFunction",
     "RuntimeContext",
+    "RuntimeExecutionMode",
     "SavepointFormatType",
     "Sink",
     "SinkFunction",
@@ -92,5 +120,7 @@ __all__ = [
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",
+    "TimeDomain",
+    "TimerService",
     "TwoPhaseCommitSink",
 ]

@@ -9,8 +9,8 @@ from ..common.errors import ConfigurationError
 from ..common.typeinfo import TypeInformation
 from ..operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from ..operators.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from ..protocol.partitioning import Partitioning
 from ..state.descriptors import MapStateDescriptor
+from .connected_streams import two_inputs
 from .keyed_stream import KeyedStream
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class BroadcastStream:
         for descriptor in broadcast_state_descriptors:
             if not isinstance(descriptor, MapStateDescriptor):
                 raise ConfigurationError(
-                    f"broadcast() takes MapStateDescriptors, not {type(descriptor).__name__}: broadcast state "
-                    f"is a map"
+                    f"broadcast() takes MapStateDescriptors, not {type(descriptor).__name__}: broadcast "
+                    f"state is a map"
                 )
         names = [descriptor.get_name() for descriptor in broadcast_state_descriptors]
         if len(set(names)) < len(names):
@@ -60,10 +60,8 @@ class BroadcastConnectedStream:
                 `BroadcastProcessFunction`.
             output_type: Type of the results.
         """
-        from .connected_streams import two_inputs
-
         stream, descriptors = self.non_broadcast_stream, self.broadcast_state_descriptors
-        broadcast = self.broadcast_stream.input_stream.partitioned(Partitioning.BROADCAST)
+        broadcast = self.broadcast_stream.input_stream
         if isinstance(stream, KeyedStream):
             self._check(func, KeyedBroadcastProcessFunction, "keyed")
             keyed = KeyedBroadcastProcessOperator(func, descriptors, stream.key_selector, stream.key_type)

@@ -31,8 +31,8 @@ class ConnectedStreams:
         if isinstance(stream1, KeyedStream) != isinstance(stream2, KeyedStream):
             keyed, other = ("first", "second") if isinstance(stream1, KeyedStream) else ("second", "first")
             raise ConfigurationError(
-                f"the {keyed} stream is keyed and the {other} is not: connect() needs key_by() on both, or on "
-                f"neither; for rules that all subtasks should see connect a broadcast stream"
+                f"the {keyed} stream is keyed and the {other} is not: connect() needs key_by() on both, or "
+                f"on neither; for rules that all subtasks should see connect a broadcast stream"
             )
         self.stream1 = stream1
         self.stream2 = stream2
@@ -71,7 +71,8 @@ class ConnectedStreams:
             checked(func, method + number)
         if not (hasattr(func, f"{method}1") and hasattr(func, f"{method}2")):
             raise ConfigurationError(
-                f"{type(func).__name__} cannot tell the two streams apart: it needs {method}1() and {method}2()"
+                f"{type(func).__name__} cannot tell the two streams apart: it needs {method}1() and "
+                f"{method}2()"
             )
         first, second = self.stream1, self.stream2
         if not isinstance(first, KeyedStream) or not isinstance(second, KeyedStream):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ..common.errors import ConfigurationError
 from ..common.execution_config import ExecutionConfig
+from ..common.output_tag import OutputTag
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation
 from ..connectors.collect import CollectSink
 from ..connectors.print_sink import PrintSink
@@ -25,6 +26,7 @@ from ..operators.elementwise import (
 from ..operators.functions import as_callable
 from ..operators.sinks import Sink, SinkFunctionOperator, SinkOperator
 from ..protocol.partitioning import Partitioning
+from ..state.descriptors import MapStateDescriptor
 from .closeable_iterator import CloseableIterator
 from .data_stream_sink import DataStreamSink
 from .operator_settings import OperatorSettings
@@ -39,7 +41,10 @@ if TYPE_CHECKING:
     from .stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
+    "BroadcastConnectedStream",
+    "BroadcastStream",
     "CloseableIterator",
+    "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
@@ -206,27 +211,89 @@ class DataStream(OperatorSettings):
 
     def forward(self) -> DataStream:
         """To the subtask with the same index."""
-        return self._partitioned(Partitioning.FORWARD)
+        return self.partitioned(Partitioning.FORWARD)
 
     def rebalance(self) -> DataStream:
         """Round robin over all subtasks."""
-        return self._partitioned(Partitioning.REBALANCE)
+        return self.partitioned(Partitioning.REBALANCE)
 
     def rescale(self) -> DataStream:
         """Round robin over a local group of subtasks."""
-        return self._partitioned(Partitioning.RESCALE)
+        return self.partitioned(Partitioning.RESCALE)
 
     def shuffle(self) -> DataStream:
         """Each record to a subtask drawn at random."""
-        return self._partitioned(Partitioning.SHUFFLE)
+        return self.partitioned(Partitioning.SHUFFLE)
 
     def global_(self) -> DataStream:
         """Every record to the first subtask (Flink's `global`)."""
-        return self._partitioned(Partitioning.GLOBAL)
+        return self.partitioned(Partitioning.GLOBAL)
 
-    def broadcast(self) -> DataStream:
-        """Every record to every subtask."""
-        return self._partitioned(Partitioning.BROADCAST)
+    @overload
+    def broadcast(self) -> DataStream: ...
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream | BroadcastStream:
+        """Every record to every subtask.
+
+        Args:
+            broadcast_state_descriptor: A map that the records may change in the function that reads them,
+                see `docs/guide/broadcast-state.md`. Without one this is a partitioning.
+            other_broadcast_state_descriptors: Further ones.
+        """
+        if broadcast_state_descriptor is None:
+            return self.partitioned(Partitioning.BROADCAST)
+        spread = self.partitioned(Partitioning.BROADCAST)
+        return BroadcastStream(spread, (broadcast_state_descriptor, *other_broadcast_state_descriptors))
+
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """Let one operator read this stream and another; their types may differ.
+
+        Args:
+            ds: A stream, or a broadcast stream.
+        """
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
+        if not isinstance(ds, DataStream):
+            raise ConfigurationError(
+                f"connect() takes a stream or a broadcast stream, not {type(ds).__name__}"
+            )
+        return ConnectedStreams(self, ds)
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """What the operator of this stream sends to a side output, with `yield tag, value`.
+
+        Args:
+            output_tag: Names the side output. One that is never sent to is an empty stream.
+
+        Raises:
+            ConfigurationError: The stream has no operator of its own, or the side output was asked for with
+                another type.
+        """
+        if not isinstance(output_tag, OutputTag):
+            raise ConfigurationError(f"get_side_output() takes an OutputTag, not {type(output_tag).__name__}")
+        transformation = self.transformation
+        tag_id, type_info = output_tag.tag_id, output_tag.type_info
+        known = transformation.side_outputs.get(tag_id) or type_info
+        transformation.side_outputs[tag_id] = known
+        if type_info is not None and known != type_info:
+            raise ConfigurationError(
+                f"{transformation}: the side output {tag_id!r} was asked for with the type {known!r} and now "
+                f"with {type_info!r}; use one OutputTag for it"
+            )
+        return DataStream(self._env, [Input(transformation, output_tag=tag_id)])
 
     def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
         """Each record to the subtask that `partitioner` names for its key.
@@ -238,11 +305,12 @@ class DataStream(OperatorSettings):
         """
         _, choose = as_callable(checked(partitioner, "partition"), "partition")
         _, select = as_callable(checked(key_selector, "get_key"), "get_key")
-        return self._partitioned(Partitioning.CUSTOM, select, choose)
+        return self.partitioned(Partitioning.CUSTOM, select, choose)
 
-    def _partitioned(
+    def partitioned(
         self, partitioning: Partitioning, key_selector: object = None, partitioner: object = None
     ) -> DataStream:
+        """The same records spread in another way; `broadcast`, `rebalance` and so on call it."""
         inputs = [
             replace(entry, partitioning=partitioning, key_selector=key_selector, partitioner=partitioner)
             for entry in self._inputs
@@ -315,4 +383,6 @@ class DataStream(OperatorSettings):
 
 
 # Behind the class that they extend, which they import from here.
+from .broadcast_stream import BroadcastConnectedStream, BroadcastStream  # noqa: E402
+from .connected_streams import ConnectedStreams  # noqa: E402
 from .keyed_stream import KeyedStream  # noqa: E402

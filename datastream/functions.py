@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from ..operators.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from ..operators.checkpointed import (
     CheckpointedFunction,
     CheckpointListener,
@@ -13,9 +18,11 @@ from ..operators.functions import (
     AggregateFunction,
     CoFlatMapFunction,
     CoMapFunction,
+    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
@@ -25,21 +32,28 @@ from ..operators.functions import (
     ReduceFunction,
     SinkFunction,
 )
-from ..operators.runtime_context import KeyedStateStore, RuntimeContext
+from ..operators.runtime_context import DistributedCache, KeyedStateStore, RuntimeContext
+from ..operators.timer_service import TimerService
 from ..state.operator_state import OperatorStateStore
 
 __all__ = [
     "AggregateFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
     "CheckpointListener",
     "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
+    "CoProcessFunction",
+    "DistributedCache",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "ListCheckpointed",
@@ -51,4 +65,5 @@ __all__ = [
     "ReduceFunction",
     "RuntimeContext",
     "SinkFunction",
+    "TimerService",
 ]

@@ -160,7 +160,7 @@ class KeyedStream(DataStream):
         )
         return self._then(name, operator, output_type, stateful=True)
 
-    def _partitioned(
+    def partitioned(
         self, partitioning: Partitioning, key_selector: object = None, partitioner: object = None
     ) -> DataStream:
         raise ConfigurationError(

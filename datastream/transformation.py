@@ -177,7 +177,16 @@ def _edge(
         selector = _pickled(target, entry.key_selector, "key selector of its input")
     if entry.partitioner is not None:
         chooser = _pickled(target, entry.partitioner, "partitioner of its input")
-    return StreamEdge(edge_id, source_id, target_id, partitioning, entry.input_index, selector, chooser)
+    return StreamEdge(
+        edge_id,
+        source_id,
+        target_id,
+        partitioning,
+        entry.input_index,
+        key_selector=selector,
+        output_tag=entry.output_tag,
+        partitioner=chooser,
+    )
 
 
 def _pickled(transformation: Transformation, thing: object, what: str) -> bytes:

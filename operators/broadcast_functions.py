@@ -7,13 +7,15 @@ method for broadcast records may write those maps, and it has to do the same in 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from ..state.descriptors import MapStateDescriptor, StateDescriptor
+from ..state.descriptors import MapStateDescriptor
 from ..state.kinds import BroadcastState, ReadOnlyBroadcastState
 from .functions import Function
-from .timer_service import TimeDomain, TimerService
+
+if TYPE_CHECKING:
+    from .timer_service import TimeDomain, TimerService
 
 
 class _BaseContext(ABC):
@@ -79,17 +81,6 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
 
     class Context(BaseBroadcastProcessFunction.Context):
         """What is known about a broadcast record. It has no key, so there is no keyed state of its own."""
-
-        @abstractmethod
-        def apply_to_keyed_state(
-            self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], None]
-        ) -> None:
-            """Call `function(key, state)` for every key of this subtask that has something in a keyed state.
-
-            Args:
-                state_descriptor: Of the state, as given to the runtime context.
-                function: May read and change the state; what it returns is not used.
-            """
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
         """What is known about a record of the keyed stream."""

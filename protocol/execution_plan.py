@@ -43,8 +43,9 @@ def _node(node: StreamNode, task: int, edges: list[StreamEdge]) -> dict[str, Any
 
 
 def _predecessor(edge: StreamEdge) -> dict[str, Any]:
-    return {
+    entry = {
         "id": edge.source_id,
         "ship_strategy": edge.partitioning.value.upper(),
         "side": "first" if edge.input_index == 0 else "second",
     }
+    return entry if edge.output_tag is None else {**entry, "output_tag": edge.output_tag}

@@ -33,6 +33,7 @@ class StreamEdge:
 
     `key_selector` is the pickled function that gives a record's key (hash and custom partitioning),
     `partitioner` the pickled function that gives the subtask of a key (custom partitioning).
+    With an `output_tag` the edge carries the side output of that id, else the main output.
     """
 
     edge_id: int
@@ -41,6 +42,7 @@ class StreamEdge:
     partitioning: Partitioning
     input_index: int = 0
     key_selector: bytes | None = None
+    output_tag: str | None = None
     partitioner: bytes | None = None
 
 
