@@ -66,7 +66,7 @@ def _returned(function: Callable[..., Any]) -> Any:
         function = getattr(function, "__call__", function)  # noqa: B004
     try:
         return typing.get_type_hints(function).get("return", Any)
-    except (NameError, TypeError, AttributeError):
+    except (NameError, TypeError, AttributeError, SyntaxError):
         # A name that exists for type checkers only, or a built-in function.
         return Any
 

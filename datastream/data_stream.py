@@ -32,7 +32,7 @@ from .data_stream_sink import DataStreamSink
 from .operator_settings import OperatorSettings
 from .projection import projection
 from .spark_settings import spark_settings
-from .transformation import Input, Transformation
+from .transformation import Input, Transformation, common_type
 from .user_functions import checked
 
 if TYPE_CHECKING:
@@ -85,13 +85,17 @@ class DataStream(OperatorSettings):
         )
 
     def get_type(self) -> TypeInformation:
-        """Type of the records; pickled bytes stand for any type, where nobody said more."""
-        return self.known_type() or PickledBytesTypeInfo()
+        """Type of the records: declared, or else as annotations of the user function give it.
+
+        Records are held to a declared type. What annotations say is taken as it is. Pickled bytes stand for
+        any type, where nobody said more.
+        """
+        hinted = common_type(entry.hinted_type for entry in self._inputs)
+        return self.known_type() or hinted or PickledBytesTypeInfo()
 
     def known_type(self) -> TypeInformation | None:
-        """Type of the records, `None` where nobody said."""
-        types = [entry.type_info for entry in self._inputs]
-        return types[0] if all(each == types[0] for each in types) else None
+        """Declared type of the records, `None` where there is none."""
+        return common_type(entry.type_info for entry in self._inputs)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment the stream belongs to."""

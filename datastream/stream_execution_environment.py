@@ -34,6 +34,7 @@ from ..coordinator.local_job import LocalJob
 from ..coordinator.spec import JobSpec
 from ..coordinator.validation import validate_before_start
 from ..operators.sources import Source, SourceOperator
+from ..operators.typed_output import declared_records
 from ..protocol.elements import CheckpointingMode
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import JobId
@@ -53,6 +54,7 @@ from .transformation import (
     Transformation,
     build_stream_graph,
     require_uids,
+    user_line,
     warn_about_generated_uids,
 )
 
@@ -211,10 +213,24 @@ class StreamExecutionEnvironment(Dependencies):
     def from_collection(
         self, collection: Iterable[Any], type_info: TypeInformation | None = None
     ) -> DataStream:
-        """A stream of the records of a collection, in order, from one subtask."""
-        return self.from_source(
+        """A stream of the records of a collection, in order, from one subtask.
+
+        Args:
+            collection: The records.
+            type_info: Their type. They are brought to it at once; an integer that is too large for it keeps
+                its low bits, as in PyFlink.
+
+        Raises:
+            OutputTypeError: A record has another type.
+        """
+        if type_info is not None:
+            where = f"from_collection() ({user_line()})"
+            collection = declared_records(list(collection), type_info, where)
+        stream = self.from_source(
             CollectionSource(collection), WatermarkStrategy.no_watermarks(), "Collection", type_info
         )
+        stream.transformation.operator.keeps_type = True
+        return stream
 
     def from_source(
         self,

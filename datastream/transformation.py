@@ -15,6 +15,7 @@ import cloudpickle
 from ..common.errors import GraphError, SerializationError
 from ..common.typeinfo import TypeInformation
 from ..operators.base import StreamOperator
+from ..operators.typed_output import OutputTypes
 from ..protocol.key_groups import default_max_parallelism
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import (
@@ -50,6 +51,16 @@ class Input:
             return self.source.output_type
         return self.source.side_outputs[self.output_tag]
 
+    @property
+    def hinted_type(self) -> TypeInformation | None:
+        """Type of the records, declared or as annotations give it; `None` if neither says anything."""
+        if self.type_info is not None or self.output_tag is not None:
+            return self.type_info
+        operator = self.source.operator
+        if operator.keeps_type and self.source.inputs:
+            return common_type(entry.hinted_type for entry in self.source.inputs)
+        return operator.hinted_type
+
 
 @dataclass(slots=True, eq=False)
 class Transformation:
@@ -80,6 +91,17 @@ class Transformation:
 
     def __str__(self) -> str:
         return f"operator {self.name!r} ({self.defined_at})"
+
+    def output_types(self) -> OutputTypes:
+        """What the program declared about the outputs."""
+        sides = {tag: type_info for tag, type_info in self.side_outputs.items() if type_info is not None}
+        return OutputTypes(self.output_type, sides, self.defined_at)
+
+
+def common_type(types: Iterable[TypeInformation | None]) -> TypeInformation | None:
+    """The one type that streams have together; `None` if they differ, or one is not known."""
+    first, *others = types
+    return first if all(other == first for other in others) else None
 
 
 def user_line() -> str:
@@ -123,6 +145,7 @@ def build_stream_graph(
         if transformation.highest_parallelism is not None:
             own = min(own, transformation.highest_parallelism)
         node_id = ids[id(transformation)]
+        transformation.operator.output_types = transformation.output_types()
         graph.nodes[node_id] = StreamNode(
             node_id=node_id,
             name=transformation.name,

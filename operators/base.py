@@ -109,11 +109,13 @@ class StreamOperator(ABC):
         emit: Where it sends records of the main output: `output.emit`.
         output_types: What the program declared about its outputs; emitted records are held to it.
         keeps_type: Whether it emits records that it was given as they are, so that nobody need look again.
+        hinted_type: What annotations say about its main output, where they do. It is not enforced.
     """
 
     input_count: int = 1
     output_types: OutputTypes = OutputTypes()
     keeps_type: bool = False
+    hinted_type: TypeInformation | None = None
     context: OperatorContext
     output: Output
     emit: Emit
