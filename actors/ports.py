@@ -51,6 +51,7 @@ class TaskSettings:
         is_checkpointing: Whether checkpoints are taken at all.
         batch_size: Records in a full batch.
         buffer_timeout_ms: How long a part-filled batch may wait; 0 sends at once, -1 waits till it is full.
+        auto_watermark_interval_ms: How often generators of watermarks are asked; 0 for never.
         channel_credit_bytes: Bytes outstanding on one channel before its sender waits.
         result_credit_bytes: Collected bytes the driver has not taken before a collector waits.
         storage: Checkpoint storage of this job; `None` without checkpoints.
@@ -61,6 +62,7 @@ class TaskSettings:
         max_buffered_bytes: The most that a task may hold back or record for one checkpoint; `None` for any.
         fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
         files: Files that travel with the job.
+        is_batch: Whether every source ends and only final results are wanted.
     """
 
     state_backend: StateBackend
@@ -70,6 +72,7 @@ class TaskSettings:
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     batch_size: int = 4_096
     buffer_timeout_ms: int = 100
+    auto_watermark_interval_ms: int = 200
     channel_credit_bytes: int = 1 << 20
     result_credit_bytes: int = 16 << 20
     job_parameters: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +80,7 @@ class TaskSettings:
     storage_probe: str | None = None
     local_snapshots_dir: str | None = None
     files: tuple[JobFile, ...] = ()
+    is_batch: bool = False
     max_buffered_bytes: int | None = None
     fail_points: Arming | None = None
 

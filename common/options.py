@@ -233,6 +233,12 @@ class PipelineOptions:
 class ExecutionOptions:
     """Settings of the data plane."""
 
+    RUNTIME_MODE: ConfigOption[str] = (
+        ConfigOptions.key("execution.runtime-mode")
+        .choice_type("STREAMING", "BATCH", "AUTOMATIC")
+        .default_value("STREAMING")
+    )
+    """`BATCH`: every source ends, and aggregates emit final values only; `AUTOMATIC`: where they all end."""
     BUFFER_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("execution.buffer-timeout.interval")
         .duration_type()

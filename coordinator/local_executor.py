@@ -135,6 +135,10 @@ class LocalExecutor:
     def random_ms(self, bound_ms: int) -> int:
         return random.randrange(max(1, bound_ms))
 
+    def post(self, action: Callable[[], None]) -> None:
+        self._requests.append(action)
+        self._wake.set()
+
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self._attempt = deployments[0].attempt
         self._tasks = {

@@ -13,6 +13,7 @@ from ..operators.broadcast_functions import (
     KeyedBroadcastProcessFunction,
 )
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
+from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import (
     AggregateFunction,
     CoFlatMapFunction,
@@ -29,10 +30,19 @@ from ..operators.functions import (
     Partitioner,
     ProcessFunction,
     ReduceFunction,
+    RichFunction,
+    RichSinkFunction,
     SinkFunction,
 )
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
+from ..operators.source_context import SourceContext
+from ..operators.source_function import (
+    ParallelSourceFunction,
+    RichParallelSourceFunction,
+    RichSourceFunction,
+    SourceFunction,
+)
 from ..operators.sources import Source, SourceReader
 from ..operators.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
@@ -67,6 +77,7 @@ from .stream_execution_environment import StreamExecutionEnvironment
 __all__ = [
     "AggregateFunction",
     "BaseBroadcastProcessFunction",
+    "Boundedness",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
@@ -104,10 +115,15 @@ __all__ = [
     "MemoryStateBackend",
     "NullByteKeySelector",
     "OutputTag",
+    "ParallelSourceFunction",
     "Partitioner",
     "PredefinedOptions",
     "ProcessFunction",
     "ReduceFunction",
+    "RichFunction",
+    "RichParallelSourceFunction",
+    "RichSinkFunction",
+    "RichSourceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SavepointFormatType",
@@ -116,7 +132,11 @@ __all__ = [
     "SinkWriter",
     "SlotSharingGroup",
     "Source",
+    "SourceContext",
+    "SourceFunction",
     "SourceReader",
+    "SplitEnumerator",
+    "SplitEnumeratorContext",
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",

@@ -14,6 +14,7 @@ from ..common.errors import ConfigurationError
 from ..common.execution_config import ExecutionConfig
 from ..common.output_tag import OutputTag
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation
+from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collect import CollectSink
 from ..connectors.print_sink import PrintSink
 from ..operators.base import StreamOperator
@@ -23,6 +24,7 @@ from ..operators.elementwise import (
     MapOperator,
     ProcessOperator,
 )
+from ..operators.event_time import TimestampsAndWatermarksOperator
 from ..operators.functions import as_callable
 from ..operators.sinks import Sink, SinkFunctionOperator, SinkOperator
 from ..protocol.partitioning import Partitioning
@@ -122,6 +124,19 @@ class DataStream(OperatorSettings):
     def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Run a `ProcessFunction` on every record."""
         return self._then("Process", ProcessOperator(checked(func, "process_element")), output_type)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Give records their event times and the stream its watermarks; earlier watermarks end here.
+
+        Alignment needs a source that can wait: put such a strategy into `from_source`.
+        """
+        if watermark_strategy.alignment is not None:
+            raise ConfigurationError(
+                "with_watermark_alignment() works for sources only; pass the strategy to from_source()"
+            )
+        return self._then(
+            "Timestamps/Watermarks", TimestampsAndWatermarksOperator(watermark_strategy), self.known_type()
+        )
 
     def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition by key: all records of one key meet in one subtask.

@@ -30,9 +30,18 @@ from ..operators.functions import (
     Partitioner,
     ProcessFunction,
     ReduceFunction,
+    RichFunction,
+    RichSinkFunction,
     SinkFunction,
 )
 from ..operators.runtime_context import DistributedCache, KeyedStateStore, RuntimeContext
+from ..operators.source_context import SourceContext
+from ..operators.source_function import (
+    ParallelSourceFunction,
+    RichParallelSourceFunction,
+    RichSourceFunction,
+    SourceFunction,
+)
 from ..operators.timer_service import TimerService
 from ..state.operator_state import OperatorStateStore
 
@@ -60,10 +69,17 @@ __all__ = [
     "MapFunction",
     "NullByteKeySelector",
     "OperatorStateStore",
+    "ParallelSourceFunction",
     "Partitioner",
     "ProcessFunction",
     "ReduceFunction",
+    "RichFunction",
+    "RichParallelSourceFunction",
+    "RichSinkFunction",
+    "RichSourceFunction",
     "RuntimeContext",
     "SinkFunction",
+    "SourceContext",
+    "SourceFunction",
     "TimerService",
 ]

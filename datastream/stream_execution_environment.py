@@ -33,6 +33,9 @@ from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
 from ..coordinator.local_job import LocalJob
 from ..coordinator.spec import JobSpec
 from ..coordinator.validation import validate_before_start
+from ..operators.checkpointed import CheckpointedFunction, ListCheckpointed
+from ..operators.enumerators import Boundedness
+from ..operators.source_function import ParallelSourceFunction, SourceFunction, SourceFunctionOperator
 from ..operators.sources import Source, SourceOperator
 from ..operators.typed_output import declared_records
 from ..protocol.elements import CheckpointingMode
@@ -45,6 +48,7 @@ from .checkpoint_config import CheckpointConfig
 from .data_stream import DataStream
 from .default_settings import current_defaults, warn_about_overridden
 from .dependencies import Dependencies, check_local_python
+from .execution_mode import RuntimeExecutionMode
 from .job_settings import buffer_timeout_ms, job_settings
 from .slot_sharing_group import SlotSharingGroup
 from .spark_settings import spark_settings
@@ -54,6 +58,7 @@ from .transformation import (
     Transformation,
     build_stream_graph,
     require_uids,
+    upstream_first,
     user_line,
     warn_about_generated_uids,
 )
@@ -141,6 +146,15 @@ class StreamExecutionEnvironment(Dependencies):
     def is_force_unaligned_checkpoints(self) -> bool:
         """Whether barriers may also overtake records where the order of records matters."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Run jobs as streams, as batches, or as batches where all sources end (`docs/guide/batch-mode.md`)."""
+        if not isinstance(execution_mode, RuntimeExecutionMode):
+            raise ConfigurationError(
+                f"set_runtime_mode() takes a RuntimeExecutionMode, not {execution_mode!r}"
+            )
+        self._configuration.set(ExecutionOptions.RUNTIME_MODE, execution_mode.name)
+        return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
         """Longest time for which a record waits for its batch to fill.
@@ -247,10 +261,35 @@ class StreamExecutionEnvironment(Dependencies):
             )
         transformation = Transformation(
             source_name,
-            SourceOperator(source),
+            SourceOperator(source, watermark_strategy),
             highest_parallelism=source.max_source_parallelism(),
             is_source=True,
+            is_coordinated=source.is_enumerated or watermark_strategy.alignment is not None,
+            is_bounded=source.get_boundedness() is Boundedness.BOUNDED,
             colocation_group=source.colocation_group(),
+            output_type=type_info,
+        )
+        self.register(transformation)
+        return DataStream(self, [Input(transformation)])
+
+    def add_source(
+        self,
+        source_func: SourceFunction,
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """A stream of the records that a source function emits.
+
+        It runs in one subtask, unless it is a `ParallelSourceFunction`.
+        """
+        is_parallel = isinstance(source_func, ParallelSourceFunction)
+        transformation = Transformation(
+            source_name,
+            SourceFunctionOperator(source_func),
+            highest_parallelism=None if is_parallel else 1,
+            is_source=True,
+            is_stateful=isinstance(source_func, (CheckpointedFunction, ListCheckpointed)),
+            is_bounded=False,
             output_type=type_info,
         )
         self.register(transformation)
@@ -332,6 +371,17 @@ class StreamExecutionEnvironment(Dependencies):
             handle = _submit_to_ray(spec)
         return JobClient(JobID(spec.job_id), handle)
 
+    def _is_batch(self) -> bool:
+        mode = RuntimeExecutionMode[self._configuration.get(ExecutionOptions.RUNTIME_MODE)]
+        sources = [entry for entry in upstream_first(self._transformations) if entry.is_source]
+        unbounded = [source for source in sources if not source.is_bounded]
+        if mode is RuntimeExecutionMode.BATCH and unbounded:
+            raise ConfigurationError(
+                f"{unbounded[0]} may never end, so the job cannot run in batch mode; use a source that says "
+                f"it ends (get_boundedness), or RuntimeExecutionMode.STREAMING"
+            )
+        return mode is not RuntimeExecutionMode.STREAMING and not unbounded
+
     def _restart_strategy(self) -> RestartStrategyConfiguration:
         if self._restart is None or isinstance(self._restart, FallbackRestartStrategyConfiguration):
             return restart_strategy_from(self._configuration)
@@ -347,7 +397,12 @@ class StreamExecutionEnvironment(Dependencies):
             self._restart_strategy(),
             self._state_backend,
         )
-        settings = replace(settings, files=self.carried_files(), python=self.python_environment())
+        settings = replace(
+            settings,
+            files=self.carried_files(),
+            python=self.python_environment(),
+            is_batch=self._is_batch(),
+        )
         spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self._chaining), settings)
         offer(spec)
         if self._configuration.get(DeploymentOptions.TARGET) == "local":

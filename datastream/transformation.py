@@ -78,6 +78,9 @@ class Transformation:
     is_source: bool = False
     is_sink: bool = False
     is_stateful: bool = False
+    is_coordinated: bool = False
+    is_bounded: bool = True
+    """Of a source, whether its records end by themselves."""
     colocation_group: str | None = None
     output_type: TypeInformation | None = None
     """Type of what the operator emits, `None` where nobody said."""
@@ -135,7 +138,7 @@ def build_stream_graph(
         max_parallelism: Likewise; `None` lets it follow from the parallelism.
         slots: What slots of the slot sharing groups take, for those where something was said.
     """
-    ordered = _upstream_first(sinks)
+    ordered = upstream_first(sinks)
     ids = {id(transformation): number for number, transformation in enumerate(ordered, start=1)}
     graph = StreamGraph(job_name, slots=dict(slots))
     uids = _assign_uids(ordered)
@@ -157,6 +160,7 @@ def build_stream_graph(
             is_source=transformation.is_source,
             is_sink=transformation.is_sink,
             is_stateful=transformation.is_stateful,
+            is_coordinated=transformation.is_coordinated,
             uid_is_explicit=transformation.uid is not None,
             previous_uids=transformation.previous_uids,
             colocation_group=transformation.colocation_group,
@@ -237,7 +241,8 @@ def _pickled(transformation: Transformation, thing: object, what: str) -> bytes:
         ) from error
 
 
-def _upstream_first(sinks: Iterable[Transformation]) -> list[Transformation]:
+def upstream_first(sinks: Iterable[Transformation]) -> list[Transformation]:
+    """Everything that some transformation in `sinks` needs, and themselves; each after its inputs."""
     ordered: list[Transformation] = []
     seen: set[int] = set()
 

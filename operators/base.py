@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
-from ..common.errors import StateMigrationError, TidegateError, UserCodeError
+from ..common.errors import ConfigurationError, StateMigrationError, TidegateError, UserCodeError
 from ..common.type_conversion import shortened
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
 from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.ids import Attempt, CheckpointId, JobId
+from ..protocol.source_events import CoordinatorEvent, ReaderEvent, SourceEventSent
 from ..protocol.watermarks import WatermarkValve
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..state.operator_state import FrozenOperatorState, OperatorStateBackend
@@ -41,6 +42,10 @@ class ResultPort(Protocol):
 
     def has_credit(self) -> bool:
         """Whether the driver has taken enough of what was offered before."""
+
+
+def _no_coordinator(event: ReaderEvent) -> None:
+    raise ConfigurationError("only a source with an enumerator has somebody to talk to in the coordinator")
 
 
 @dataclass
@@ -74,6 +79,14 @@ class OperatorContext:
     raw_keyed: RawKeyedState | None = None
     cached_files: Mapping[str, str] = field(default_factory=dict)
     """Where the files that travelled with the job are, by name."""
+    is_batch: bool = False
+    """Whether every source ends and only final results are wanted."""
+    auto_watermark_interval_ms: int = 200
+    send_to_coordinator: Callable[[ReaderEvent], None] = _no_coordinator
+
+    def send_source_event(self, event: Any) -> None:
+        """Send something (picklable) to `SplitEnumerator.handle_source_event` of this source."""
+        self.send_to_coordinator(SourceEventSent(event))
 
     @property
     def name_with_subtask(self) -> str:
@@ -264,6 +277,10 @@ class StreamOperator(ABC):
     def _raw_keyed(self) -> RawKeyedState:
         assert self.context.raw_keyed is not None, "a task gives every operator its raw keyed state"
         return self.context.raw_keyed
+
+    def handle_coordinator_event(self, event: CoordinatorEvent) -> None:
+        """The operator's half in the coordinator said something."""
+        raise AssertionError(f"{self.context.name_with_subtask} has no half in the coordinator")
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint is complete, perhaps an earlier one than this operator's latest."""

@@ -12,7 +12,7 @@ from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
 from .base import FrozenOperator, StreamOperator, rows
 from .checkpointed import CheckpointHooks
-from .functions import ProcessFunction, as_callable
+from .functions import ProcessFunction, RichFunction, as_callable
 from .process import RecordContext, not_iterable
 from .results import emit_results
 from .runtime_context import RuntimeContext
@@ -47,7 +47,10 @@ class FunctionOperator(StreamOperator):
             raise self.user_error("initialize_state()", error) from error
         self._is_open = True
         try:
-            self._life_cycle.open(RuntimeContext(self.context, self.keyed))
+            context = RuntimeContext(self.context, self.keyed)
+            if isinstance(self._life_cycle, RichFunction):
+                self._life_cycle.set_runtime_context(context)
+            self._life_cycle.open(context)
         except Exception as error:
             raise self.user_error("open()", error) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ..protocol.elements import Batch
+from ..protocol.elements import MAX_WATERMARK_MS, Batch
 from .typed_output import OutputTypes, typed
 
 Emit = Callable[[Batch], None]
@@ -34,12 +34,14 @@ class Output:
     Args:
         receivers: The edges that leave the operator. Watermarks and idleness go to all of them, records to
             those of the main output, or of the side output they are for.
+        is_batch: Whether event time only passes at the end, so that all other watermarks are dropped.
 
     Attributes:
         emit: Sends records to the main output. What nobody receives is dropped.
     """
 
-    def __init__(self, receivers: Iterable[Receiver] = ()) -> None:
+    def __init__(self, receivers: Iterable[Receiver] = (), is_batch: bool = False) -> None:
+        self._is_batch = is_batch
         self._receivers = list(receivers)
         self.emit: Emit = _combined([each.emit for each in self._receivers if each.output_tag is None])
         tags = {each.output_tag for each in self._receivers if each.output_tag is not None}
@@ -72,6 +74,8 @@ class Output:
 
     def emit_watermark(self, timestamp_ms: int) -> None:
         """No record with an event time at or before this is to be expected any more."""
+        if self._is_batch and timestamp_ms < MAX_WATERMARK_MS:
+            return
         for receiver in self._receivers:
             receiver.emit_watermark(timestamp_ms)
 
