@@ -8,6 +8,11 @@ from __future__ import annotations
 from ..common.output_tag import OutputTag
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
+from ..operators.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
 from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import (
@@ -22,6 +27,8 @@ from ..operators.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    NullByteKeySelector,
+    Partitioner,
     ProcessFunction,
     ReduceFunction,
     RichFunction,
@@ -49,7 +56,17 @@ from .checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from .data_stream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from .data_stream import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    CloseableIterator,
+    ConnectedStreams,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+)
+from .execution_mode import RuntimeExecutionMode
+from .slot_sharing_group import MemorySize, SlotSharingGroup
 from .state_backend import (
     EmbeddedRocksDBStateBackend,
     FileSystemStateBackend,
@@ -65,7 +82,11 @@ __all__ = [
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
     "Boundedness",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -76,6 +97,7 @@ __all__ = [
     "CoMapFunction",
     "CoProcessFunction",
     "Committer",
+    "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -88,15 +110,19 @@ __all__ = [
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListCheckpointed",
     "LmdbStateBackend",
     "MapFunction",
+    "MemorySize",
     "MemoryStateBackend",
+    "NullByteKeySelector",
     "OutputTag",
     "ParallelSourceFunction",
+    "Partitioner",
     "PredefinedOptions",
     "ProcessFunction",
     "ReduceFunction",
@@ -105,10 +131,12 @@ __all__ = [
     "RichSinkFunction",
     "RichSourceFunction",
     "RuntimeContext",
+    "RuntimeExecutionMode",
     "SavepointFormatType",
     "Sink",
     "SinkFunction",
     "SinkWriter",
+    "SlotSharingGroup",
     "Source",
     "SourceContext",
     "SourceFunction",

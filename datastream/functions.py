@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from ..operators.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from ..operators.checkpointed import (
     CheckpointedFunction,
     CheckpointListener,
@@ -22,13 +27,15 @@ from ..operators.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    NullByteKeySelector,
+    Partitioner,
     ProcessFunction,
     ReduceFunction,
     RichFunction,
     RichSinkFunction,
     SinkFunction,
 )
-from ..operators.runtime_context import KeyedStateStore, RuntimeContext
+from ..operators.runtime_context import DistributedCache, KeyedStateStore, RuntimeContext
 from ..operators.source_context import SourceContext
 from ..operators.source_function import (
     ParallelSourceFunction,
@@ -44,24 +51,30 @@ __all__ = [
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
     "CheckpointListener",
     "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
+    "DistributedCache",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "ListCheckpointed",
     "MapFunction",
+    "NullByteKeySelector",
     "OperatorStateStore",
     "ParallelSourceFunction",
+    "Partitioner",
     "ProcessFunction",
     "ReduceFunction",
     "RichFunction",
