@@ -46,6 +46,14 @@ class MergeableState(ABC):
     def merge(self, taken: Any) -> None:
         """Add what was taken elsewhere, behind what is there."""
 
+    @abstractmethod
+    def stored(self) -> Any:
+        """What is stored, such as an accumulator, private to the caller; None when nothing is."""
+
+    @abstractmethod
+    def store(self, value: Any) -> None:
+        """Replace what is stored; None removes it."""
+
 
 class NamespacedKeys:
     """The context of namespaced states: their keys are pairs of the current key and namespace."""

@@ -68,6 +68,12 @@ class _MergeableFlatState(_FlatState, MergeableState):
             before = self._table.read(key)
             self._store(key, taken if before is None else self._merged(before, taken))
 
+    def stored(self) -> Any:
+        return self._table.read(self._key())
+
+    def store(self, value: Any) -> None:
+        self._store(self._key(), value)
+
     @abstractmethod
     def _merged(self, before: Any, taken: Any) -> Any:
         """The two as one."""
