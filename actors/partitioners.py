@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..common.errors import KeyTypeError, UserCodeError
-from ..operators.base import Emit, rows
+from ..operators.base import rows
 from ..operators.key_hashing import key_groups_of
+from ..operators.output import Emit
 from ..protocol.elements import Batch
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import OutputEdge
