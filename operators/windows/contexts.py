@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...common.errors import StateError
@@ -122,19 +121,15 @@ class TriggerContext(Trigger.OnMergeContext):
         merged: Namespaces of the windows that are being merged into it.
     """
 
-    def __init__(self, keyed: KeyedStateBackend, timers: InternalTimerService, metrics: Callable[[], Any]) -> None:
+    def __init__(self, keyed: KeyedStateBackend, timers: InternalTimerService) -> None:
         self.namespace: Any = None
         self.merged: list[Any] = []
         self._keyed = keyed
         self._timers = timers
-        self._metrics = metrics
         self._states = NamespacedStates(keyed, "trigger.")
 
     def get_current_processing_time(self) -> int:
         return self._timers.current_processing_time()
-
-    def get_metric_group(self) -> Any:
-        return self._metrics()
 
     def get_current_watermark(self) -> int:
         return self._timers.current_watermark()
@@ -163,10 +158,9 @@ class TriggerContext(Trigger.OnMergeContext):
 class AssignerContext(WindowAssigner.WindowAssignerContext, Evictor.EvictorContext):
     """What assigners and evictors are given."""
 
-    def __init__(self, runtime_context: RuntimeContext, timers: InternalTimerService, metrics: Callable[[], Any]) -> None:
+    def __init__(self, runtime_context: RuntimeContext, timers: InternalTimerService) -> None:
         self._runtime_context = runtime_context
         self._timers = timers
-        self._metrics = metrics
 
     def get_current_processing_time(self) -> int:
         return self._timers.current_processing_time()
@@ -176,9 +170,6 @@ class AssignerContext(WindowAssigner.WindowAssignerContext, Evictor.EvictorConte
 
     def get_runtime_context(self) -> RuntimeContext:
         return self._runtime_context
-
-    def get_metric_group(self) -> Any:
-        return self._metrics()
 
 
 class FunctionContext(ProcessWindowFunction.Context[Any]):

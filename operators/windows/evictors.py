@@ -49,10 +49,6 @@ class Evictor(ABC, Generic[T, W]):
             """The time of the machine, in milliseconds since the epoch."""
 
         @abstractmethod
-        def get_metric_group(self) -> Any:
-            """The metrics of the operator."""
-
-        @abstractmethod
         def get_current_watermark(self) -> int:
             """The event time of the operator, in milliseconds."""
 

@@ -76,7 +76,7 @@ class MergingWindowOperator(WindowOperator):
                 windows.retire(window)
                 self._store(windows)
         except Exception as error:
-            raise self.user_error(f"the timer of {timer.namespace} of key {timer.key!r}", error) from error
+            raise self._timer_failed(timer, error) from error
 
     def _load(self) -> MergingWindowSet:
         decode = self._namespaces.decode

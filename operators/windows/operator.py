@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -21,6 +22,8 @@ from .contents import EvictingContents, WindowContents
 from .contexts import AssignerContext, FunctionContext, NoPerWindowStates, PerWindowStates, TriggerContext
 from .triggers import Trigger, TriggerResult
 from .windows import window_namespaces
+
+logger = logging.getLogger("tidegate")
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class WindowOperator(KeyedOperator, TimerTarget):
         key_type: Declared type of the key, if any.
 
     Attributes:
-        late_records: How many records have come too late for all their windows.
+        late_records: How many records were dropped because they came too late for all their windows.
     """
 
     merges = False
@@ -75,15 +78,13 @@ class WindowOperator(KeyedOperator, TimerTarget):
         self._timer_services = TimerServices(self.context, self.keyed)
         self._timers = self._timer_services.create("window", self, namespaced=True)
         self._contents.open(self.keyed, self._adding_failed)
-        metrics = runtime_context.get_metrics_group
-        self._assigning = AssignerContext(runtime_context, self._timers, metrics)
-        self._triggering = TriggerContext(self.keyed, self._timers, metrics)
+        self._assigning = AssignerContext(runtime_context, self._timers)
+        self._triggering = TriggerContext(self.keyed, self._timers)
         if isinstance(self._contents, EvictingContents):
             self._contents.use(self._assigning)
         states = NoPerWindowStates if self.merges else PerWindowStates
         window_states = states(self.context, self.keyed)
         self._window_call.bind(self._call, FunctionContext(self._timers, window_states, runtime_context))
-        self._late_counter = metrics().counter("numLateRecordsDropped")
         self._clear_outputs()
 
     def _open_folding(self, runtime_context: RuntimeContext) -> None:
@@ -96,6 +97,8 @@ class WindowOperator(KeyedOperator, TimerTarget):
 
     def close(self) -> None:
         folding = life_cycle_of(self._contents.function)
+        if self.late_records:
+            logger.info("operator %s dropped %d late records", self.context.name_with_subtask, self.late_records)
         try:
             if folding is not None and self._is_open:
                 folding.close()
@@ -164,8 +167,15 @@ class WindowOperator(KeyedOperator, TimerTarget):
             self._late_values.append(value)
             self._late_times.append(time)
             return
+        if not self.late_records:
+            logger.warning(
+                "operator %s drops records that come after their windows ended, such as %.200r at %d ms; "
+                "allowed_lateness() lets windows wait, side_output_late_data() keeps such records",
+                self.context.name_with_subtask,
+                value,
+                time,
+            )
         self.late_records += 1
-        self._late_counter.inc()
 
     # ------------------------------------------------------------ timers
 
@@ -192,7 +202,7 @@ class WindowOperator(KeyedOperator, TimerTarget):
             if may_clean_up and timer.timestamp == self._clean_up_time(window):
                 self._clear(window, timer.namespace, timer.namespace)
         except Exception as error:
-            raise self.user_error(f"the timer of {timer.namespace} of key {timer.key!r}", error) from error
+            raise self._timer_failed(timer, error) from error
 
     # ------------------------------------------------------------ windows
 
@@ -281,6 +291,10 @@ class WindowOperator(KeyedOperator, TimerTarget):
 
     def _adding_failed(self, error: BaseException, record: Any) -> TidegateError:
         return self.user_error("putting a record into its windows", error, record)
+
+    def _timer_failed(self, timer: Timer, error: BaseException) -> TidegateError:
+        window = self._namespaces.decode(timer.namespace)
+        return self.user_error(f"the timer of {window} and key {timer.key!r}", error)
 
     def _without_timestamp(self, record: Any) -> TidegateError:
         return UserCodeError(

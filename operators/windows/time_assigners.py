@@ -27,6 +27,11 @@ class _Tumbling:
                 f"offset {offset} ms"
             )
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Size, distance from start to start, and offset, in milliseconds."""
+        return self._size, self._size, self._offset
+
     def _windows_at(self, timestamp: int) -> list[TimeWindow]:
         start = _start_of(timestamp, self._offset, self._size)
         return [TimeWindow(start, start + self._size)]
@@ -48,6 +53,11 @@ class _Sliding:
                 f"{name} must satisfy size > 0 and abs(offset) < slide; the size is {size} ms, the slide "
                 f"{slide} ms and the offset {offset} ms"
             )
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Size, distance from start to start, and offset, in milliseconds."""
+        return self._size, self._slide, self._offset
 
     def _windows_at(self, timestamp: int) -> list[TimeWindow]:
         # Latest first, as in Flink. A slide beyond the size leaves gaps whose records are in no window.

@@ -44,10 +44,6 @@ class Trigger(ABC, Generic[T, W]):
             """The time of the machine, in milliseconds since the epoch."""
 
         @abstractmethod
-        def get_metric_group(self) -> Any:
-            """The metrics of the operator; see `RuntimeContext.get_metrics_group`."""
-
-        @abstractmethod
         def get_current_watermark(self) -> int:
             """The event time of the operator, in milliseconds."""
 
