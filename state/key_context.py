@@ -47,12 +47,15 @@ class MergeableState(ABC):
         """Add what was taken elsewhere, behind what is there."""
 
     @abstractmethod
-    def stored(self) -> Any:
-        """What is stored, such as an accumulator, private to the caller; None when nothing is."""
+    def stored(self, key: Any, namespace: Any) -> Any:
+        """What is stored for a key and namespace, such as an accumulator; None when nothing is.
+
+        It is private to the caller. The state must have been declared with namespaces.
+        """
 
     @abstractmethod
-    def store(self, value: Any) -> None:
-        """Replace what is stored; None removes it."""
+    def store(self, key: Any, namespace: Any, value: Any) -> None:
+        """Replace what is stored for a key and namespace; None removes it."""
 
 
 class NamespacedKeys:

@@ -51,8 +51,8 @@ class WindowContents(ABC):
         """Add one record."""
 
     @abstractmethod
-    def add_all(self, values: list[Any]) -> bool:
-        """Add records that need no timestamps; whether there was nothing before."""
+    def add_all(self, key: Any, namespace: Any, values: list[Any]) -> bool:
+        """Add records that need no timestamps to a key and window; whether there was nothing before."""
 
     @abstractmethod
     def elements(self, window: Any) -> list[Any] | None:
@@ -84,16 +84,16 @@ class ReducedContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(value)
 
-    def add_all(self, values: list[Any]) -> bool:
+    def add_all(self, key: Any, namespace: Any, values: list[Any]) -> bool:
         state, reduce = self._state, self._reduce
-        before = reduced = state.stored()
+        before = reduced = state.stored(key, namespace)
         value: Any = None
         try:
             for value in values:
                 reduced = value if reduced is None else reduce(reduced, value)
         except Exception as error:
             raise self._failure(error, value) from error
-        state.store(reduced)
+        state.store(key, namespace, reduced)
         return before is None
 
     def elements(self, window: Any) -> list[Any] | None:
@@ -114,9 +114,9 @@ class AggregatedContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(value)
 
-    def add_all(self, values: list[Any]) -> bool:
+    def add_all(self, key: Any, namespace: Any, values: list[Any]) -> bool:
         state, add = self._state, self.function.add
-        before = accumulator = state.stored()
+        before = accumulator = state.stored(key, namespace)
         value: Any = None
         try:
             for value in values:
@@ -125,11 +125,12 @@ class AggregatedContents(WindowContents):
                 accumulator = add(value, accumulator)
         except Exception as error:
             raise self._failure(error, value) from error
-        state.store(accumulator)
+        state.store(key, namespace, accumulator)
         return before is None
 
     def elements(self, window: Any) -> list[Any] | None:
-        accumulator = self._state.stored()
+        keyed = self._keyed
+        accumulator = self._state.stored(keyed.current_key, keyed.current_namespace)
         return None if accumulator is None else [self.function.get_result(accumulator)]
 
 
@@ -145,10 +146,10 @@ class CollectedContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(value)
 
-    def add_all(self, values: list[Any]) -> bool:
-        is_new = not self._state.stored()
+    def add_all(self, key: Any, namespace: Any, values: list[Any]) -> bool:
+        before = self._state.stored(key, namespace)
         self._state.add_all(values)
-        return is_new
+        return before is None
 
     def elements(self, window: Any) -> list[Any] | None:
         return self._state.get() or None
@@ -187,7 +188,7 @@ class EvictingContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add((MIN_WATERMARK_MS if timestamp is None else timestamp, value))
 
-    def add_all(self, values: list[Any]) -> bool:
+    def add_all(self, key: Any, namespace: Any, values: list[Any]) -> bool:
         raise AssertionError("windows with an evictor take records one by one")
 
     def elements(self, window: Any) -> list[Any] | None:

@@ -92,7 +92,7 @@ class BatchedWindowOperator(WindowOperator):
         for (key, start), values in groups.items():
             keyed.current_key = key
             keyed.current_namespace = namespace = (start, start + size)
-            if add_all(values):
+            if add_all(key, namespace, values):
                 register(namespace, start + size - 1)
 
     def on_event_time(self, timer: Timer) -> None:
