@@ -97,6 +97,8 @@ class Rig:
         self._storage = InlineStorage(MemoryCheckpointStorage(), 1 << 20)
         self.now_ms = 0
         self.subtasks: list[OperatorUnderTest[Any]] = []
+        self._earlier: list[tuple[Any, int | None]] = []
+        self._earlier_late: list[Record] = []
         self._start(1, None)
 
     def _start(self, parallelism: int, restored: OperatorSnapshot | None) -> None:
@@ -140,6 +142,7 @@ class Rig:
 
     def rescale(self, parallelism: int) -> None:
         """Take a checkpoint, and restore it in so many new subtasks."""
+        self._earlier, self._earlier_late = self.taken(), self.late()
         snapshots = [subtask.checkpoint(self._attempt) for subtask in self.subtasks]
         self.close()
         keyed = KeyedStateHandle.concatenated([snapshot.keyed for snapshot in snapshots])
@@ -147,14 +150,17 @@ class Rig:
 
     def taken(self) -> list[tuple[Any, int | None]]:
         """What was emitted since the last time, with timestamps."""
-        pairs = [pair for subtask in self.subtasks for pair in subtask.records()]
+        pairs = self._earlier + [pair for subtask in self.subtasks for pair in subtask.records()]
+        self._earlier = []
         for subtask in self.subtasks:
             subtask.emitted.clear()
         return pairs
 
     def late(self) -> list[Record]:
         """What came out of the side output since the last time."""
-        records = [r for subtask in self.subtasks for batch in subtask.sides[LATE] for r in batch.values]
+        batches = [batch for subtask in self.subtasks for batch in subtask.sides[LATE]]
+        records = self._earlier_late + [record for batch in batches for record in batch.values]
+        self._earlier_late = []
         for subtask in self.subtasks:
             subtask.sides[LATE].clear()
         return records
