@@ -1,7 +1,7 @@
 """The interval join: pairs of records of one key whose event times are close to each other.
 
-Source: Flink's `IntervalJoinOperator`. Each side keeps its records, by event time, for as long as a record of the
-other side may still come that they pair with.
+Source: Flink's `IntervalJoinOperator`. Each side keeps its records, by event time, for as long as a record
+of the other side may still come that they pair with.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEFT, _RIGHT = 0, 1
 
 @dataclass(frozen=True)
 class Interval:
-    """Which records of the right side a left one at time `t` pairs with: `t + lower` to `t + upper`, both included.
+    """A left record at time `t` pairs with right ones from `t + lower` to `t + upper`, both included.
 
     Attributes:
         lower_ms: May be negative, as may `upper_ms`.
@@ -106,12 +106,14 @@ class IntervalJoinOperator(KeyedOperator, TimerTarget):
             for value, keyed.current_key, time in zip(values, keys, times):
                 if time is None:
                     raise self._without_timestamp(value)
-                if MIN_WATERMARK_MS < watermark and time < watermark:
+                if watermark > MIN_WATERMARK_MS and time < watermark:
                     late[0].append(value)
                     late[1].append(time)
                     continue
                 self._keep(value, time, side, upper)
-                for other_time, others in self._buffers[1 - side].sorted_items(time + lower, time + upper + 1):
+                for other_time, others in self._buffers[1 - side].sorted_items(
+                    time + lower, time + upper + 1
+                ):
                     context.times = (time, other_time) if side == _LEFT else (other_time, time)
                     for other in others:
                         left, right = (value, other) if side == _LEFT else (other, value)

@@ -13,6 +13,7 @@ IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 KEY = TypeVar("KEY")
 W = TypeVar("W")
+W2 = TypeVar("W2")
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
@@ -76,7 +77,7 @@ class _WindowContext(ABC, Generic[W]):
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """Turns the records of one key in a window into results; it knows the window and has state."""
 
-    class Context(_WindowContext[W]):
+    class Context(_WindowContext[W2]):
         """What is known about the window that fires."""
 
     @abstractmethod
@@ -95,7 +96,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     """The same for windows without keys."""
 
-    class Context(_WindowContext[W]):
+    class Context(_WindowContext[W2]):
         """What is known about the window that fires."""
 
     @abstractmethod

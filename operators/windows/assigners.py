@@ -69,9 +69,7 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
             """These windows become that one."""
 
     @abstractmethod
-    def merge_windows(
-        self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]
-    ) -> None:
+    def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
         """Tell the callback which of the windows of one key are to be merged, if any."""
 
 

@@ -33,9 +33,7 @@ class EventTimeTrigger(Trigger[T, TimeWindow]):
         ctx.register_event_time_timer(window.max_timestamp())
         return _CONTINUE
 
-    def on_processing_time(
-        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext
-    ) -> TriggerResult:
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return _CONTINUE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -67,9 +65,7 @@ class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
         ctx.register_processing_time_timer(window.max_timestamp())
         return _CONTINUE
 
-    def on_processing_time(
-        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext
-    ) -> TriggerResult:
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return _FIRE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -86,7 +82,7 @@ class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
         ctx.delete_processing_time_timer(window.max_timestamp())
 
 
-class CountTrigger(Trigger[T, Window]):
+class CountTrigger(Trigger[T, Any]):
     """Fires with every `window_size` records of a window.
 
     Raises:
@@ -196,5 +192,3 @@ def _purging(result: TriggerResult) -> TriggerResult:
 
 def _sum(one: int, other: int) -> int:
     return one + other
-
-

@@ -91,9 +91,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger[T]):
         self._start(timestamp, window, ctx)
         return TriggerResult.CONTINUE
 
-    def on_processing_time(
-        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext
-    ) -> TriggerResult:
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -131,9 +129,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger[T]):
         self._start(ctx.get_current_processing_time(), window, ctx)
         return TriggerResult.CONTINUE
 
-    def on_processing_time(
-        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext
-    ) -> TriggerResult:
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return self._on_time(time, window, ctx)
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:

@@ -1,8 +1,9 @@
 """The common case, a batch at a time: tumbling or sliding windows by event time that fire once, at their end.
 
-No window and no trigger is made for a record. The records of a batch are grouped by key and window, each group is
-added at once, and a timer is registered when a group is the first of its window. What comes out, and in which
-order, is what `WindowOperator` gives for the same input; a checkpoint of one can be restored by the other.
+No window and no trigger is made for a record. The records of a batch are grouped by key and window, each
+group is added at once, and a timer is registered when a group is the first of its window. What comes out,
+and in which order, is what `WindowOperator` gives for the same input; a checkpoint of one can be restored
+by the other.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class BatchedWindowOperator(WindowOperator):
         try:
             starts = [time - (time - offset) % slide for time in times]
         except TypeError as error:
-            raise self._without_timestamp(next(v for v, time in zip(values, times) if time is None)) from error
+            raise self._without_timestamp(
+                next(v for v, time in zip(values, times) if time is None)
+            ) from error
         # Windows that start here or before are over.
         over = self._timers.current_watermark() - self._size + 1
         if self._size == slide:

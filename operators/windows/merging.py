@@ -12,7 +12,8 @@ from typing import Any
 from .assigners import MergingWindowAssigner
 
 OnMerge = Callable[[Any, list[Any], Any, list[Any]], None]
-"""Called with the new window, those it is made of, its state window, and the state windows to merge into that."""
+"""Called with the new window, those it is made of, its state window, and the state windows to be merged
+into that."""
 
 
 class MergingWindowSet:
@@ -29,7 +30,7 @@ class MergingWindowSet:
         self.is_changed = False
 
     def state_window(self, window: Any) -> Any:
-        """The window under whose namespace the records of a window are kept; `None` if it is not under way."""
+        """The window in whose namespace the records of a window are; `None` if it is not under way."""
         return self.state_windows.get(window)
 
     def retire(self, window: Any) -> None:

@@ -1,4 +1,7 @@
-"""The operator of windows: assigns records, asks triggers, calls the window function (Flink's `WindowOperator`)."""
+"""The operator of windows: assigns records, asks triggers, calls the window function.
+
+Source: Flink's `WindowOperator`.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,7 @@ class WindowOperator(KeyedOperator, TimerTarget):
     """
 
     merges = False
+    _time: int | None
 
     def __init__(
         self, windowing: Windowing, key_selector: Selector, key_type: TypeInformation | None = None
@@ -98,7 +102,9 @@ class WindowOperator(KeyedOperator, TimerTarget):
     def close(self) -> None:
         folding = life_cycle_of(self._contents.function)
         if self.late_records:
-            logger.info("operator %s dropped %d late records", self.context.name_with_subtask, self.late_records)
+            logger.info(
+                "operator %s dropped %d late records", self.context.name_with_subtask, self.late_records
+            )
         try:
             if folding is not None and self._is_open:
                 folding.close()
@@ -133,7 +139,7 @@ class WindowOperator(KeyedOperator, TimerTarget):
                 if time is None and self._by_event_time:
                     raise self._without_timestamp(value)
                 self._time = time
-                if add(value, time) and self._is_late(time):
+                if add(value, time) and time is not None and self._is_late(time):
                     self._late(value, time)
         except Exception as error:
             raise self._adding_failed(error, value) from error
@@ -157,10 +163,8 @@ class WindowOperator(KeyedOperator, TimerTarget):
     def _is_over(self, window: Any) -> bool:
         return self._clean_up_time(window) <= self._timers.current_watermark()
 
-    def _is_late(self, time: int | None) -> bool:
-        if time is None or not self._by_event_time:
-            return False
-        return time + self._lateness_ms <= self._timers.current_watermark()
+    def _is_late(self, time: int) -> bool:
+        return self._by_event_time and time + self._lateness_ms <= self._timers.current_watermark()
 
     def _late(self, value: Any, time: int) -> None:
         if self._windowing.late_tag_id is not None:
@@ -269,7 +273,7 @@ class WindowOperator(KeyedOperator, TimerTarget):
     # ------------------------------------------------------------ results
 
     def _clear_outputs(self) -> None:
-        self._time: int | None = None
+        self._time = None
         self._results: list[Any] = []
         self._result_times: list[int | None] = []
         self._late_values: list[Any] = []

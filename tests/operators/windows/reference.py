@@ -1,7 +1,7 @@
 """What windows by event time mean, written down as plainly as possible.
 
-Nothing here is taken from the operator: windows are pairs of start and end, contents are lists, and each rule of
-Flink's documentation is one line.
+Nothing here is taken from the operator: windows are pairs of start and end, contents are lists, and each
+rule of Flink's documentation is one line.
 """
 
 from __future__ import annotations

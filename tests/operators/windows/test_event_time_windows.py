@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from tidegate.operators.windows.calls import call_after_folding
 from tidegate.operators.windows.contents import AggregatedContents, ReducedContents
 from tidegate.operators.windows.fast import BatchedWindowOperator, is_common_case
-from tidegate.operators.windows.session_assigners import EventTimeSessionWindows, SessionWindowTimeGapExtractor
+from tidegate.operators.windows.session_assigners import (
+    EventTimeSessionWindows,
+    SessionWindowTimeGapExtractor,
+)
 from tidegate.operators.windows.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tidegate.protocol.elements import MAX_WATERMARK_MS
 
@@ -117,7 +120,9 @@ CONTENTS = {
 def test_a_batch_at_a_time_gives_what_a_record_at_a_time_gives(
     kind: str, size: int, slide: int, is_tumbling: bool, switches: bool, steps: list[Step]
 ) -> None:
-    assigner: Any = TumblingEventTimeWindows(size, 0) if is_tumbling else SlidingEventTimeWindows(size, slide, 0)
+    assigner: Any = (
+        TumblingEventTimeWindows(size, 0) if is_tumbling else SlidingEventTimeWindows(size, slide, 0)
+    )
     call = None if kind == "collect" else call_after_folding(None, is_keyed=True)
     spec = windowing(assigner, contents=CONTENTS[kind](), call=call, late_tag_id=LATE)
     assert is_common_case(spec)
@@ -127,8 +132,8 @@ def test_a_batch_at_a_time_gives_what_a_record_at_a_time_gives(
     rigs = [Rig(make, "memory", Path("/nonexistent")) for make in (makers[0], fast)]
     for step, argument in [*steps, ("watermark", MAX_WATERMARK_MS)]:
         for rig in rigs:
-            getattr(rig, {"records": "process", "watermark": "advance_watermark", "rescale": "rescale"}[step])(
-                argument
-            )
+            getattr(
+                rig, {"records": "process", "watermark": "advance_watermark", "rescale": "rescale"}[step]
+            )(argument)
         assert rigs[0].taken() == rigs[1].taken()
         assert rigs[0].late() == rigs[1].late()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -66,7 +67,7 @@ def test_windows_under_way_never_touch_and_cover_every_record(times: list[int]) 
         assert became.start <= time < became.end
         assert became in windows.state_windows
     under_way = sorted(windows.state_windows)
-    assert all(one.end < other.start for one, other in zip(under_way, under_way[1:]))
+    assert all(one.end < other.start for one, other in pairwise(under_way))
     assert all(any(w.start <= time and time + 3 <= w.end for w in under_way) for time in times)
     states = list(windows.state_windows.values())
     assert len(set(states)) == len(states)

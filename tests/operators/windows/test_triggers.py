@@ -277,7 +277,9 @@ def test_a_trigger_that_returns_no_result_is_named(open_rig: OpenRig) -> None:
 
 def test_a_session_that_is_reduced_as_it_merges(open_rig: OpenRig) -> None:
     rig = open_rig(
-        EventTimeSessionWindows(5), contents=AggregatedContents(Count(), Types.LONG()), call=call_after_folding(None, is_keyed=True)
+        EventTimeSessionWindows(5),
+        contents=AggregatedContents(Count(), Types.LONG()),
+        call=call_after_folding(None, is_keyed=True),
     )
     rig.process(in_a(1, 9))
     rig.rescale(2)

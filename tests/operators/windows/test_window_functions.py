@@ -175,12 +175,16 @@ def failing(*arguments: Any) -> Any:
 def test_errors_name_the_operator_and_the_window_or_the_record(open_rig: Any) -> None:
     rig = open_rig(windowing(TEN, call=window_call(failing, is_keyed=True, is_process=False)))
     rig.process([("a", 1, 1)])
-    with pytest.raises(UserCodeError, match=r"Totals \(1/1\): apply\(\) of TimeWindow\(start=0, end=10\) .*no"):
+    with pytest.raises(
+        UserCodeError, match=r"Totals \(1/1\): apply\(\) of TimeWindow\(start=0, end=10\) .*no"
+    ):
         rig.advance_watermark(9)
     rig = open_rig(
         windowing(TEN, contents=ReducedContents(failing, None), call=call_after_folding(None, True))
     )
-    with pytest.raises(UserCodeError, match=r"into its windows raised ValueError: no on the record \('a', 2, 2\)"):
+    with pytest.raises(
+        UserCodeError, match=r"into its windows raised ValueError: no on the record \('a', 2, 2\)"
+    ):
         rig.process([("a", 1, 1), ("a", 2, 2), ("a", 3, 3)])
 
 
@@ -270,7 +274,7 @@ def test_a_fold_sees_only_what_an_evictor_left() -> None:
 
 class EvenOnly(Evictor[Any, Any]):
     def evict_before(self, elements: Any, size: int, window: Any, ctx: Evictor.EvictorContext) -> None:
-        assert size == len(elements) and ctx.get_current_watermark() == MAX_WATERMARK_MS
+        assert (size, ctx.get_current_watermark()) == (len(elements), MAX_WATERMARK_MS)
         elements[:] = [element for element in elements if element.get_value()[1] % 2 == 0]
 
     def evict_after(self, elements: Any, size: int, window: Any, ctx: Evictor.EvictorContext) -> None:
