@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..common.failpoints import Arming
+from ..common.job_files import JobFile
 from ..protocol.channel_state import RecoveredChannel
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
 from ..protocol.handles import OperatorSnapshot
@@ -49,7 +50,7 @@ class TaskSettings:
     Attributes:
         is_checkpointing: Whether checkpoints are taken at all.
         batch_size: Records in a full batch.
-        buffer_timeout_ms: How long a part-filled batch may wait; 0 sends at once.
+        buffer_timeout_ms: How long a part-filled batch may wait; 0 sends at once, -1 waits till it is full.
         channel_credit_bytes: Bytes outstanding on one channel before its sender waits.
         result_credit_bytes: Collected bytes the driver has not taken before a collector waits.
         storage: Checkpoint storage of this job; `None` without checkpoints.
@@ -59,6 +60,7 @@ class TaskSettings:
         local_snapshots_dir: Where tasks keep copies of their last snapshots; `None` for no copies.
         max_buffered_bytes: The most that a task may hold back or record for one checkpoint; `None` for any.
         fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
+        files: Files that travel with the job.
     """
 
     state_backend: StateBackend
@@ -74,6 +76,7 @@ class TaskSettings:
     max_inline_state_bytes: int | None = None
     storage_probe: str | None = None
     local_snapshots_dir: str | None = None
+    files: tuple[JobFile, ...] = ()
     max_buffered_bytes: int | None = None
     fail_points: Arming | None = None
 

@@ -236,6 +236,10 @@ class ExecutionOptions:
         .with_deprecated_keys("execution.buffer-timeout")
     )
     """Longest time for which a record waits for its batch to fill."""
+    BUFFER_TIMEOUT_ENABLED: ConfigOption[bool] = (
+        ConfigOptions.key("execution.buffer-timeout.enabled").boolean_type().default_value(True)
+    )
+    """Where this is off a batch waits until it is full."""
 
 
 class StateBackendOptions:

@@ -266,6 +266,7 @@ class JobCoordinator:
             channel_credit_bytes=settings.channel_credit_bytes,
             result_credit_bytes=settings.result_credit_bytes,
             job_parameters=settings.job_parameters,
+            files=settings.files,
             fail_points=self.fail_points.arming if self.fail_points is not None else None,
         )
 

@@ -5,16 +5,28 @@ Builds a stream graph and hands it to a shell; nothing here runs records.
 
 from __future__ import annotations
 
+from ..common.output_tag import OutputTag
 from ..operators.base import StreamOperator
+from ..operators.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
 from ..operators.functions import (
     AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    NullByteKeySelector,
+    Partitioner,
     ProcessFunction,
     ReduceFunction,
     SinkFunction,
@@ -22,6 +34,7 @@ from ..operators.functions import (
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
 from ..operators.sources import Source, SourceReader
+from ..operators.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
@@ -31,7 +44,17 @@ from .checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from .data_stream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from .data_stream import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    CloseableIterator,
+    ConnectedStreams,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+)
+from .execution_mode import RuntimeExecutionMode
+from .slot_sharing_group import MemorySize, SlotSharingGroup
 from .state_backend import (
     EmbeddedRocksDBStateBackend,
     FileSystemStateBackend,
@@ -43,13 +66,21 @@ from .stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "AggregateFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
     "CheckpointedFunction",
     "CheckpointingMode",
     "CloseableIterator",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "Committer",
+    "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -62,24 +93,34 @@ __all__ = [
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListCheckpointed",
     "LmdbStateBackend",
     "MapFunction",
+    "MemorySize",
     "MemoryStateBackend",
+    "NullByteKeySelector",
+    "OutputTag",
+    "Partitioner",
     "PredefinedOptions",
     "ProcessFunction",
     "ReduceFunction",
     "RuntimeContext",
+    "RuntimeExecutionMode",
     "SavepointFormatType",
     "Sink",
     "SinkFunction",
     "SinkWriter",
+    "SlotSharingGroup",
     "Source",
     "SourceReader",
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",
+    "TimeDomain",
+    "TimerService",
     "TwoPhaseCommitSink",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from ..common.configuration import Configuration
@@ -33,6 +35,7 @@ from ..coordinator.spec import JobSpec
 from ..coordinator.validation import validate_before_start
 from ..operators.sources import Source, SourceOperator
 from ..protocol.elements import CheckpointingMode
+from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import JobId
 from ..protocol.plan import StreamGraph, build_job_graph
 from ..state.backend import StateBackend
@@ -40,7 +43,9 @@ from ..telemetry import OtlpSettings
 from .checkpoint_config import CheckpointConfig
 from .data_stream import DataStream
 from .default_settings import current_defaults, warn_about_overridden
-from .job_settings import job_settings
+from .dependencies import Dependencies, check_local_python
+from .job_settings import buffer_timeout_ms, job_settings
+from .slot_sharing_group import SlotSharingGroup
 from .spark_settings import spark_settings
 from .submission import offer
 from .transformation import (
@@ -53,10 +58,11 @@ from .transformation import (
 DEFAULT_JOB_NAME = "Tidegate Streaming Job"
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(Dependencies):
     """Collects the operators of one job and runs it."""
 
     def __init__(self, configuration: Configuration | None = None) -> None:
+        super().__init__()
         self._configuration = Configuration(current_defaults())
         if configuration is not None:
             self._configuration.add_all(configuration)
@@ -64,6 +70,7 @@ class StreamExecutionEnvironment:
         self._restart: RestartStrategyConfiguration | None = None
         self._state_backend: StateBackend | None = None
         self._chaining = True
+        self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
 
     @staticmethod
     def get_execution_environment(
@@ -133,15 +140,40 @@ class StreamExecutionEnvironment:
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
-        """Longest time for which a record waits for its batch to fill; 0 sends at once."""
-        if timeout_millis < 0:
-            raise ConfigurationError(f"the buffer timeout is {timeout_millis} ms; it cannot be negative")
-        self._configuration.set(ExecutionOptions.BUFFER_TIMEOUT, Duration.of_millis(timeout_millis))
+        """Longest time for which a record waits for its batch to fill.
+
+        Args:
+            timeout_millis: 0 sends at once, -1 waits until the batch is full.
+        """
+        if timeout_millis < -1:
+            raise ConfigurationError(
+                f"the buffer timeout is {timeout_millis} ms; give 0 or more, or -1 to wait for full batches"
+            )
+        self._configuration.set(ExecutionOptions.BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
+        if timeout_millis >= 0:
+            self._configuration.set(ExecutionOptions.BUFFER_TIMEOUT, Duration.of_millis(timeout_millis))
         return self
 
     def get_buffer_timeout(self) -> int:
-        """Longest time in milliseconds for which a record waits for its batch to fill."""
-        return self._configuration.get(ExecutionOptions.BUFFER_TIMEOUT).to_millis()
+        """Longest time in milliseconds for which a record waits for its batch to fill; -1 for ever."""
+        return buffer_timeout_ms(self._configuration)
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
+        """Say what the slots of a group take, so that its name is enough for `slot_sharing_group()`."""
+        if not isinstance(slot_sharing_group, SlotSharingGroup):
+            raise ConfigurationError(
+                f"register_slot_sharing_group() takes a SlotSharingGroup, not {slot_sharing_group!r}; make "
+                f"one with SlotSharingGroup.builder(name)"
+            )
+        name = slot_sharing_group.get_name()
+        known = self._slot_sharing_groups.setdefault(name, slot_sharing_group)
+        if known != slot_sharing_group and slot_sharing_group.has_resources():
+            if known.has_resources():
+                raise ConfigurationError(
+                    f"slot sharing group {name!r} is registered with other resources; register it once"
+                )
+            self._slot_sharing_groups[name] = slot_sharing_group
+        return self
 
     def set_restart_strategy(
         self, restart_strategy_configuration: RestartStrategyConfiguration
@@ -202,6 +234,7 @@ class StreamExecutionEnvironment:
             highest_parallelism=source.max_source_parallelism(),
             is_source=True,
             colocation_group=source.colocation_group(),
+            output_type=type_info,
         )
         self.register(transformation)
         return DataStream(self, [Input(transformation)])
@@ -243,7 +276,12 @@ class StreamExecutionEnvironment:
             self._transformations,
             self.get_parallelism(),
             None if maximum == -1 else maximum,
+            {name: group.slot_resources() for name, group in self._slot_sharing_groups.items()},
         )
+
+    def get_execution_plan(self) -> str:
+        """The operators so far and how records travel between them, as JSON (see `docs/guide/plan.md`)."""
+        return json.dumps(execution_plan(build_job_graph(self.get_stream_graph(), self._chaining)), indent=2)
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the job and wait for its end.
@@ -290,8 +328,11 @@ class StreamExecutionEnvironment:
             self._restart_strategy(),
             self._state_backend,
         )
+        settings = replace(settings, files=self.carried_files(), python=self.python_environment())
         spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self._chaining), settings)
         offer(spec)
+        if self._configuration.get(DeploymentOptions.TARGET) == "local":
+            check_local_python(settings.python)
         validate_before_start(spec)
         if settings.trigger is not None:
             warn_about_generated_uids(graph)

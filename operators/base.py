@@ -70,6 +70,8 @@ class OperatorContext:
     job_id: JobId = field(default=JobId(""))
     restored_checkpoint_id: CheckpointId | None = None
     raw_keyed: RawKeyedState | None = None
+    cached_files: Mapping[str, str] = field(default_factory=dict)
+    """Where the files that travelled with the job are, by name."""
 
     @property
     def name_with_subtask(self) -> str:

@@ -11,6 +11,8 @@ from ..protocol.ids import CheckpointId
 from .base import FrozenOperator, StreamOperator, rows
 from .checkpointed import CheckpointHooks
 from .functions import ProcessFunction, as_callable
+from .process import RecordContext, not_iterable
+from .results import emit_results
 from .runtime_context import RuntimeContext
 
 
@@ -152,27 +154,41 @@ class ProcessOperator(FunctionOperator):
     def __init__(self, function: ProcessFunction) -> None:
         super().__init__(function, "process_element")
 
+    def open(self) -> None:
+        self._context = RecordContext(self)
+        super().open()
+
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        context = _RecordContext()
-        results: list[Any] = []
-        timestamps: list[int] | None = None if batch.timestamps is None else []
-        value: Any = None
-        try:
-            for value, context.time in zip(rows(batch), batch.timestamps or repeat(None)):
-                produced = self._call(value, context)
-                if produced is not None:
-                    results.extend(produced)
+        self.process_records(batch, self._call, self._method)
+
+    def process_records(self, batch: Batch, call: Callable[..., Any], method: str) -> None:
+        """Call `call(record, context)` for every record, and emit what it gives.
+
+        Args:
+            method: Its name, for errors.
+        """
+        process_unkeyed(self, self._context, batch, call, method)
+
+
+def process_unkeyed(
+    operator: StreamOperator, context: RecordContext, batch: Batch, call: Callable[..., Any], method: str
+) -> None:
+    """Call `call(record, context)` for every record, and let an operator emit what it gives.
+
+    Args:
+        method: Name of the user's method, for errors.
+    """
+    results: list[Any] = []
+    timestamps: list[int] | None = None if batch.timestamps is None else []
+    value: Any = None
+    produced: Any = None
+    try:
+        for value, context.time in zip(rows(batch), batch.timestamps or repeat(None)):
+            produced = call(value, context)
+            if produced is not None:
+                results.extend(produced)
                 if timestamps is not None:
                     timestamps.extend(repeat(context.time, len(results) - len(timestamps)))
-        except Exception as error:
-            raise self.user_error("process_element()", error, value) from error
-        if results:
-            self.emit(Batch(results, timestamps))
-
-
-class _RecordContext(ProcessFunction.Context):
-    def __init__(self) -> None:
-        self.time: Any = None
-
-    def timestamp(self) -> int | None:
-        return self.time  # type: ignore[no-any-return]
+    except Exception as error:
+        raise operator.user_error(f"{method}()", not_iterable(produced) or error, value) from error
+    emit_results(operator.output, results, timestamps)
