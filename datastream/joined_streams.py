@@ -219,6 +219,9 @@ class IntervalJoined:
         Raises:
             ConfigurationError: No time is left between exclusive bounds.
         """
+        # The module extends the one that imports this one.
+        from .connected_streams import two_inputs
+
         _check_bounds(self._lower_ms, self._upper_ms)
         left, right = self._left, self._right
         operator = IntervalJoinOperator(
@@ -227,7 +230,7 @@ class IntervalJoined:
             (left.key_selector, right.key_selector),
             left.key_type or right.key_type,
         )
-        return left.combined_with(right, "IntervalJoin", operator, output_type)
+        return two_inputs("IntervalJoin", operator, left, right, output_type, stateful=True)
 
 
 def _check_bounds(lower_ms: int, upper_ms: int) -> None:

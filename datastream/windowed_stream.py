@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import ConfigurationError
 from ..common.output_tag import OutputTag
 from ..common.typeinfo import TypeInformation
-from ..operators.functions import as_callable
+from ..operators.functions import NullByteKeySelector
 from ..operators.windows.assigners import MergingWindowAssigner, WindowAssigner
 from ..operators.windows.calls import WindowCall, call_after_folding, window_call
 from ..operators.windows.contents import (
@@ -24,6 +24,7 @@ from ..operators.windows.lengths import TimeLength, check_whole, milliseconds
 from ..operators.windows.merging_operator import MergingWindowOperator
 from ..operators.windows.operator import Windowing, WindowOperator
 from ..operators.windows.triggers import Trigger
+from .user_functions import checked
 
 if TYPE_CHECKING:
     from .data_stream import DataStream, KeyedStream
@@ -54,6 +55,10 @@ class _Windows:
         """The environment the stream belongs to."""
         return self._stream.get_execution_environment()
 
+    def get_input_type(self) -> TypeInformation:
+        """Type of the records that are put into windows."""
+        return self._stream.get_type()
+
     def _set_trigger(self, trigger: Trigger[Any, Any]) -> None:
         if not isinstance(trigger, Trigger):
             raise ConfigurationError(f"trigger() takes a Trigger, not {trigger!r}")
@@ -82,10 +87,12 @@ class _Windows:
         self._late_tag_id = output_tag.tag_id
 
     def _reduce(self, function: Any, window_function: Any, output_type: TypeInformation | None) -> DataStream:
-        _check(function, "reduce")
-        contents: WindowContents = ReducedContents(function, None)
+        value_type = self._stream.known_type()
+        contents: WindowContents = ReducedContents(checked(function, "reduce"), value_type)
         if self._evictor is not None:
-            contents = EvictingContents(self._evictor, None, reduced(function), function)
+            contents = EvictingContents(self._evictor, value_type, reduced(function), function)
+        if window_function is None:
+            output_type = output_type or value_type
         return self._build(contents, self._after_folding(window_function), output_type)
 
     def _aggregate(
@@ -97,19 +104,21 @@ class _Windows:
     ) -> DataStream:
         contents: WindowContents = AggregatedContents(function, accumulator_type)
         if self._evictor is not None:
-            contents = EvictingContents(self._evictor, None, aggregated(function), function)
+            value_type = self._stream.known_type()
+            contents = EvictingContents(self._evictor, value_type, aggregated(function), function)
         return self._build(contents, self._after_folding(window_function), output_type)
 
     def _collect(self, call: WindowCall, output_type: TypeInformation | None) -> DataStream:
-        _check(call.function, call.method)
-        contents: WindowContents = CollectedContents(None)
+        checked(call.function, call.method)
+        value_type = self._stream.known_type()
+        contents: WindowContents = CollectedContents(value_type)
         if self._evictor is not None:
-            contents = EvictingContents(self._evictor, None)
+            contents = EvictingContents(self._evictor, value_type)
         return self._build(contents, call, output_type)
 
     def _after_folding(self, window_function: Any) -> WindowCall:
         call = call_after_folding(window_function, self._is_keyed)
-        _check(call.function, call.method)
+        checked(call.function, call.method)
         return call
 
     def _build(
@@ -124,8 +133,8 @@ class _Windows:
         elif is_common_case(windowing):
             kind = BatchedWindowOperator
         stream = self._stream
-        operator = kind(windowing, stream._key_selector, stream._key_type)
-        return stream._then(type(assigner).__name__, operator, stateful=True)
+        operator = kind(windowing, stream.key_selector, stream.key_type)
+        return stream.transform(type(assigner).__name__, operator, output_type)
 
 
 class WindowedStream(_Windows):
@@ -223,7 +232,7 @@ class AllWindowedStream(_Windows):
     _is_keyed = False
 
     def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
-        super().__init__(data_stream.key_by(_everything), window_assigner)
+        super().__init__(data_stream.key_by(NullByteKeySelector()), window_assigner)
 
     def trigger(self, trigger: Trigger[Any, Any]) -> AllWindowedStream:
         """As `WindowedStream.trigger`."""
@@ -277,16 +286,3 @@ class AllWindowedStream(_Windows):
         self, contents: WindowContents, call: WindowCall, output_type: TypeInformation | None
     ) -> DataStream:
         return super()._build(contents, call, output_type).force_non_parallel()
-
-
-def _everything(value: object) -> int:
-    """The one key of a stream without keys."""
-    return 0
-
-
-def _check(function: Any, method: str) -> None:
-    """Fail where the user wrote the call, not in a task."""
-    try:
-        as_callable(function, method)
-    except TypeError as error:
-        raise ConfigurationError(str(error)) from error
