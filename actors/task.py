@@ -480,8 +480,12 @@ class StreamTask:
         | events.CheckpointAborted,
     ) -> None:
         if isinstance(mail, events.TriggerCheckpoint):
+            if mail.barrier.kind is not SnapshotKind.FINAL:
+                self._give_up_stop_before(mail.barrier.checkpoint_id)
             self._align(CheckpointTriggered(mail.barrier))
         elif isinstance(mail, events.EndSource):
+            if self._final_id is not None:
+                self._give_up_stop_before(CheckpointId(self._final_id + 1))
             if self._phase is TaskPhase.RUNNING and not self._has_ended:
                 self._end_of_input()
         elif isinstance(mail, events.CheckpointCompleted):
@@ -498,6 +502,14 @@ class StreamTask:
                     self._run()
             self._align(CheckpointGivenUp(mail.checkpoint_id))
             self._chain.notify_checkpoint_aborted(mail.checkpoint_id)
+
+    def _give_up_stop_before(self, checkpoint_id: CheckpointId) -> None:
+        """The job goes on after a stop. What it does next may be heard of before the stop's failure is."""
+        if self._final_id is None or self._final_id >= checkpoint_id:
+            return
+        self._final_id = None
+        if self._phase is TaskPhase.STOPPING:
+            self._phase = TaskPhase.RUNNING
 
     def _cancel(self) -> None:
         self._phase = TaskPhase.CANCELED

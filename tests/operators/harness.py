@@ -59,11 +59,10 @@ class OperatorUnderTest(Generic[O]):
         parallelism: int = 2,
         attempt: int = 1,
         side_outputs: tuple[str, ...] = (),
-        backend: StateBackend | None = None,
+        state_backend: StateBackend | None = None,
         local_dir: str = "/nonexistent",
     ) -> None:
         self.operator: O = cloudpickle.loads(cloudpickle.dumps(operator))
-        self._backend, self._local_dir = backend or HashMapStateBackend(), local_dir
         self.emitted: list[Batch] = []
         self.watermarks: list[int] = []
         self.statuses: list[bool] = []
@@ -73,6 +72,7 @@ class OperatorUnderTest(Generic[O]):
         self.results = Results()
         # Snapshots carry their files, so that another instance can restore them.
         self.storage = storage or InlineStorage(MemoryCheckpointStorage(), 1 << 20)
+        self._state_backend, self._local_dir = state_backend or HashMapStateBackend(), local_dir
         self._index, self._parallelism, self._attempt = subtask_index, parallelism, attempt
         context = OperatorContext(
             operator_uid="uid",
@@ -131,7 +131,7 @@ class OperatorUnderTest(Generic[O]):
             storage=self.storage,
             file_prefix="shared/op-uid",
         )
-        return self._backend.create_keyed_backend(parameters)
+        return self._state_backend.create_keyed_backend(parameters)
 
     def open(self) -> OperatorUnderTest[O]:
         self.operator.open()

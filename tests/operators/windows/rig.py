@@ -117,7 +117,7 @@ class Rig:
                 parallelism=parallelism,
                 attempt=self._attempt,
                 side_outputs=(LATE,),
-                backend=BACKENDS[self._backend](),
+                state_backend=BACKENDS[self._backend](),
                 local_dir=str(self._directory / f"{self._attempt}-{index}"),
             )
             subtask.now_ms = self.now_ms
