@@ -145,7 +145,10 @@ class StreamExecutionEnvironment(Dependencies):
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """Run jobs as streams, as batches, or as batches where all sources end (`docs/guide/batch-mode.md`)."""
+        """Choose how jobs run: as streams, as batches, or as batches where all sources end.
+
+        See `docs/guide/batch-mode.md`.
+        """
         if not isinstance(execution_mode, RuntimeExecutionMode):
             raise ConfigurationError(
                 f"set_runtime_mode() takes a RuntimeExecutionMode, not {execution_mode!r}"
