@@ -74,7 +74,7 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
         storage = copies.beside(storage)
     event_loop = SharedEventLoop(ports.create_event_loop, subtask.name)
     context_of = _ContextFactory(
-        deployment, results, storage, processing_time, mailbox, ports.report, event_loop
+        deployment, results, storage, processing_time, mailbox, event_loop, ports.report
     )
     chain = OperatorChain(subtask, context_of, exchanges)
     return TaskParts(gate, TaskOutput(list(channels.values())), chain, results, processing_time, copies)
@@ -123,8 +123,8 @@ class _ContextFactory:
         storage: CheckpointStorage | None,
         processing_time: ProcessingTimeService,
         mailbox: Mailbox,
-        report: Callable[[TaskEvent], None],
         event_loop: SharedEventLoop,
+        report: Callable[[TaskEvent], None],
     ) -> None:
         self._deployment = deployment
         self._report = report
