@@ -69,6 +69,8 @@ DEFAULT_JOB_NAME = "Tidegate Streaming Job"
 class StreamExecutionEnvironment(Dependencies):
     """Collects the operators of one job and runs it."""
 
+    _default_local_parallelism = 1
+
     def __init__(self, configuration: Configuration | None = None) -> None:
         super().__init__()
         self._configuration = Configuration(current_defaults())
@@ -78,6 +80,7 @@ class StreamExecutionEnvironment(Dependencies):
         self._restart: RestartStrategyConfiguration | None = None
         self._state_backend: StateBackend | None = None
         self._chaining = True
+        self._changelog: bool | None = None
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
 
     @staticmethod
@@ -108,6 +111,9 @@ class StreamExecutionEnvironment(Dependencies):
 
     def get_parallelism(self) -> int:
         """Parallelism of every operator that sets none itself."""
+        chosen = self._configuration.contains_key(CoreOptions.DEFAULT_PARALLELISM.key)
+        if not chosen and self._configuration.get(DeploymentOptions.TARGET) == "local":
+            return self.get_default_local_parallelism()
         return self._configuration.get(CoreOptions.DEFAULT_PARALLELISM)
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
@@ -148,7 +154,10 @@ class StreamExecutionEnvironment(Dependencies):
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """Run jobs as streams, as batches, or as batches where all sources end (docs/guide/batch-mode.md)."""
+        """Choose how jobs run: as streams, as batches, or as batches where all sources end.
+
+        See `docs/guide/batch-mode.md`.
+        """
         if not isinstance(execution_mode, RuntimeExecutionMode):
             raise ConfigurationError(
                 f"set_runtime_mode() takes a RuntimeExecutionMode, not {execution_mode!r}"
@@ -221,6 +230,29 @@ class StreamExecutionEnvironment(Dependencies):
     def is_chaining_enabled(self) -> bool:
         """Whether operators may share a task."""
         return self._chaining
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """False: the subtasks of a task share one range of key groups."""
+        return False
+
+    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
+        """Without effect: a checkpoint only ever stores what has changed, with every state backend."""
+        self._changelog = enabled
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """What `enable_changelog_state_backend` was told, `None` where it was not called."""
+        return self._changelog
+
+    def get_default_local_parallelism(self) -> int:
+        """Parallelism of local jobs that set none, in any environment of this process."""
+        return StreamExecutionEnvironment._default_local_parallelism
+
+    def set_default_local_parallelism(self, parallelism: int) -> None:
+        """Set the parallelism of local jobs that set none, in any environment of this process."""
+        if parallelism < 1:
+            raise ConfigurationError(f"the parallelism must be at least 1, got {parallelism}")
+        StreamExecutionEnvironment._default_local_parallelism = parallelism
 
     # ------------------------------------------------------------ sources
 
