@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tidegate.common import Duration, Types, WatermarkStrategy
+from tidegate.common import Duration, Time, Types, WatermarkStrategy
 from tidegate.common.watermark_strategy import TimestampAssigner
-from tidegate.datastream import KeyedProcessFunction
+from tidegate.datastream import KeyedProcessFunction, OutputTag
+from tidegate.datastream.window import TumblingEventTimeWindows
 from tidegate.testing import KeyedOneInputHarness, OneInputHarness
 
 
@@ -61,3 +62,24 @@ def test_generated_watermarks_come_as_time_passes() -> None:
         assert harness.watermarks() == []
         harness.advance_processing_time(1_000)
         assert harness.watermarks() == [100 - 10 - 1]
+
+
+def test_windows_fire_at_watermarks_and_what_comes_too_late_goes_aside() -> None:
+    late = OutputTag("late")
+
+    def sums(keyed: Any) -> Any:
+        windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+        return windows.side_output_late_data(late).reduce(lambda one, other: (one[0], one[1] + other[1]))
+
+    with KeyedOneInputHarness(sums, lambda value: value[0], Types.STRING(), side_outputs=[late]) as harness:
+        harness.process_elements([("a", 1), ("b", 2), ("a", 4)], [1, 2, 12])
+        harness.process_watermark(9)
+        assert sorted(harness.take_output()) == [("a", 1), ("b", 2)]
+        stored = harness.snapshot()
+    options: Any = {"side_outputs": [late], "restored": stored, "parallelism": 2}
+    with KeyedOneInputHarness(sums, lambda value: value[0], Types.STRING(), **options) as harness:
+        harness.process_element(("a", 8), 13)
+        harness.process_watermark(30)
+        harness.process_element(("a", 16), 14)
+        assert harness.output() == [("a", 12)]
+        assert harness.side_output(late) == [("a", 16)]
