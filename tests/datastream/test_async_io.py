@@ -63,7 +63,7 @@ def test_annotations_and_a_declared_type_say_what_results_are() -> None:
     assert AsyncDataStream.ordered_wait(stream, Hinted(), Time.seconds(1)).get_type() == Types.STRING()
     declared = AsyncDataStream.ordered_wait(stream, Doubler(), Time.seconds(1), output_type=Types.STRING())
     assert declared.get_type() == Types.STRING()
-    with pytest.raises(JobExecutionError, match="async wait operator.*STRING"):
+    with pytest.raises(JobExecutionError, match=r"async wait operator.*STRING"):
         list(declared.execute_and_collect())
 
 
