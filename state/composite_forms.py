@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from itertools import chain
 from operator import attrgetter
@@ -159,13 +160,13 @@ class StructForm(ValueForm):
             return False
         return all(form.are_exact(column) for form, column in zip(self._fields, columns, strict=True))
 
+    @abstractmethod
     def are_whole(self, values: list[Any]) -> bool:
         """Whether `get` gives all there is of every value."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self, value: Any) -> Iterable[Any] | None:
         """The fields of a value that may not be exact; None when it is of a wrong type."""
-        raise NotImplementedError
 
     def refusal(self, value: Any) -> str | None:
         parts = self.parts(value)

@@ -87,7 +87,38 @@ class ListState(MergingState[T, Iterable[T]]):
         return iter(self.get())
 
 
-class MapState(State, Generic[K, V]):
+class _ReadableMap(State, Generic[K, V]):
+    """What can be asked of every map."""
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of a map key, or None."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether there is an entry for a map key."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All entries, in no particular order."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """All map keys, in no particular order."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """All values, in no particular order."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class MapState(_ReadableMap[K, V]):
     """A map per key; each entry is stored on its own.
 
     `items`, `keys`, `values` and `sorted_items` give iterators that fetch entries as they go. Such an
@@ -95,10 +126,6 @@ class MapState(State, Generic[K, V]):
     there all the time is given exactly once, one that is removed before its turn is not, one that is added
     may be, and a value is the one at its turn.
     """
-
-    @abstractmethod
-    def get(self, key: K) -> V | None:
-        """The value of a map key, or None."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
@@ -111,10 +138,6 @@ class MapState(State, Generic[K, V]):
     @abstractmethod
     def remove(self, key: K) -> None:
         """Remove an entry; no error when there is none."""
-
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Whether there is an entry for a map key."""
 
     @abstractmethod
     def items(self) -> Iterator[tuple[K, V]]:
@@ -140,46 +163,12 @@ class MapState(State, Generic[K, V]):
             to_key: where to end, exclusive; None for behind the last.
         """
 
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is no entry."""
 
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-
-class ReadOnlyBroadcastState(State, Generic[K, V]):
+class ReadOnlyBroadcastState(_ReadableMap[K, V]):
     """A map that is equal in all subtasks of an operator, for those who may only read it.
 
     It belongs to no key: all records of a subtask see the same map.
     """
-
-    @abstractmethod
-    def get(self, key: K) -> V | None:
-        """The value of a map key, or None."""
-
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Whether there is an entry for a map key."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """All entries, as of now."""
-
-    @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """All map keys, as of now."""
-
-    @abstractmethod
-    def values(self) -> Iterable[V]:
-        """All values, as of now."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is no entry."""
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V]):
