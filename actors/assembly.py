@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..common.typeinfo import TypeInformation
+from ..operators.async_loop import SharedEventLoop
 from ..operators.base import OperatorContext
 from ..operators.chain import OperatorChain
 from ..operators.output import Receiver
@@ -13,16 +14,19 @@ from ..operators.processing_time import ProcessingTimeService
 from ..protocol.elements import Watermark, WatermarkStatus
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import OutputEdge, StreamNode
+from ..protocol.source_events import ReaderEvent
+from ..protocol.task_events import FromOperator, TaskEvent
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from ..state.local_snapshots import LocalSnapshots
 from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
 from ..state.storage import CheckpointStorage
 from .gate import InputGate
+from .job_files import place_files
 from .local_dirs import as_file_name, local_dir, local_snapshots_dir, remove_older_attempts
 from .output import OutputChannel, TaskOutput
 from .partitioners import partitioner
-from .ports import TaskDeployment, TaskPorts
+from .ports import TaskDeployment, TaskPorts, TaskSettings
 from .results import CoordinatorResults
 
 
@@ -52,7 +56,7 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
     subtask = deployment.subtask
     gate = InputGate(deployment.attempt, subtask.inputs, ports.decode, ports.return_credit)
     channels = {
-        channel: OutputChannel(deployment.attempt, channel, deployment.settings, ports)
+        channel: OutputChannel(deployment.attempt, channel, _settings_of(out, deployment.settings), ports)
         for out in subtask.outputs
         for channel in out.channels
     }
@@ -68,7 +72,10 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
     copies, storage = _local_snapshots(deployment), deployment.settings.storage
     if copies is not None and storage is not None:
         storage = copies.beside(storage)
-    context_of = _ContextFactory(deployment, results, storage, processing_time, mailbox)
+    event_loop = SharedEventLoop(ports.create_event_loop, subtask.name)
+    context_of = _ContextFactory(
+        deployment, results, storage, processing_time, mailbox, event_loop, ports.report
+    )
     chain = OperatorChain(subtask, context_of, exchanges)
     return TaskParts(gate, TaskOutput(list(channels.values())), chain, results, processing_time, copies)
 
@@ -86,6 +93,13 @@ def _exchange(out: OutputEdge, channels: Sequence[OutputChannel], operator_name:
 
     emit = partitioner(out, channels, operator_name)
     return Receiver(emit, emit_watermark, emit_status, out.edge.output_tag)
+
+
+def _settings_of(out: OutputEdge, settings: TaskSettings) -> TaskSettings:
+    """The task's settings with what the operator at the start of an edge has of its own."""
+    if out.buffer_timeout_ms is None:
+        return settings
+    return replace(settings, buffer_timeout_ms=out.buffer_timeout_ms)
 
 
 def _local_snapshots(deployment: TaskDeployment) -> LocalSnapshots | None:
@@ -109,12 +123,18 @@ class _ContextFactory:
         storage: CheckpointStorage | None,
         processing_time: ProcessingTimeService,
         mailbox: Mailbox,
+        event_loop: SharedEventLoop,
+        report: Callable[[TaskEvent], None],
     ) -> None:
         self._deployment = deployment
+        self._report = report
         self._processing_time = processing_time
         self._mailbox = mailbox
+        self._event_loop = event_loop
         self._storage = storage
         self._results = results
+        settings = deployment.settings
+        self._files = place_files(settings.files, settings.local_dir, deployment.job_id)
 
     def __call__(self, node: StreamNode) -> OperatorContext:
         deployment, index = self._deployment, self._deployment.subtask_id.index
@@ -131,6 +151,7 @@ class _ContextFactory:
             now_ms=self._processing_time.now_ms,
             processing_time=self._processing_time,
             mailbox=self._mailbox,
+            event_loop=self._event_loop,
             create_keyed_backend=lambda key_type: self._keyed_backend(node, key_type),
             operator_state=self._operator_state(node),
             local_dir=self._local_dir(node),
@@ -139,7 +160,15 @@ class _ContextFactory:
             job_id=deployment.job_id,
             restored_checkpoint_id=deployment.restored_checkpoint_id,
             raw_keyed=self._raw_keyed(node),
+            cached_files=self._files,
+            is_batch=deployment.settings.is_batch,
+            auto_watermark_interval_ms=deployment.settings.auto_watermark_interval_ms,
+            send_to_coordinator=lambda event: self._tell_coordinator(node, event),
         )
+
+    def _tell_coordinator(self, node: StreamNode, event: ReaderEvent) -> None:
+        deployment = self._deployment
+        self._report(FromOperator(deployment.attempt, deployment.subtask_id, node.uid, event))
 
     def _operator_state(self, node: StreamNode) -> OperatorStateBackend:
         deployment = self._deployment

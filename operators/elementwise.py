@@ -6,12 +6,22 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, compress, repeat
 from typing import Any
 
+from ..common.type_hints import element_type_of, result_type_of
+from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
 from .base import FrozenOperator, StreamOperator, rows
 from .checkpointed import CheckpointHooks
-from .functions import ProcessFunction, as_callable
+from .functions import ProcessFunction, RichFunction, as_callable
+from .process import RecordContext, not_iterable
+from .results import emit_results
 from .runtime_context import RuntimeContext
+
+_HINTS: dict[str, Callable[[Callable[..., Any]], TypeInformation | None]] = {
+    "map": result_type_of,
+    "flat_map": element_type_of,
+    "process_element": element_type_of,
+}
 
 
 class FunctionOperator(StreamOperator):
@@ -26,6 +36,8 @@ class FunctionOperator(StreamOperator):
         self._life_cycle, self._call = as_callable(function, method)
         self._hooks = CheckpointHooks(function)
         self._method = method
+        hint = _HINTS.get(method)
+        self.hinted_type = None if hint is None else hint(self._call)
         self._is_open = False
 
     def open(self) -> None:
@@ -35,7 +47,10 @@ class FunctionOperator(StreamOperator):
             raise self.user_error("initialize_state()", error) from error
         self._is_open = True
         try:
-            self._life_cycle.open(RuntimeContext(self.context, self.keyed))
+            context = RuntimeContext(self.context, self.keyed)
+            if isinstance(self._life_cycle, RichFunction):
+                self._life_cycle.set_runtime_context(context)
+            self._life_cycle.open(context)
         except Exception as error:
             raise self.user_error("open()", error) from error
 
@@ -100,6 +115,8 @@ class MapOperator(FunctionOperator):
 class FilterOperator(FunctionOperator):
     """Keeps the records for which the function is true."""
 
+    keeps_type = True
+
     def __init__(self, function: Any) -> None:
         super().__init__(function, "filter")
 
@@ -152,27 +169,41 @@ class ProcessOperator(FunctionOperator):
     def __init__(self, function: ProcessFunction) -> None:
         super().__init__(function, "process_element")
 
+    def open(self) -> None:
+        self._context = RecordContext(self)
+        super().open()
+
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        context = _RecordContext()
-        results: list[Any] = []
-        timestamps: list[int] | None = None if batch.timestamps is None else []
-        value: Any = None
-        try:
-            for value, context.time in zip(rows(batch), batch.timestamps or repeat(None)):
-                produced = self._call(value, context)
-                if produced is not None:
-                    results.extend(produced)
+        self.process_records(batch, self._call, self._method)
+
+    def process_records(self, batch: Batch, call: Callable[..., Any], method: str) -> None:
+        """Call `call(record, context)` for every record, and emit what it gives.
+
+        Args:
+            method: Its name, for errors.
+        """
+        process_unkeyed(self, self._context, batch, call, method)
+
+
+def process_unkeyed(
+    operator: StreamOperator, context: RecordContext, batch: Batch, call: Callable[..., Any], method: str
+) -> None:
+    """Call `call(record, context)` for every record, and let an operator emit what it gives.
+
+    Args:
+        method: Name of the user's method, for errors.
+    """
+    results: list[Any] = []
+    timestamps: list[int] | None = None if batch.timestamps is None else []
+    value: Any = None
+    produced: Any = None
+    try:
+        for value, context.time in zip(rows(batch), batch.timestamps or repeat(None)):
+            produced = call(value, context)
+            if produced is not None:
+                results.extend(produced)
                 if timestamps is not None:
                     timestamps.extend(repeat(context.time, len(results) - len(timestamps)))
-        except Exception as error:
-            raise self.user_error("process_element()", error, value) from error
-        if results:
-            self.emit(Batch(results, timestamps))
-
-
-class _RecordContext(ProcessFunction.Context):
-    def __init__(self) -> None:
-        self.time: Any = None
-
-    def timestamp(self) -> int | None:
-        return self.time  # type: ignore[no-any-return]
+    except Exception as error:
+        raise operator.user_error(f"{method}()", not_iterable(produced) or error, value) from error
+    emit_results(operator.output, results, timestamps)
