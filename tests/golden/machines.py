@@ -95,8 +95,8 @@ def _alignment_outcome(command: alignment.AlignmentCommand) -> str:
 class CoordinatorMachine:
     """`coordinator interval=100 …`: checkpoints of the subtasks `a#0` (a source), `b#0` and `b#1`.
 
-    `repeat 9 request / decline newest b#0` performs both lines nine times, and tells the last outcome; `newest`
-    is the newest checkpoint.
+    `repeat 9 request / decline newest b#0` performs both lines nine times, and tells the last outcome;
+    `newest` is the newest checkpoint.
     """
 
     SUBTASKS = frozenset({SubtaskId("a", 0), SubtaskId("b", 0), SubtaskId("b", 1)})
