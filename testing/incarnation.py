@@ -15,7 +15,7 @@ from ..coordinator.local_job import report_of
 from ..coordinator.report_order import ReportOrder
 from ..coordinator.spec import JobSpec
 from ..coordinator.stored_end import StoredEnd
-from ..protocol.elements import Message, SnapshotKind
+from ..protocol.elements import CheckpointingMode, Message, SnapshotKind
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
 from ..protocol.plan import build_execution_graph
 from ..protocol.task_events import (
@@ -61,6 +61,8 @@ class Incarnation:
         self._graph = build_execution_graph(spec.graph)
         self._order = ReportOrder()
         self._stops: set[CheckpointId] = set()
+        self.triggered_mode: CheckpointingMode | None = None
+        """Of the newest checkpoint."""
         self._stored_end = StoredEnd(spec)
         tracer = create_tracer("simulation", {})
         self.coordinator = JobCoordinator(spec, self, tracer, shell.storage, self._record_end)

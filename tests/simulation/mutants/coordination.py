@@ -133,7 +133,13 @@ MUTANTS = {
     "no-fence": Mutant(
         "a coordinator that was replaced goes on completing checkpoints",
         CheckpointStore,
-        "_check_fence",
+        "check_fence",
+        _no_fence,
+    ),
+    "doubt-forgotten": Mutant(
+        "a restart does not ask whether a failed checkpoint exists after all",
+        CheckpointStore,
+        "settle_doubtful",
         _no_fence,
     ),
     "older-restored": Mutant(
