@@ -541,7 +541,7 @@ class StreamTask:
             return
         self._final_id = None
         if self._phase is TaskPhase.STOPPING:
-            self._phase = TaskPhase.RUNNING
+            self._run()
 
     def _cancel(self) -> None:
         self._phase = TaskPhase.CANCELED
