@@ -8,6 +8,11 @@ from __future__ import annotations
 from ..common.output_tag import OutputTag
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
+from ..operators.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
 from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import (
@@ -22,6 +27,8 @@ from ..operators.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    NullByteKeySelector,
+    Partitioner,
     ProcessFunction,
     ReduceFunction,
     RichFunction,
@@ -40,6 +47,19 @@ from ..operators.source_function import (
 from ..operators.sources import Source, SourceReader
 from ..operators.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
+from ..operators.window_functions import (
+    AllWindowFunction,
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessAllWindowFunction,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from ..operators.windows.assigners import MergingWindowAssigner, WindowAssigner
+from ..operators.windows.triggers import Trigger, TriggerResult
+from ..operators.windows.windows import CountWindow, GlobalWindow, TimeWindow, Window
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
 from .async_data_stream import AsyncDataStream
@@ -49,7 +69,18 @@ from .checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from .data_stream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from .data_stream import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    CloseableIterator,
+    ConnectedStreams,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+    WindowedStream,
+)
+from .execution_mode import RuntimeExecutionMode
+from .slot_sharing_group import MemorySize, SlotSharingGroup
 from .state_backend import (
     EmbeddedRocksDBStateBackend,
     FileSystemStateBackend,
@@ -58,14 +89,21 @@ from .state_backend import (
     PredefinedOptions,
 )
 from .stream_execution_environment import StreamExecutionEnvironment
+from .windowed_stream import AllWindowedStream
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
+    "AllWindowedStream",
     "AsyncDataStream",
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
     "Boundedness",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -73,9 +111,12 @@ __all__ = [
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "Committer",
+    "ConnectedStreams",
+    "CountWindow",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -83,32 +124,45 @@ __all__ = [
     "FileSystemCheckpointStorage",
     "FileSystemStateBackend",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "GlobalWindow",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
+    "JoinFunction",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListCheckpointed",
     "LmdbStateBackend",
     "MapFunction",
+    "MemorySize",
     "MemoryStateBackend",
+    "MergingWindowAssigner",
+    "NullByteKeySelector",
     "OutputTag",
     "ParallelSourceFunction",
+    "Partitioner",
     "PredefinedOptions",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RichFunction",
     "RichParallelSourceFunction",
     "RichSinkFunction",
     "RichSourceFunction",
     "RuntimeContext",
+    "RuntimeExecutionMode",
     "SavepointFormatType",
     "Sink",
     "SinkFunction",
     "SinkWriter",
+    "SlotSharingGroup",
     "Source",
     "SourceContext",
     "SourceFunction",
@@ -119,6 +173,13 @@ __all__ = [
     "StreamExecutionEnvironment",
     "StreamOperator",
     "TimeDomain",
+    "TimeWindow",
     "TimerService",
+    "Trigger",
+    "TriggerResult",
     "TwoPhaseCommitSink",
+    "Window",
+    "WindowAssigner",
+    "WindowFunction",
+    "WindowedStream",
 ]
