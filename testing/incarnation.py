@@ -22,6 +22,7 @@ from ..protocol.task_events import (
     CancelTask,
     CheckpointAborted,
     CheckpointCompleted,
+    Numbered,
     TaskEvent,
     TaskFailed,
     TaskMail,
@@ -170,11 +171,13 @@ class Incarnation:
 
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         self.shell.point()
-        if isinstance(mail, TriggerCheckpoint):
-            self.shell.triggered(self, mail.barrier)
-            if mail.barrier.kind is SnapshotKind.STOP:
-                self._stops.add(mail.barrier.checkpoint_id)
-            if self._world.chance(self._faults.lost_trigger):
+        said = mail.mail if isinstance(mail, Numbered) else mail
+        if isinstance(said, TriggerCheckpoint):
+            self.shell.triggered(self, said.barrier)
+            if said.barrier.kind is SnapshotKind.STOP:
+                self._stops.add(said.barrier.checkpoint_id)
+            # One with a number is not lost: the gap would end the job, as Ray's loss of the process does.
+            if said is mail and self._world.chance(self._faults.lost_trigger):
                 return
         elif isinstance(mail, CheckpointAborted):
             outside().stop_failed(self.spec.job_id, mail.checkpoint_id)
