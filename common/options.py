@@ -220,6 +220,10 @@ class PipelineOptions:
         .duration_type()
         .default_value(Duration.of_millis(200))
     )
+    AUTO_GENERATE_UIDS: ConfigOption[bool] = (
+        ConfigOptions.key("pipeline.auto-generate-uids").boolean_type().default_value(True)
+    )
+    """Whether an operator may do without a uid of its own."""
     GLOBAL_JOB_PARAMETERS: ConfigOption[Mapping[str, str] | None] = (
         ConfigOptions.key("pipeline.global-job-parameters").map_type().no_default_value()
     )

@@ -27,15 +27,18 @@ from ..operators.elementwise import (
 from ..operators.event_time import TimestampsAndWatermarksOperator
 from ..operators.functions import as_callable
 from ..operators.sinks import Sink, SinkFunctionOperator, SinkOperator
+from ..operators.windows.assigners import WindowAssigner
 from ..protocol.partitioning import Partitioning
 from ..state.descriptors import MapStateDescriptor
 from .closeable_iterator import CloseableIterator
 from .data_stream_sink import DataStreamSink
+from .joined_streams import CoGroupedStreams, JoinedStreams
 from .operator_settings import OperatorSettings
 from .projection import projection
 from .spark_settings import spark_settings
-from .transformation import Input, Transformation
+from .transformation import Input, Transformation, common_type
 from .user_functions import checked
+from .windowed_stream import AllWindowedStream, WindowedStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +54,7 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
+    "WindowedStream",
 ]
 
 
@@ -88,13 +92,17 @@ class DataStream(OperatorSettings):
         )
 
     def get_type(self) -> TypeInformation:
-        """Type of the records; pickled bytes stand for any type, where nobody said more."""
-        return self.known_type() or PickledBytesTypeInfo()
+        """Type of the records: declared, or else as annotations of the user function give it.
+
+        Records are held to a declared type. What annotations say is taken as it is. Pickled bytes stand for
+        any type, where nobody said more.
+        """
+        hinted = common_type(entry.hinted_type for entry in self._inputs)
+        return self.known_type() or hinted or PickledBytesTypeInfo()
 
     def known_type(self) -> TypeInformation | None:
-        """Type of the records, `None` where nobody said."""
-        types = [entry.type_info for entry in self._inputs]
-        return types[0] if all(each == types[0] for each in types) else None
+        """Declared type of the records, `None` where there is none."""
+        return common_type(entry.type_info for entry in self._inputs)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment the stream belongs to."""
@@ -149,6 +157,18 @@ class DataStream(OperatorSettings):
             for entry in self._inputs
         ]
         return KeyedStream(self._env, inputs, select, key_type)
+
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """Put all records into windows, in one subtask."""
+        return AllWindowedStream(self, window_assigner)
+
+    def join(self, other: DataStream) -> JoinedStreams:
+        """Pair records of two streams that have one key and fall into one window (Flink's, not PyFlink's)."""
+        return JoinedStreams(self, other)
+
+    def co_group(self, other: DataStream) -> CoGroupedStreams:
+        """Bring the records of two streams with one key and window together (Flink's, not PyFlink's)."""
+        return CoGroupedStreams(self, other)
 
     def union(self, *streams: DataStream) -> DataStream:
         """All records of this stream and the others, in no order between them. A union has no key."""

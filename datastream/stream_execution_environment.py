@@ -29,7 +29,7 @@ from ..common.time import Duration
 from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collection import CollectionSource
-from ..coordinator.job_client import JobClient, JobExecutionResult, JobHandle
+from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
 from ..coordinator.local_job import LocalJob
 from ..coordinator.spec import JobSpec
 from ..coordinator.validation import validate_before_start
@@ -37,6 +37,7 @@ from ..operators.checkpointed import CheckpointedFunction, ListCheckpointed
 from ..operators.enumerators import Boundedness
 from ..operators.source_function import ParallelSourceFunction, SourceFunction, SourceFunctionOperator
 from ..operators.sources import Source, SourceOperator
+from ..operators.typed_output import declared_records
 from ..protocol.elements import CheckpointingMode
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import JobId
@@ -57,7 +58,9 @@ from .transformation import (
     Input,
     Transformation,
     build_stream_graph,
+    require_uids,
     upstream_first,
+    user_line,
     warn_about_generated_uids,
 )
 
@@ -259,10 +262,24 @@ class StreamExecutionEnvironment(Dependencies):
     def from_collection(
         self, collection: Iterable[Any], type_info: TypeInformation | None = None
     ) -> DataStream:
-        """A stream of the records of a collection, in order, from one subtask."""
-        return self.from_source(
+        """A stream of the records of a collection, in order, from one subtask.
+
+        Args:
+            collection: The records.
+            type_info: Their type. They are brought to it at once; an integer that is too large for it keeps
+                its low bits, as in PyFlink.
+
+        Raises:
+            OutputTypeError: A record has another type.
+        """
+        if type_info is not None:
+            where = f"from_collection() ({user_line()})"
+            collection = declared_records(list(collection), type_info, where)
+        stream = self.from_source(
             CollectionSource(collection), WatermarkStrategy.no_watermarks(), "Collection", type_info
         )
+        stream.transformation.operator.keeps_type = True
+        return stream
 
     def from_source(
         self,
@@ -367,7 +384,7 @@ class StreamExecutionEnvironment(Dependencies):
         """The operators so far and how records travel between them, as JSON (see `docs/guide/plan.md`)."""
         return json.dumps(execution_plan(build_job_graph(self.get_stream_graph(), self._chaining)), indent=2)
 
-    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+    def execute(self, job_name: str | None = None) -> FinishedJob:
         """Run the job and wait for its end.
 
         Raises:
@@ -433,6 +450,8 @@ class StreamExecutionEnvironment(Dependencies):
     def _job_spec(self, job_name: str | None) -> JobSpec:
         self._job_caches = self._prepare_caches()
         graph = self.get_stream_graph(job_name)
+        if not self._configuration.get(PipelineOptions.AUTO_GENERATE_UIDS):
+            require_uids(graph)
         warn_about_overridden(self._configuration)
         settings = job_settings(
             self._configuration,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..protocol.elements import MAX_WATERMARK_MS, Batch
+from .typed_output import OutputTypes, typed
 
 Emit = Callable[[Batch], None]
 
@@ -47,6 +48,18 @@ class Output:
         self._sides = {
             tag: _combined([each.emit for each in self._receivers if each.output_tag == tag]) for tag in tags
         }
+
+    def hold_to(self, types: OutputTypes, sender: str) -> None:
+        """From now on, bring records to the declared types; others raise `OutputTypeError`.
+
+        Args:
+            sender: what emits, for errors: `operator Map (1/2)`.
+        """
+        self.emit = typed(self.emit, types.main, sender, types.declared_at)
+        for tag, type_info in types.sides.items():
+            if tag in self._sides:
+                what = f"{sender}, side output {tag!r},"
+                self._sides[tag] = typed(self._sides[tag], type_info, what, types.declared_at)
 
     @property
     def side_ids(self) -> frozenset[str]:
