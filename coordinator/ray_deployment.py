@@ -95,7 +95,7 @@ class RayTaskGateway:
         self._clock = SteadyClock()
         self._graph = build_execution_graph(spec.graph)
         self._coordinator = coordinator
-        self._post = post
+        self.post = post
         self._on_event = on_event
         self._attempt = Attempt(0)
         self._processes: dict[str, _Process] = {}
@@ -113,9 +113,6 @@ class RayTaskGateway:
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         self._background.submit(work)
-
-    def post(self, action: Callable[[], None]) -> None:
-        self._post(action)
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self._attempt = deployments[0].attempt
@@ -200,7 +197,7 @@ class RayTaskGateway:
         process = _Process(key, actor, resources, [], self._now_ms())
 
         def ended(future: Future[Any]) -> None:
-            self._post(lambda: self._process_lost(process, future.exception()))
+            self.post(lambda: self._process_lost(process, future.exception()))
 
         actor.watch.remote().future().add_done_callback(ended)
         return process
@@ -324,12 +321,12 @@ class RayTaskGateway:
         def done(future: Future[Any]) -> None:
             error = future.exception()
             result = future.result() if error is None else None
-            self._post(lambda: answered(result, error))
+            self.post(lambda: answered(result, error))
 
         reference.future().add_done_callback(done)
 
     def _on_event_later(self, event: TaskEvent) -> None:
-        self._post(lambda: self._on_event(event))
+        self.post(lambda: self._on_event(event))
 
     def _fail(self, subtask: SubtaskId, cause: str, is_recoverable: bool) -> None:
         attempt = self._attempt

@@ -294,6 +294,7 @@ class StreamExecutionEnvironment(Dependencies):
                 f"from_source() takes a Source, not {type(source).__name__}; derive it from "
                 f"tidegate.datastream.Source"
             )
+        source.check_methods()
         transformation = Transformation(
             source_name,
             SourceOperator(source, watermark_strategy),

@@ -17,6 +17,7 @@ from ..state.descriptors import (
     ValueStateDescriptor,
 )
 from ..state.kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState, ValueState
+from ..telemetry.metrics import MetricGroup
 from .base import OperatorContext
 
 
@@ -130,6 +131,10 @@ class RuntimeContext(KeyedStateStore):
     def get_distributed_cache(self) -> DistributedCache:
         """The files that travelled with the job."""
         return DistributedCache(self._context)
+
+    def get_metrics_group(self) -> MetricGroup:
+        """Where the function makes counters, gauges, meters and distributions of its own."""
+        return self._context.metrics
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """A global job parameter, or the default."""
