@@ -11,10 +11,12 @@ import numpy as np
 
 from ..common.errors import KeyTypeError, UserCodeError
 from ..operators.base import Emit, rows
+from ..operators.column_key import ColumnKey
 from ..operators.key_hashing import key_groups_of
 from ..protocol.elements import Batch
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import OutputEdge
+from .column_partitioner import ColumnPartitioner
 from .output import OutputChannel
 
 
@@ -72,9 +74,15 @@ class HashPartitioner:
         self._parallelism = out.downstream_parallelism
         self._operator_name = operator_name
         self._checked_types: set[type] = set()
+        self._columns: ColumnPartitioner | None = None
+        if isinstance(select, ColumnKey):
+            self._columns = ColumnPartitioner(out, channels, select, operator_name)
 
     def emit(self, batch: Batch) -> None:
         """Split one batch by key."""
+        if self._columns is not None and not isinstance(batch.values, list):
+            self._columns.emit(batch)
+            return
         values = rows(batch)
         keys = self._keys(values)
         if len(self._channels) == 1:

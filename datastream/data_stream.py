@@ -9,6 +9,8 @@ from ..common.errors import ConfigurationError
 from ..common.typeinfo import TypeInformation
 from ..connectors.collect import CollectSink
 from ..operators.base import StreamOperator
+from ..operators.batch_functions import FilterBatchesOperator, MapBatchesOperator, ToColumnsOperator
+from ..operators.column_key import ColumnKey
 from ..operators.elementwise import (
     FilterOperator,
     FlatMapOperator,
@@ -136,12 +138,60 @@ class DataStream:
 
         Args:
             key_selector: A `KeySelector` or a callable; gives an int, string, bytes, bool, date, or
-                a tuple of these.
+                a tuple of these. The name of a column keeps Arrow batches as they are.
             key_type: Type of the key; without it keys are encoded by their Python type.
         """
-        _, select = as_callable(_checked(key_selector, "get_key"), "get_key")
+        if isinstance(key_selector, str):
+            select: Callable[[Any], Any] = ColumnKey(key_selector, self.columns)
+        else:
+            _, select = as_callable(_checked(key_selector, "get_key"), "get_key")
         inputs = [Input(entry.source, Partitioning.HASH, select, entry.input_index) for entry in self._inputs]
         return KeyedStream(self._env, inputs, select, key_type)
+
+    # ------------------------------------------------------------ columns
+
+    @property
+    def columns(self) -> pa.Schema | None:
+        """Columns of the stream's Arrow batches; None when it has Python records, or they are not known."""
+        found = [entry.source.columns for entry in self._inputs]
+        return found[0] if all(schema == found[0] for schema in found) else None
+
+    def to_columns(self, schema: pa.Schema) -> DataStream:
+        """Turn Python records into Arrow batches.
+
+        Args:
+            schema: Tuples and lists are matched by position, dicts and rows with field names by name.
+        """
+        stream = self._then("ToColumns", ToColumnsOperator(schema))
+        stream.transformation.columns = schema
+        return stream
+
+    def map_batches(self, func: Any, schema: pa.Schema, batch_format: str = "arrow") -> DataStream:
+        """An Arrow batch in, an Arrow batch out.
+
+        Args:
+            func: Takes a `pyarrow.RecordBatch` and returns a batch or table; or an object with `map_batch`.
+                With event times it must return as many records as it got.
+            schema: Columns of what `func` returns; every result is checked.
+            batch_format: `polars` gives and takes `polars.DataFrame`s instead.
+        """
+        operator = MapBatchesOperator(_checked(func, "map_batch"), schema, self.columns, batch_format)
+        stream = self._then("MapBatches", operator)
+        stream.transformation.columns = schema
+        return stream
+
+    def filter_batches(self, func: Any, batch_format: str = "arrow") -> DataStream:
+        """Keep the records of Arrow batches that a mask names.
+
+        Args:
+            func: Takes a `pyarrow.RecordBatch` and returns one boolean for each record, where null drops
+                it; or an object with `filter_batch`.
+            batch_format: `polars` gives a `polars.DataFrame`, and takes a `polars.Series`.
+        """
+        operator = FilterBatchesOperator(_checked(func, "filter_batch"), self.columns, batch_format)
+        stream = self._then("FilterBatches", operator)
+        stream.transformation.columns = self.columns
+        return stream
 
     def union(self, *streams: DataStream) -> DataStream:
         """All records of this stream and the others, in no order between them."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING
 
 import cloudpickle
 
@@ -17,6 +18,9 @@ from ..operators.base import StreamOperator
 from ..protocol.key_groups import default_max_parallelism
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import Chaining, StreamEdge, StreamGraph, StreamNode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger("tidegate")
 
@@ -49,6 +53,8 @@ class Transformation:
     is_source: bool = False
     is_stateful: bool = False
     colocation_group: str | None = None
+    columns: pa.Schema | None = None
+    """Columns of the Arrow batches it emits, if that is what it emits and they are known."""
     defined_at: str = field(default_factory=lambda: user_line())
 
 

@@ -12,6 +12,7 @@ from ..state.backend import KeyedStateBackend
 from ..state.descriptors import ValueStateDescriptor
 from ..state.kinds import ValueState
 from .base import Emit, OperatorContext, rows
+from .column_key import ColumnKey
 from .elementwise import FunctionOperator
 from .functions import KeyedProcessFunction
 
@@ -54,6 +55,9 @@ class KeyedOperator(FunctionOperator):
         """One key per record: those that came along, else by the selector."""
         keys = batch.keys
         if keys is None:
+            selector = self._key_selector
+            if isinstance(selector, ColumnKey) and not isinstance(batch.values, list):
+                return selector.keys_of(batch.values, f"operator {self.context.name_with_subtask}")
             return self._select(values)
         return keys if isinstance(keys, list) else keys.tolist()
 

@@ -1,0 +1,195 @@
+"""Columns through the public API, from Arrow data to results, on the local target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from tidegate.common import Types
+from tidegate.common.errors import ConfigurationError, JobExecutionError
+from tidegate.datastream import DataStream, KeyedProcessFunction, RuntimeContext
+from tidegate.datastream.state import ValueStateDescriptor
+
+from .jobs import environment
+
+TABLE = pa.table({"k": ["a", "b", "a", "c", "b", "a"], "v": [1, 2, 3, 4, 5, 6]})
+
+
+def collect(stream: DataStream) -> list[Any]:
+    return list(stream.execute_and_collect())
+
+
+def failure(stream: DataStream) -> str:
+    with pytest.raises(JobExecutionError) as caught:
+        collect(stream)
+    return str(caught.value)
+
+
+def double(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch({"k": batch["k"], "twice": pc.multiply(batch["v"], 2)})
+
+
+TWICE = pa.schema({"k": pa.string(), "twice": pa.int64()})
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("data", [TABLE, TABLE.to_batches()[0], TABLE.to_batches(2)])
+def test_arrow_data_becomes_a_stream_of_tuples_for_row_functions(data: Any, parallelism: int) -> None:
+    stream = environment(parallelism=parallelism).from_arrow(data, batch_rows=2)
+    expected = list(zip(*TABLE.to_pydict().values(), strict=True))
+    assert sorted(collect(stream.map(lambda row: row))) == sorted(expected)
+
+
+def test_an_empty_table_is_an_empty_stream() -> None:
+    assert collect(environment().from_arrow(TABLE.slice(0, 0))) == []
+
+
+def test_map_and_filter_see_whole_batches() -> None:
+    sizes: list[int] = []
+
+    def keep(batch: pa.RecordBatch) -> pa.Array:
+        sizes.append(len(batch))
+        return pc.greater(batch["twice"], 4)
+
+    stream = environment().from_arrow(TABLE, batch_rows=4).map_batches(double, TWICE).filter_batches(keep)
+    assert stream.columns == TWICE
+    assert collect(stream) == [("a", 6), ("c", 8), ("b", 10), ("a", 12)]
+
+
+def test_polars_frames_if_asked() -> None:
+    stream = (
+        environment()
+        .from_arrow(TABLE)
+        .map_batches(lambda frame: frame.with_columns(twice=frame["v"] * 2).drop("v"), TWICE, "polars")
+        .filter_batches(lambda frame: frame["twice"] > 4, "polars")
+    )
+    assert collect(stream) == [("a", 6), ("c", 8), ("b", 10), ("a", 12)]
+
+
+def test_python_records_become_columns_and_back() -> None:
+    records = [("a", 1), {"k": "b", "v": 2}, ["c", 3]]
+    stream = environment().from_collection(records).to_columns(TABLE.schema).map_batches(double, TWICE)
+    assert collect(stream.map(lambda row: row)) == [("a", 2), ("b", 4), ("c", 6)]
+
+
+class Total(KeyedProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        total = (self.total.value() or 0) + value[1]
+        self.total.update(total)
+        yield ctx.get_current_key(), total
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_row_functions_run_on_a_stream_keyed_by_a_column(parallelism: int) -> None:
+    env = environment(parallelism=parallelism)
+    results = collect(env.from_arrow(TABLE, batch_rows=1).set_parallelism(1).key_by("k").process(Total()))
+    assert sorted(results) == [("a", 1), ("a", 4), ("a", 10), ("b", 2), ("b", 7), ("c", 4)]
+
+
+def test_python_records_are_keyed_by_a_field() -> None:
+    records = [{"k": "a", "v": 1}, {"k": "b", "v": 2}, {"k": "a", "v": 3}]
+    stream = (
+        environment()
+        .from_collection(records)
+        .key_by("k")
+        .reduce(lambda left, right: {"k": left["k"], "v": left["v"] + right["v"]})
+    )
+    assert [record["v"] for record in collect(stream)] == [1, 2, 4]
+
+
+def test_columns_and_row_functions_agree_while_checkpoints_are_taken(tmp_path: Path) -> None:
+    table = pa.table({"k": [number % 7 for number in range(5_000)], "v": range(5_000)})
+    env = environment(tmp_path)
+    stream = env.from_arrow(table, batch_rows=100).key_by("k").process(Total()).uid("total")
+    last: dict[int, int] = dict(collect(stream))
+    assert last == {key: sum(range(key, 5_000, 7)) for key in range(7)}
+
+
+# ---------------------------------------------------------------- errors where the call is written
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda env: env.from_arrow([1, 2]), "from_arrow.. takes a pyarrow Table"),
+        (lambda env: env.from_arrow(TABLE, "t"), "no such column in .k: string, v: int64"),
+        (lambda env: env.from_arrow(TABLE, "k"), "event times are integers in milliseconds"),
+        (lambda env: env.from_arrow(pa.table({"t": [1, None]}), "t"), "1 of 2 event times are null"),
+        (lambda env: env.from_arrow(TABLE, batch_rows=0), "at least 1"),
+        (lambda env: env.from_arrow(TABLE).key_by("key"), "no such column"),
+        (lambda env: env.from_arrow(pa.table({"k": [0.5]})).key_by("k"), "type double cannot be the key"),
+        (lambda env: env.from_arrow(TABLE).map_batches(double, {"k": str}), "takes a pyarrow.Schema"),
+        (lambda env: env.from_arrow(TABLE).map_batches(3, TWICE), "neither callable nor has a method"),
+        (lambda env: env.from_arrow(TABLE).map_batches(double, TWICE, "pandas"), "'pandas'; use one of"),
+        (lambda env: env.from_collection([1]).to_columns(pa.schema([])), "must have columns"),
+    ],
+)
+def test_a_wrong_call_fails_in_the_driver(call: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        call(environment())
+
+
+# ---------------------------------------------------------------- errors in tasks
+
+
+def test_a_result_of_another_schema_names_operator_and_both_schemas() -> None:
+    stream = environment().from_arrow(TABLE).map_batches(lambda batch: batch, TWICE).name("Twice")
+    message = failure(stream)
+    assert "operator Twice (1/1)" in message
+    assert "declared with the schema (k: string, twice: int64)" in message
+    assert "returned (k: string, v: int64)" in message
+
+
+@pytest.mark.parametrize("result", [None, [1, 2], "text"])
+def test_a_result_that_is_no_batch_is_refused(result: Any) -> None:
+    message = failure(environment().from_arrow(TABLE).map_batches(lambda batch: result, TWICE))
+    assert f"returned {type(result).__name__}; return a pyarrow.RecordBatch or Table" in message
+
+
+@pytest.mark.parametrize("mask", [[True], [1, 2, 3, 4, 5, 6], None, 7])
+def test_a_mask_that_does_not_fit_is_refused(mask: Any) -> None:
+    message = failure(environment().from_arrow(TABLE).filter_batches(lambda batch: mask))
+    assert "boolean" in message
+
+
+def test_an_exception_in_the_function_names_the_operator() -> None:
+    def fail(batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise ValueError("no")
+
+    assert "operator MapBatches (1/1): map_batches() raised ValueError: no" in failure(
+        environment().from_arrow(TABLE).map_batches(fail, TWICE)
+    )
+
+
+def test_python_records_where_batches_are_due_are_refused() -> None:
+    message = failure(environment().from_collection([("a", 1)]).map_batches(double, TWICE))
+    assert "works on Arrow batches, but got Python records such as ('a', 1)" in message
+    assert "to_columns(schema)" in message
+
+
+def test_a_record_that_does_not_fit_the_columns_is_shown() -> None:
+    message = failure(environment().from_collection([("a", 1), ("b", "x")]).to_columns(TABLE.schema))
+    assert "('b', 'x') does not fit the schema (k: string, v: int64)" in message
+
+
+def test_a_null_key_is_refused() -> None:
+    table = pa.table({"k": ["a", None], "v": [1, 2]})
+    message = failure(environment().from_arrow(table).key_by("k").process(Total()))
+    assert "key column 'k' is null in 1 of 2 records" in message
+
+
+def test_a_field_that_records_do_not_have_is_refused() -> None:
+    message = failure(environment().from_collection([("a", 1)]).key_by("k").process(Total()))
+    assert "a tuple has no field 'k'; call to_columns(schema)" in message
+
+
+def test_event_times_need_as_many_results_as_records() -> None:
+    table = TABLE.append_column("t", pa.array(range(6)))
+    stream = environment().from_arrow(table, "t").map_batches(lambda batch: batch.slice(1), table.schema)
+    assert "made 5 records of 6" in failure(stream)
