@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..common.typeinfo import TypeInformation
 from ..operators.base import OperatorContext
 from ..operators.chain import OperatorChain
+from ..operators.output import Receiver
+from ..operators.processing_time import ProcessingTimeService
+from ..protocol.elements import Watermark, WatermarkStatus
 from ..protocol.key_groups import key_group_range_of_subtask
-from ..protocol.plan import StreamNode
+from ..protocol.plan import OutputEdge, StreamNode
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from ..state.local_snapshots import LocalSnapshots
 from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
@@ -30,11 +34,19 @@ class TaskParts:
     output: TaskOutput
     chain: OperatorChain
     results: CoordinatorResults
+    processing_time: ProcessingTimeService
     local_snapshots: LocalSnapshots | None
 
 
-def assemble(deployment: TaskDeployment, ports: TaskPorts) -> TaskParts:
-    """Build gate, output and operators; nothing is restored or opened yet."""
+Mailbox = Callable[[Callable[[], None]], None]
+
+
+def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> TaskParts:
+    """Build gate, output and operators; nothing is restored or opened yet.
+
+    Args:
+        mailbox: Has an action run on the task's loop; thread-safe.
+    """
     for path in local_dirs(deployment):
         remove_older_attempts(path)
     subtask = deployment.subtask
@@ -46,17 +58,34 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts) -> TaskParts:
     }
     names = {node.node_id: node.name for node in subtask.task.nodes}
     exchanges = {
-        out.edge.edge_id: partitioner(
+        out.edge.edge_id: _exchange(
             out, [channels[channel] for channel in out.channels], names[out.edge.source_id]
         )
         for out in subtask.outputs
     }
+    processing_time = ProcessingTimeService(lambda: ports.now_ns() // 1_000_000)
     results = CoordinatorResults(deployment, ports)
     copies, storage = _local_snapshots(deployment), deployment.settings.storage
     if copies is not None and storage is not None:
         storage = copies.beside(storage)
-    chain = OperatorChain(subtask, _ContextFactory(deployment, ports, results, storage), exchanges)
-    return TaskParts(gate, TaskOutput(list(channels.values())), chain, results, copies)
+    context_of = _ContextFactory(deployment, results, storage, processing_time, mailbox)
+    chain = OperatorChain(subtask, context_of, exchanges)
+    return TaskParts(gate, TaskOutput(list(channels.values())), chain, results, processing_time, copies)
+
+
+def _exchange(out: OutputEdge, channels: Sequence[OutputChannel], operator_name: str) -> Receiver:
+    """An edge that leaves the task, as the operator before it sees it."""
+
+    def emit_watermark(timestamp_ms: int) -> None:
+        for channel in channels:
+            channel.add_control(Watermark(timestamp_ms))
+
+    def emit_status(is_idle: bool) -> None:
+        for channel in channels:
+            channel.add_control(WatermarkStatus(is_idle))
+
+    emit = partitioner(out, channels, operator_name)
+    return Receiver(emit, emit_watermark, emit_status, out.edge.output_tag)
 
 
 def _local_snapshots(deployment: TaskDeployment) -> LocalSnapshots | None:
@@ -76,13 +105,15 @@ class _ContextFactory:
     def __init__(
         self,
         deployment: TaskDeployment,
-        ports: TaskPorts,
         results: CoordinatorResults,
         storage: CheckpointStorage | None,
+        processing_time: ProcessingTimeService,
+        mailbox: Mailbox,
     ) -> None:
         self._deployment = deployment
+        self._processing_time = processing_time
+        self._mailbox = mailbox
         self._storage = storage
-        self._ports = ports
         self._results = results
 
     def __call__(self, node: StreamNode) -> OperatorContext:
@@ -97,7 +128,9 @@ class _ContextFactory:
             attempt_number=deployment.attempt_number,
             is_checkpointing=deployment.settings.is_checkpointing,
             is_restored=deployment.restored is not None and node.uid in deployment.restored,
-            now_ms=self._now_ms,
+            now_ms=self._processing_time.now_ms,
+            processing_time=self._processing_time,
+            mailbox=self._mailbox,
             create_keyed_backend=lambda key_type: self._keyed_backend(node, key_type),
             operator_state=self._operator_state(node),
             local_dir=self._local_dir(node),
@@ -150,12 +183,9 @@ class _ContextFactory:
                 local_dir=self._local_dir(node),
                 storage=self._storage,
                 file_prefix=_file_prefix(node),
-                now_ms=self._now_ms,
+                now_ms=self._processing_time.now_ms,
             )
         )
-
-    def _now_ms(self) -> int:
-        return self._ports.now_ns() // 1_000_000
 
     def _local_dir(self, node: StreamNode) -> str:
         deployment = self._deployment

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..common import failpoints
-from ..protocol.elements import Announced, Batch, ControlElement, Message, StreamElement, Watermark
+from ..protocol.elements import (
+    Announced,
+    Batch,
+    ControlElement,
+    Message,
+    StreamElement,
+    Watermark,
+    WatermarkStatus,
+)
 from ..protocol.ids import Attempt, ChannelId
 from .ports import TaskPorts, TaskSettings
 
@@ -55,7 +63,7 @@ class OutputChannel:
 
     def add_control(self, element: ControlElement) -> None:
         """Send a control element behind the records; in a message of its own if it is to be announced."""
-        if isinstance(element, Watermark):
+        if isinstance(element, Watermark | WatermarkStatus):
             self._pending.append(element)
             self.flush()
         else:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..common.errors import KeyTypeError, UserCodeError
-from ..operators.base import Emit, rows
+from ..operators.base import rows
 from ..operators.column_key import ColumnKey
 from ..operators.key_hashing import key_groups_of
+from ..operators.output import Emit
 from ..protocol.elements import Batch
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import OutputEdge

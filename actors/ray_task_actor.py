@@ -17,6 +17,7 @@ from ..common import failpoints
 from ..protocol.elements import Message
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CancelTask, TaskMail
+from .deferred_pandas import defer_pandas
 from .local_dirs import JobDirectories
 from .ports import TaskDeployment
 from .ray_transport import RayTaskPorts
@@ -73,6 +74,7 @@ class TaskActor:
     def __init__(self) -> None:
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        defer_pandas()
         self._runners: dict[SubtaskId, _Runner] = {}
         self._directories: JobDirectories | None = None
         self._attempt = Attempt(-1)
@@ -95,7 +97,6 @@ class TaskActor:
         """Import what most tasks need, before there is one; returns the process id."""
         from ..state import keyed_backend, lmdb_store  # noqa: F401 (imported for those who will need it)
 
-        keyed_backend.warm_up()
         return os.getpid()
 
     @ray.method(concurrency_group="control")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import queue
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,13 +56,14 @@ from ..protocol.elements import (
     SnapshotKind,
     StreamElement,
     Watermark,
+    WatermarkStatus,
 )
 from ..protocol.ids import CheckpointId
 from ..protocol.mode_switch import SwitchingHandler
-from ..protocol.watermarks import WatermarkValve
 from ..state.pickling import dumps
 from .assembly import TaskParts, assemble, local_dirs
 from .channel_state import never_overtaken, recovered_elements
+from .input_watermarks import InputWatermarks
 from .local_dirs import remove_if_empty
 from .ports import TaskDeployment, TaskPorts
 from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
@@ -121,7 +123,15 @@ _IDLE_MS = 1_000
 _POLL_MS = 2
 """How soon a source that had nothing, or a sink that was not ready, is asked again."""
 
-_Mail = Message | events.TaskMail | SnapshotDone | ChannelStateDone
+
+@dataclass(frozen=True, slots=True)
+class _RunAction:
+    """Something that an operator wants done on the loop."""
+
+    action: Callable[[], None]
+
+
+_Mail = Message | events.TaskMail | SnapshotDone | ChannelStateDone | _RunAction
 
 
 class StreamTask:
@@ -140,12 +150,14 @@ class StreamTask:
             deployment.settings.max_buffered_bytes,
         )
         self._alignment_baseline = 0
-        self._watermarks = WatermarkValve(channel_count)
+        self._watermarks = InputWatermarks(deployment.subtask.inputs)
         self._open_channels = channel_count
+        self._has_ended = False
         self._final_id: CheckpointId | None = None
         self._given_up_id = CheckpointId(0)
         self._uids = [node.uid for node in deployment.subtask.task.nodes]
         self._early: list[events.TriggerCheckpoint | events.EndSource] = []
+        self._waiting_actions: list[Callable[[], None]] = []
         self._parts: TaskParts
         self._chain: OperatorChain
         self._snapshots: Snapshotter
@@ -197,7 +209,7 @@ class StreamTask:
 
     def _initialize(self) -> None:
         check_storage_is_shared(self._deployment)
-        self._parts = assemble(self._deployment, self._ports)
+        self._parts = assemble(self._deployment, self._ports, lambda action: self.put(_RunAction(action)))
         self._chain = self._parts.chain
         copies = self._parts.local_snapshots
         self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
@@ -267,24 +279,34 @@ class StreamTask:
         align_ms = self._align_when_due()
         wait_ms = self._advance()
         due_ms = self._parts.output.flush_due(self._ports.now_ns())
-        if wait_ms == 0:
+        if wait_ms == 0 or not self._mailbox.empty():
             return _AGAIN
         soonest_ms = min(due for due in (wait_ms, align_ms, due_ms) if due is not None)
         return StepOutcome(max(1, soonest_ms))
 
     def _advance(self) -> int:
-        """Process one element or poll the source once; how long to wait in ms if that was not possible."""
+        """Do what is due, then process one element or poll the source once.
+
+        Returns:
+            How long to wait in ms if there was nothing to do.
+        """
         if not self._parts.output.has_credit():
             return _IDLE_MS
         if not self._chain.is_ready():
             return _POLL_MS
-        is_source = self._chain.source is not None
-        progressed = self._poll_source() if is_source else self._poll_gate()
+        timers = self._parts.processing_time
+        progressed = timers.run_due()
+        progressed |= self._end_if_drained() if self._has_ended else self._take_input()
         for frozen in self._chain.spills():
             self._snapshots.persist_spill(frozen)
-        if progressed:
+        if progressed or self._phase is not TaskPhase.RUNNING:
             return 0
-        return _POLL_MS if is_source else _IDLE_MS
+        wait_ms = _POLL_MS if self._has_ended or self._chain.source is not None else _IDLE_MS
+        due_ms = timers.due_in_ms()
+        return wait_ms if due_ms is None else min(wait_ms, due_ms)
+
+    def _take_input(self) -> bool:
+        return self._poll_gate() if self._chain.source is None else self._poll_source()
 
     def _take_announcements(self) -> None:
         announced = self._parts.gate.announced
@@ -328,8 +350,8 @@ class StreamTask:
         if isinstance(element, Batch):
             failpoints.reach("process")
             self._chain.process_batch(element, self._parts.gate.input_index(channel))
-        elif isinstance(element, Watermark):
-            self._advance_watermark(self._watermarks.on_watermark(channel, element.timestamp_ms))
+        elif isinstance(element, Watermark | WatermarkStatus):
+            self._advance_event_time(channel, element)
         elif isinstance(element, CheckpointBarrier):
             self._align(BarrierReceived(channel, element))
         elif isinstance(element, CancelCheckpointMarker):
@@ -337,28 +359,38 @@ class StreamTask:
         else:
             self._channel_ended(channel)
 
-    def _advance_watermark(self, timestamp_ms: int | None) -> None:
-        if timestamp_ms is not None:
-            self._chain.process_watermark(timestamp_ms)
-            self._parts.output.broadcast(Watermark(timestamp_ms))
+    def _advance_event_time(self, channel: int, element: Watermark | WatermarkStatus) -> None:
+        input_index = self._parts.gate.input_index(channel)
+        for change in self._watermarks.on_element(channel, element):
+            if isinstance(change, Watermark):
+                self._chain.process_watermark(change.timestamp_ms, input_index)
+            else:
+                self._chain.process_status(change.is_idle, input_index)
 
     def _channel_ended(self, channel: int) -> None:
-        self._advance_watermark(self._watermarks.on_channel_ended(channel))
+        self._advance_event_time(channel, Watermark(MAX_WATERMARK_MS))
         self._align(ChannelEnded(channel))
         self._open_channels -= 1
         if self._open_channels == 0:
             self._end_of_input()
 
     def _end_of_input(self) -> None:
+        self._has_ended = True
         if self._chain.source:
-            self._advance_watermark(MAX_WATERMARK_MS)
-        self._chain.finish()
+            self._chain.process_watermark(MAX_WATERMARK_MS, 0)
+        self._end_if_drained()
+
+    def _end_if_drained(self) -> bool:
+        """After the end of input: end the output too, as soon as no operator has anything under way."""
+        if not self._chain.finish():
+            return False
         self._parts.output.broadcast(EndOfInput())
         if not self._deployment.settings.is_checkpointing:
             self._finish()
-            return
+            return True
         self._phase = TaskPhase.COMMITTING
         self._ports.report(SubtaskInputEnded(self._deployment.attempt, self._deployment.subtask_id))
+        return True
 
     # ------------------------------------------------------------ mail
 
@@ -384,6 +416,8 @@ class StreamTask:
             self._snapshots.finish(mail)
         elif isinstance(mail, ChannelStateDone):
             self._snapshots.finish_records(mail)
+        elif isinstance(mail, _RunAction):
+            self._run_action(mail.action)
         elif isinstance(mail, events.ResultsTaken):
             self._parts.results.taken(mail.size_bytes)
         elif isinstance(mail, events.StartRunning):
@@ -398,6 +432,19 @@ class StreamTask:
             self._early.append(mail)
         elif self._phase in (TaskPhase.RUNNING, TaskPhase.COMMITTING, TaskPhase.STOPPING):
             self._take_checkpoint_mail(mail)
+
+    def _run_action(self, action: Callable[[], None]) -> None:
+        """Now, or as soon as the task runs: not before the start, nor after the barrier of a stop."""
+        if self._phase is TaskPhase.RUNNING:
+            action()
+        elif self._phase is not TaskPhase.COMMITTING:
+            self._waiting_actions.append(action)
+
+    def _run(self) -> None:
+        self._phase = TaskPhase.RUNNING
+        waiting, self._waiting_actions = self._waiting_actions, []
+        for action in waiting:
+            self.put(_RunAction(action))
 
     def _answer_query(self, query: events.QueryState) -> None:
         """Between two batches, so the value is one that some prefix of the input led to."""
@@ -420,7 +467,7 @@ class StreamTask:
         if self._deployment.is_stopped:
             self._finish()
             return
-        self._phase = TaskPhase.RUNNING
+        self._run()
         early, self._early = self._early, []
         for mail in early:
             self._take_checkpoint_mail(mail)
@@ -435,7 +482,7 @@ class StreamTask:
         if isinstance(mail, events.TriggerCheckpoint):
             self._align(CheckpointTriggered(mail.barrier))
         elif isinstance(mail, events.EndSource):
-            if self._phase is TaskPhase.RUNNING:
+            if self._phase is TaskPhase.RUNNING and not self._has_ended:
                 self._end_of_input()
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")
@@ -448,7 +495,7 @@ class StreamTask:
             if mail.checkpoint_id == self._final_id:
                 self._final_id = None
                 if self._phase is TaskPhase.STOPPING:
-                    self._phase = TaskPhase.RUNNING
+                    self._run()
             self._align(CheckpointGivenUp(mail.checkpoint_id))
             self._chain.notify_checkpoint_aborted(mail.checkpoint_id)
 

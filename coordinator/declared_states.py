@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +11,13 @@ from ..common.errors import TidegateError
 from ..common.typeinfo import TypeInformation
 from ..operators.base import OperatorContext
 from ..operators.chain import load_operator
+from ..operators.output import Output
+from ..operators.processing_time import ProcessingTimeService
 from ..protocol.handles import OperatorListHandle
 from ..protocol.ids import Attempt
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import StreamNode
-from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
+from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters, wall_clock_ms
 from ..state.descriptors import (
     AggregatingStateDescriptor,
     FoldingStateDescriptor,
@@ -69,7 +70,7 @@ def declared_states(node: StreamNode, job_parameters: Mapping[str, str]) -> Decl
     with tempfile.TemporaryDirectory(prefix="tidegate-check-") as local_dir:
         names: dict[str, tuple[str, ...]] = {}
         context = _context(node, local_dir, job_parameters, names)
-        operator.setup(context, lambda batch: None)
+        operator.setup(context, Output())
         try:
             operator.declare_states()
         except Exception as error:
@@ -116,7 +117,9 @@ def _context(
         attempt_number=0,
         is_checkpointing=True,
         is_restored=False,
-        now_ms=lambda: time.time_ns() // 1_000_000,
+        now_ms=wall_clock_ms,
+        processing_time=ProcessingTimeService(wall_clock_ms),
+        mailbox=lambda action: None,
         create_keyed_backend=keyed_backend,
         operator_state=_OperatorDeclarations(
             names, OperatorStateBackendParameters(node.uid, node.name, 0, 0, storage, "shared")

@@ -10,9 +10,10 @@ from typing import Any, BinaryIO, Protocol
 
 from ..common.errors import StateMigrationError, TidegateError, UserCodeError
 from ..common.typeinfo import TypeInformation
-from ..protocol.elements import Batch, CheckpointBarrier
+from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
 from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.ids import Attempt, CheckpointId, JobId
+from ..protocol.watermarks import WatermarkValve
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..state.operator_state import FrozenOperatorState, OperatorStateBackend
 from ..state.raw_state import (
@@ -23,8 +24,8 @@ from ..state.raw_state import (
     RawOperatorStateOutput,
     split_raw,
 )
-
-Emit = Callable[[Batch], None]
+from .output import Emit, Output
+from .processing_time import ProcessingTimeService
 
 
 class ResultPort(Protocol):
@@ -42,7 +43,12 @@ class ResultPort(Protocol):
 
 @dataclass
 class OperatorContext:
-    """One operator's place in the job, and the services it may use."""
+    """One operator's place in the job, and the services it may use.
+
+    Attributes:
+        processing_time: Runs actions at a time of day, on the task's loop.
+        mailbox: Hands an action over to the task's loop, from any thread; it runs between two elements.
+    """
 
     operator_uid: str
     operator_name: str
@@ -58,6 +64,8 @@ class OperatorContext:
     operator_state: OperatorStateBackend
     local_dir: str
     results: ResultPort
+    processing_time: ProcessingTimeService = field(kw_only=True)
+    mailbox: Callable[[Callable[[], None]], None] = field(kw_only=True)
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     job_id: JobId = field(default=JobId(""))
     restored_checkpoint_id: CheckpointId | None = None
@@ -90,19 +98,28 @@ class StreamOperator(ABC):
 
     An instance travels pickled from the driver; `setup` is its first call in a task. All calls come
     from one thread, one at a time.
+
+    Attributes:
+        input_count: How many inputs the operator has; `process_batch` tells them by their index.
+        output: Where it sends watermarks and side outputs.
+        emit: Where it sends records of the main output: `output.emit`.
     """
 
+    input_count: int = 1
     context: OperatorContext
+    output: Output
     emit: Emit
     keyed: KeyedStateBackend | None = None
 
     def validate(self) -> None:
         """Called in the driver before the job starts: raise `ConfigurationError` if it cannot run."""
 
-    def setup(self, context: OperatorContext, emit: Emit) -> None:
+    def setup(self, context: OperatorContext, output: Output) -> None:
         """Bind to the subtask; state is not there yet."""
         self.context = context
-        self.emit = emit
+        self.output = output
+        self.emit = output.emit
+        self._event_time = WatermarkValve(self.input_count)
 
     def restore(self, snapshot: OperatorSnapshot, owned: bool) -> None:
         """Take over stored state, before `open`.
@@ -157,8 +174,36 @@ class StreamOperator(ABC):
     def process_batch(self, batch: Batch, input_index: int) -> None:
         """Process records of one input and emit the results."""
 
-    def process_watermark(self, timestamp_ms: int) -> None:
-        """Event time reached `timestamp_ms`."""
+    def process_watermark(self, timestamp_ms: int, input_index: int = 0) -> None:
+        """An input's event time reached `timestamp_ms`, which is `MAX_WATERMARK_MS` at the end of its input.
+
+        When the lowest of all inputs rises, `advance_watermark` is called and the watermark sent on.
+        Operators that make watermarks of their own override this.
+        """
+        self._take_changes(self._event_time.on_watermark(input_index, timestamp_ms))
+
+    def process_status(self, is_idle: bool, input_index: int = 0) -> None:
+        """Nothing is to be awaited from an input for now, or something is again."""
+        self._take_changes(self._event_time.on_status(input_index, is_idle))
+
+    def _take_changes(self, changes: list[Watermark | WatermarkStatus]) -> None:
+        for change in changes:
+            if isinstance(change, Watermark):
+                self.advance_watermark(change.timestamp_ms)
+                self.output.emit_watermark(change.timestamp_ms)
+            else:
+                self.output.emit_status(change.is_idle)
+
+    def advance_watermark(self, timestamp_ms: int) -> None:
+        """The operator's event time reached `timestamp_ms`: emit what that completes.
+
+        What is emitted here comes before the watermark.
+        """
+
+    @property
+    def current_watermark_ms(self) -> int:
+        """The operator's event time; `MIN_WATERMARK_MS` before the first watermark."""
+        return self._event_time.current_ms
 
     def is_ready(self) -> bool:
         """Whether the operator can take a batch now (a sink may have to wait)."""
@@ -214,8 +259,12 @@ class StreamOperator(ABC):
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint will not complete."""
 
+    def is_drained(self) -> bool:
+        """Whether nothing is under way any more; asked after the end of input, until it is so."""
+        return True
+
     def finish(self) -> None:
-        """All input ended: emit what is still held."""
+        """All input ended, `MAX_WATERMARK_MS` has come and `is_drained`: emit what is still held."""
 
     def close(self) -> None:
         """Release everything; called once, also after a failure."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..common.errors import SerializationError, StateError, TidegateError
@@ -12,7 +12,8 @@ from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.plan import StreamNode, Subtask
 from ..state.backend import FrozenKeyedState
-from .base import Emit, FrozenOperator, OperatorContext, StreamOperator
+from .base import FrozenOperator, OperatorContext, StreamOperator
+from .output import Output, Receiver
 from .sources import SourceOperator
 
 
@@ -22,36 +23,39 @@ class OperatorChain:
     Args:
         subtask: The subtask, with its task's operators and inner edges.
         context_of: Makes the context of an operator.
-        exchange_of: The emitter of an edge that leaves the task, by edge id.
+        exchange_of: The edges that leave the task, by edge id.
     """
 
     def __init__(
         self,
         subtask: Subtask,
         context_of: Callable[[StreamNode], OperatorContext],
-        exchange_of: Mapping[int, Emit],
+        exchange_of: Mapping[int, Receiver],
     ) -> None:
         self._nodes = subtask.task.nodes
         self._operators = {node.node_id: load_operator(node) for node in self._nodes}
         try:
             for node in self._nodes:
-                emitters = self._emitters(subtask, node, exchange_of)
-                self._operators[node.node_id].setup(context_of(node), _combined(emitters))
+                output = Output(self._receivers(subtask, node, exchange_of))
+                self._operators[node.node_id].setup(context_of(node), output)
         except BaseException:
             # Nobody gets hold of this chain, so what its first operators opened is closed here.
             self.close()
             raise
         self._head = self._operators[self._nodes[0].node_id]
         self._sinks = [op for op in self._in_order() if type(op).is_ready is not StreamOperator.is_ready]
+        self._finished = 0
         self._with_state = [op for op in self._in_order() if op.keyed is not None]
 
-    def _emitters(self, subtask: Subtask, node: StreamNode, exchange_of: Mapping[int, Emit]) -> list[Emit]:
+    def _receivers(
+        self, subtask: Subtask, node: StreamNode, exchange_of: Mapping[int, Receiver]
+    ) -> list[Receiver]:
         inner = [edge for edge in subtask.task.chained if edge.source_id == node.node_id]
-        emitters = [_into(self._operators[edge.target_id]) for edge in inner]
+        receivers = [_into(self._operators[edge.target_id], edge.output_tag) for edge in inner]
         outer = [out.edge for out in subtask.outputs if out.edge.source_id == node.node_id]
-        return emitters + [exchange_of[edge.edge_id] for edge in outer]
+        return receivers + [exchange_of[edge.edge_id] for edge in outer]
 
-    def _in_order(self) -> Iterable[StreamOperator]:
+    def _in_order(self) -> list[StreamOperator]:
         return [self._operators[node.node_id] for node in self._nodes]
 
     @property
@@ -69,17 +73,20 @@ class OperatorChain:
 
     def open(self) -> None:
         """Open the operators, last first, so that each may emit at once."""
-        for operator in reversed(list(self._in_order())):
+        for operator in reversed(self._in_order()):
             operator.open()
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         """Push a batch through the chain."""
         self._head.process_batch(batch, input_index)
 
-    def process_watermark(self, timestamp_ms: int) -> None:
-        """Advance event time in all operators."""
-        for operator in self._in_order():
-            operator.process_watermark(timestamp_ms)
+    def process_watermark(self, timestamp_ms: int, input_index: int) -> None:
+        """Advance the event time of an input; each operator passes it on to the next."""
+        self._head.process_watermark(timestamp_ms, input_index)
+
+    def process_status(self, is_idle: bool, input_index: int) -> None:
+        """An input became idle, or active again; each operator passes it on to the next."""
+        self._head.process_status(is_idle, input_index)
 
     def peek(self, operator_uid: str, state_name: str, key: Any, namespace: Any) -> Any:
         """What a keyed state of one of the operators holds for a key; see `KeyedStateBackend.peek`.
@@ -126,10 +133,20 @@ class OperatorChain:
         for operator in self._in_order():
             operator.notify_checkpoint_aborted(checkpoint_id)
 
-    def finish(self) -> None:
-        """All input ended: first operator first, so that what one emits reaches the next in time."""
-        for operator in self._in_order():
+    def finish(self) -> bool:
+        """All input ended: first operator first, so that what one emits reaches the next in time.
+
+        Returns:
+            False when an operator is not drained; call again, which goes on with that one.
+        """
+        operators = self._in_order()
+        while self._finished < len(operators):
+            operator = operators[self._finished]
+            if not operator.is_drained():
+                return False
+            self._finished += 1
             operator.finish()
+        return True
 
     def close(self) -> list[Exception]:
         """Close every operator that was opened or set up; errors are returned, not raised."""
@@ -157,27 +174,10 @@ def load_operator(node: StreamNode) -> StreamOperator:
     return operator
 
 
-def _into(operator: StreamOperator) -> Emit:
+def _into(operator: StreamOperator, output_tag: str | None) -> Receiver:
     process = operator.process_batch
 
     def emit(batch: Batch) -> None:
         process(batch, 0)
 
-    return emit
-
-
-def _discard(batch: Batch) -> None:
-    """Results that no other operator wants."""
-
-
-def _combined(emitters: list[Emit]) -> Emit:
-    if not emitters:
-        return _discard
-    if len(emitters) == 1:
-        return emitters[0]
-
-    def emit(batch: Batch) -> None:
-        for each in emitters:
-            each(batch)
-
-    return emit
+    return Receiver(emit, operator.process_watermark, operator.process_status, output_tag)

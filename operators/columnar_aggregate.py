@@ -12,11 +12,12 @@ from ..protocol.elements import Batch
 from ..protocol.handles import OperatorSnapshot
 from ..state.backend import KeyedStateBackend
 from .aggregations import Aggregation, Fold
-from .base import Emit, OperatorContext, StreamOperator
+from .base import OperatorContext, StreamOperator
 from .column_key import ColumnKey, distinct_keys
 from .columns import as_columns, as_timestamps, timestamps_of
 from .grouping import MAX_ROWS, Grouping
 from .key_folds import BatchFolds, FoldStates, result_column
+from .output import Output
 
 
 class Aggregates:
@@ -67,8 +68,8 @@ class ColumnarAggregateOperator(StreamOperator):
         self._states = FoldStates(aggregates.folds())
         self.output_schema = pa.schema([aggregates.key_field, *aggregates.fields])
 
-    def setup(self, context: OperatorContext, emit: Emit) -> None:
-        super().setup(context, emit)
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
         self._where = f"operator {context.name_with_subtask}"
         self.keyed = context.create_keyed_backend(self._key_type)
 

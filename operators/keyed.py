@@ -11,10 +11,11 @@ from ..protocol.elements import MAX_WATERMARK_MS, Batch
 from ..state.backend import KeyedStateBackend
 from ..state.descriptors import ValueStateDescriptor
 from ..state.kinds import ValueState
-from .base import Emit, OperatorContext, rows
+from .base import OperatorContext, rows
 from .column_key import ColumnKey
 from .elementwise import FunctionOperator
 from .functions import KeyedProcessFunction
+from .output import Output
 
 Selector = Callable[[Any], Any]
 
@@ -42,11 +43,11 @@ class KeyedOperator(FunctionOperator):
         self._key_selector = key_selector
         self._key_type = key_type
 
-    def setup(self, context: OperatorContext, emit: Emit) -> None:
-        super().setup(context, emit)
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
         self.keyed = context.create_keyed_backend(self._key_type)
 
-    def process_watermark(self, timestamp_ms: int) -> None:
+    def advance_watermark(self, timestamp_ms: int) -> None:
         # The end of the input is no point in time: it lets nothing expire.
         if timestamp_ms < MAX_WATERMARK_MS:
             self.keyed.current_watermark = timestamp_ms

@@ -71,6 +71,16 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True)
+class WatermarkStatus:
+    """Nothing is to be awaited from this channel (idle), or something is again.
+
+    Records of an idle channel are processed like others. A restart makes every channel active again.
+    """
+
+    is_idle: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SavepointTarget:
     """Where a savepoint goes, and how. In a request `directory` is to hold it; in a barrier it is its own."""
 
@@ -109,7 +119,7 @@ class EndOfInput:
     """Nothing more comes on this channel, barriers included."""
 
 
-ControlElement = Watermark | CheckpointBarrier | CancelCheckpointMarker | EndOfInput
+ControlElement = Watermark | WatermarkStatus | CheckpointBarrier | CancelCheckpointMarker | EndOfInput
 StreamElement = Batch | ControlElement
 Announced = CheckpointBarrier | CancelCheckpointMarker | EndOfInput
 """What a channel tells of as soon as it has arrived."""

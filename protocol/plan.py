@@ -31,7 +31,8 @@ class Chaining(enum.Enum):
 class StreamEdge:
     """Records of `source_id` flow to input `input_index` of `target_id`.
 
-    `key_selector` is the pickled function that gives a record's key (hash partitioning only).
+    `key_selector` is the pickled function that gives a record's key (hash partitioning only). With an
+    `output_tag` the edge carries the side output of that id, else the main output.
     """
 
     edge_id: int
@@ -40,6 +41,7 @@ class StreamEdge:
     partitioning: Partitioning
     input_index: int = 0
     key_selector: bytes | None = None
+    output_tag: str | None = None
 
 
 @dataclass(slots=True)

@@ -73,7 +73,7 @@ class SparkStageOperator(StreamOperator):
         if self._gathered_records >= self._max_epoch_records:
             self._run_epoch()
 
-    def process_watermark(self, timestamp_ms: int) -> None:
+    def advance_watermark(self, timestamp_ms: int) -> None:
         self._run_epoch()
 
     def prepare_snapshot(self, barrier: CheckpointBarrier) -> None:

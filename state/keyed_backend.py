@@ -92,7 +92,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._budget = budget
         journals = store is not None or params.storage is not None
         if journals:
-            warm_up()
+            _warm_up()
         self._factory = StateFactory(
             store,
             params.max_parallelism,
@@ -451,8 +451,8 @@ class _FrozenTables(FrozenKeyedState):
         return self._backend.persist_until(self._epoch_number, self._is_spill)
 
 
-def warm_up() -> None:
-    """Have pyarrow import what it imports on first use: pandas, half a second of the first snapshot."""
+def _warm_up() -> None:
+    """Have pyarrow import pandas now, unless that is deferred, and not within the first snapshot."""
     pa.array(np.zeros(1))
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..common.typeinfo import Types
-from ..operators.base import Emit, FrozenOperator, OperatorContext, StreamOperator, rows
+from ..operators.base import FrozenOperator, OperatorContext, StreamOperator, rows
 from ..operators.checkpointed import CheckpointListener
 from ..operators.functions import AggregateFunction, KeyedProcessFunction
 from ..operators.keyed import KeyedProcessOperator
+from ..operators.output import Output
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
 from ..operators.sources import Source, SourceReader
@@ -204,6 +205,8 @@ _COUNTERS: dict[str, Callable[[RuntimeContext], Any]] = {
 class JoinOperator(KeyedProcessOperator):
     """Counts two inputs by key; of a broadcast second input each subtask keeps its share, uncounted."""
 
+    input_count = 2
+
     def __init__(self, uid: str, states: tuple[str, ...], key_of: KeyOf, is_broadcast: bool) -> None:
         super().__init__(CountByKey(uid, states), key_of)
         self._shares = Shares(uid) if is_broadcast else None
@@ -245,8 +248,8 @@ class BufferOperator(StreamOperator):
         self._mark = Pass(uid)
         self._held: list[Record] = []
 
-    def setup(self, context: OperatorContext, emit: Emit) -> None:
-        super().setup(context, emit)
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
         self._held = []
 
     def open(self) -> None:

@@ -30,7 +30,8 @@ def keyed(
         orders: what to run.
         function: the process function, `CountSum` or one that watches itself.
         sink: where the triples go.
-        chain_sink: False gives the sink a task of its own.
+        chain_sink: False gives the sink a task of its own, behind an exchange that barriers may overtake
+            (they never do on a forward one).
     """
     env = StreamExecutionEnvironment.get_execution_environment(configuration(orders))
     env.set_parallelism(orders.parallelism)
@@ -38,9 +39,8 @@ def keyed(
         TimedNumbers(orders), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
     ).uid("numbers")
     by_key = numbers.key_by(KeyOf(orders.keys), key_type=Types.LONG())
-    end = by_key.process(function, output_type=TRIPLE).uid("count-sum").sink_to(sink).uid("tally")
-    if not chain_sink:
-        end.disable_chaining()
+    triples = by_key.process(function, output_type=TRIPLE).uid("count-sum")
+    (triples if chain_sink else triples.rebalance()).sink_to(sink).uid("tally")
     return env
 
 

@@ -17,10 +17,11 @@ from tidegate.common.errors import (
 )
 from tidegate.common.typeinfo import Types
 from tidegate.connectors.collection import CollectionSource
-from tidegate.operators.base import Emit, FrozenOperator, OperatorContext, StreamOperator
+from tidegate.operators.base import FrozenOperator, OperatorContext, StreamOperator
 from tidegate.operators.elementwise import MapOperator
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.keyed import KeyedProcessOperator
+from tidegate.operators.output import Output
 from tidegate.operators.sinks import Sink, SinkOperator, SinkWriter
 from tidegate.operators.sources import SourceOperator
 from tidegate.protocol import task_events as events
@@ -73,7 +74,7 @@ class Diary(StreamOperator):
         self.count += len(batch)
         self.emit(Batch([f"{value}@{input_index}" for value in batch.values]))
 
-    def process_watermark(self, timestamp_ms: int) -> None:
+    def advance_watermark(self, timestamp_ms: int) -> None:
         self.emit(Batch([f"watermark {timestamp_ms}"]))
 
     def prepare_snapshot(self, barrier: CheckpointBarrier) -> None:
@@ -440,7 +441,7 @@ class FullDisk(Diary):
 
 
 class BrokenSetUp(Diary):
-    def setup(self, context: OperatorContext, emit: Emit) -> None:
+    def setup(self, context: OperatorContext, output: Output) -> None:
         raise ValueError("no more paper")
 
 

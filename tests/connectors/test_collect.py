@@ -10,6 +10,7 @@ from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.number_sequence import NumberSequenceSource
 from tidegate.operators.base import OperatorContext
+from tidegate.operators.processing_time import ProcessingTimeService
 from tidegate.operators.sources import SourceReader
 from tidegate.protocol.ids import Attempt, JobId
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
@@ -42,6 +43,7 @@ def context(
         "uid", "Collect", subtask_index, 2, 128, Attempt(attempt), 0, True, False, lambda: 0,
         no_keyed_state, OperatorStateBackend(OperatorStateBackendParameters("uid", "Collect", 0)),
         "/nonexistent", results, job_id=JobId(job_id),
+        processing_time=ProcessingTimeService(lambda: 0), mailbox=lambda action: None,
     )  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from tidegate.connectors.file_parts import FileTransaction
 from tidegate.datastream import MapFunction, Source, SourceReader, StreamExecutionEnvironment
 from tidegate.datastream.connectors.file_system import FileConnectorError, FileSink
 from tidegate.operators.base import OperatorContext
+from tidegate.operators.output import Output
+from tidegate.operators.processing_time import ProcessingTimeService
 from tidegate.operators.sinks import SinkOperator
 from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.handles import OperatorSnapshot
@@ -55,6 +57,8 @@ def context(
         is_checkpointing=True,
         is_restored=attempt > 1,
         now_ms=lambda: 0,
+        processing_time=ProcessingTimeService(lambda: 0),
+        mailbox=lambda action: None,
         create_keyed_backend=no_keyed_state,
         operator_state=OperatorStateBackend(
             OperatorStateBackendParameters(uid, "numbers sink", subtask, attempt, STORAGE)
@@ -245,7 +249,7 @@ def test_files_that_wait_for_their_commit_move_with_a_rescale(tmp_path: Path, pa
     snapshots: list[OperatorSnapshot] = []
     for subtask in (0, 1):
         operator = SinkOperator(sink)
-        operator.setup(context(1, subtask, 2), lambda batch: None)
+        operator.setup(context(1, subtask, 2), Output())
         operator.open()
         for epoch in (1, 2):  # neither is complete when the second is taken
             operator.process_batch(Batch(numbers([10 * subtask + epoch])), 0)
@@ -258,7 +262,7 @@ def test_files_that_wait_for_their_commit_move_with_a_rescale(tmp_path: Path, pa
         operator = SinkOperator(sink)
         where = context(2, subtask, parallelism)
         where.operator_state.restore(snapshot.lists, True)
-        operator.setup(where, lambda batch: None)
+        operator.setup(where, Output())
         operator.open()
 
     assert sorted(visible(tmp_path)) == [1, 2, 11, 12]
@@ -267,7 +271,7 @@ def test_files_that_wait_for_their_commit_move_with_a_rescale(tmp_path: Path, pa
 
 def test_a_checkpoint_that_never_completes_is_committed_with_the_next(tmp_path: Path) -> None:
     operator = SinkOperator(FileSink(tmp_path, NUMBERS))
-    operator.setup(context(), lambda batch: None)
+    operator.setup(context(), Output())
     operator.open()
     for epoch in (1, 2, 3):
         operator.process_batch(Batch(numbers([epoch])), 0)
@@ -281,7 +285,7 @@ def test_a_checkpoint_that_never_completes_is_committed_with_the_next(tmp_path: 
 def test_the_operator_lets_the_committer_clean_up_once_a_checkpoint_is_complete(tmp_path: Path) -> None:
     for attempt in (1, 2):
         operator = SinkOperator(FileSink(tmp_path, NUMBERS))
-        operator.setup(context(attempt), lambda batch: None)
+        operator.setup(context(attempt), Output())
         operator.open()
         operator.process_batch(Batch(numbers([attempt])), 0)
         operator.prepare_snapshot(barrier(attempt))

@@ -14,6 +14,7 @@ from tidegate.common.errors import ConfigurationError
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.datastream.connectors.file_system import FileConnectorError, FileSource
 from tidegate.operators.base import OperatorContext
+from tidegate.operators.processing_time import ProcessingTimeService
 from tidegate.protocol.ids import Attempt
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 
@@ -37,6 +38,8 @@ def context(clock: Clock) -> OperatorContext:
         is_checkpointing=True,
         is_restored=False,
         now_ms=clock,
+        processing_time=ProcessingTimeService(clock),
+        mailbox=lambda action: None,
         create_keyed_backend=lambda key_type: pytest.fail("a source has no keyed state"),
         operator_state=OperatorStateBackend(OperatorStateBackendParameters("uid", "flights", 0)),
         local_dir="",

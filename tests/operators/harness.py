@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 import cloudpickle
 from tidegate.common.typeinfo import TypeInformation
 from tidegate.operators.base import OperatorContext, StreamOperator
+from tidegate.operators.output import Output, Receiver
+from tidegate.operators.processing_time import ProcessingTimeService
 from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, CheckpointId
@@ -55,9 +57,15 @@ class OperatorUnderTest(Generic[O]):
         subtask_index: int = 0,
         parallelism: int = 2,
         attempt: int = 1,
+        side_outputs: tuple[str, ...] = (),
     ) -> None:
         self.operator: O = cloudpickle.loads(cloudpickle.dumps(operator))
         self.emitted: list[Batch] = []
+        self.watermarks: list[int] = []
+        self.statuses: list[bool] = []
+        self.sides: dict[str, list[Batch]] = {tag: [] for tag in side_outputs}
+        self.now_ms = 0
+        self.processing_time = ProcessingTimeService(lambda: self.now_ms)
         self.results = Results()
         # Snapshots carry their files, so that another instance can restore them.
         self.storage = storage or InlineStorage(MemoryCheckpointStorage(), 1 << 20)
@@ -72,7 +80,9 @@ class OperatorUnderTest(Generic[O]):
             attempt_number=attempt - 1,
             is_checkpointing=is_checkpointing,
             is_restored=restored is not None,
-            now_ms=lambda: 0,
+            now_ms=lambda: self.now_ms,
+            processing_time=self.processing_time,
+            mailbox=lambda action: action(),
             create_keyed_backend=self._keyed_backend,
             operator_state=OperatorStateBackend(
                 OperatorStateBackendParameters(
@@ -95,9 +105,14 @@ class OperatorUnderTest(Generic[O]):
                 )
             ),
         )
-        self.operator.setup(context, self.emitted.append)
+        self.operator.setup(context, self._output())
         if restored is not None:
             self.operator.restore(restored, True)
+
+    def _output(self) -> Output:
+        main = Receiver(self.emitted.append, self.watermarks.append, self.statuses.append)
+        sides = [Receiver(batches.append, _ignore, _ignore, tag) for tag, batches in self.sides.items()]
+        return Output([main, *sides])
 
     def _keyed_backend(self, key_type: TypeInformation | None) -> KeyedStateBackend:
         parameters = KeyedStateBackendParameters(
@@ -139,3 +154,13 @@ class OperatorUnderTest(Generic[O]):
 
     def complete(self, checkpoint_id: int) -> None:
         self.operator.notify_checkpoint_complete(CheckpointId(checkpoint_id))
+
+    def advance_to(self, now_ms: int) -> None:
+        """Let processing time pass and run what is due."""
+        self.now_ms = now_ms
+        while self.processing_time.run_due():
+            pass
+
+
+def _ignore(change: object) -> None:
+    """Watermarks of side outputs are those of the main output."""

@@ -1,0 +1,44 @@
+"""pyarrow works without pandas until pandas is wanted, and then as if nothing had been."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+START = """
+import sys
+from tidegate.actors.deferred_pandas import defer_pandas
+defer_pandas()
+import pyarrow as pa
+pa.array([b"x"], type=pa.large_binary())
+assert "pandas" not in sys.modules
+"""
+IMPORTED = """
+import pandas as pd
+assert pa.array(pd.Series([1.0, float("nan")])).null_count == 1
+assert pd.__spec__.name == "pandas"
+"""
+ASKED_FOR = """
+frame = pa.table({"a": [1, None]}).to_pandas()
+assert frame["a"].isna().tolist() == [False, True]
+assert pa.array(frame["a"]).null_count == 1
+"""
+IMPORTED_BEFORE = "import pandas\n"
+
+
+def run(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_series_is_known_once_pandas_was_imported() -> None:
+    run(START + IMPORTED)
+
+
+def test_a_data_frame_is_there_for_the_asking() -> None:
+    run(START + ASKED_FOR)
+
+
+def test_pandas_that_was_imported_before_stays() -> None:
+    start = START.replace('assert "pandas" not in', 'assert "pandas" in')
+    run(IMPORTED_BEFORE + start + IMPORTED)

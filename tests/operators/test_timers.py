@@ -1,0 +1,112 @@
+"""Timers fire in order, once, with their key, and are forgotten when they are deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.operators.base import OperatorContext
+from tidegate.operators.keyed import KeyedOperator
+from tidegate.operators.output import Output
+from tidegate.operators.timers import InternalTimerService, Timer, TimerServices, TimerTarget
+from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
+
+from tests.operators.harness import OperatorUnderTest
+
+
+class Alarms(KeyedOperator, TimerTarget):
+    """Emits what fires; tests register through `timers`."""
+
+    timers: InternalTimerService
+
+    def __init__(self, namespaced: bool = False) -> None:
+        super().__init__(str, "map", str)
+        self._namespaced = namespaced
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        self._fired: list[Any] = []
+
+    def open(self) -> None:
+        super().open()
+        self._services = TimerServices(self.context, self.keyed)
+        self.timers = self._services.create("alarms", self, self._namespaced)
+
+    def advance_watermark(self, timestamp_ms: int) -> None:
+        super().advance_watermark(timestamp_ms)
+        self._services.advance_watermark(timestamp_ms)
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        raise AssertionError("no records here")
+
+    def on_event_time(self, timer: Timer) -> None:
+        assert self.keyed.current_key == timer.key
+        self._fired.append(("event", *timer))
+
+    def on_processing_time(self, timer: Timer) -> None:
+        assert self.keyed.current_key == timer.key
+        self._fired.append(("processing", *timer))
+
+    def timers_fired(self) -> None:
+        fired, self._fired = self._fired, []
+        self.emit(Batch(fired))
+
+
+def opened(namespaced: bool = False, **harness: Any) -> OperatorUnderTest[Alarms]:
+    return OperatorUnderTest(Alarms(namespaced), **harness).open()
+
+
+def fired(test: OperatorUnderTest[Alarms]) -> list[Any]:
+    values = [value for batch in test.emitted for value in batch.values]
+    test.emitted.clear()
+    return values
+
+
+def register(test: OperatorUnderTest[Alarms], key: Any, *times: int, namespace: Any = None) -> None:
+    test.operator.keyed.current_key = key
+    for timestamp_ms in times:
+        test.operator.timers.register_event_time_timer(namespace, timestamp_ms)
+    test.operator.keyed.current_key = None
+
+
+def test_event_time_timers_fire_in_the_order_of_their_times_before_the_watermark_goes_on() -> None:
+    test = opened()
+    register(test, "b", 30, 10)
+    register(test, "a", 20)
+    test.operator.process_watermark(20)
+    assert fired(test) == [("event", 10, "b", None), ("event", 20, "a", None)]
+    assert test.watermarks == [20]
+    test.operator.process_watermark(MAX_WATERMARK_MS)
+    assert fired(test) == [("event", 30, "b", None)]
+
+
+def test_a_timer_that_is_registered_twice_fires_once_and_a_deleted_one_never() -> None:
+    test = opened()
+    register(test, "a", 10, 10, 20)
+    test.operator.keyed.current_key = "a"
+    test.operator.timers.delete_event_time_timer(None, 20)
+    test.operator.timers.delete_event_time_timer(None, 99)
+    test.operator.process_watermark(50)
+    assert fired(test) == [("event", 10, "a", None)]
+
+
+def test_processing_time_timers_fire_when_the_clock_reaches_them() -> None:
+    test = opened()
+    test.operator.keyed.current_key = "a"
+    timers = test.operator.timers
+    for timestamp_ms in (500, 100, 300):
+        timers.register_processing_time_timer(None, timestamp_ms)
+    assert test.processing_time.due_in_ms() == 100
+    test.advance_to(300)
+    assert fired(test) == [("processing", 100, "a", None), ("processing", 300, "a", None)]
+    assert test.processing_time.due_in_ms() == 200
+    test.operator.process_watermark(MAX_WATERMARK_MS)
+    test.advance_to(1_000)
+    assert fired(test) == [], "pending processing-time timers are dropped at the end of the input"
+
+
+def test_namespaces_keep_timers_apart() -> None:
+    test = opened(namespaced=True)
+    for window in ("w1", "w2"):
+        register(test, "a", 10, namespace=window)
+    test.operator.process_watermark(10)
+    assert fired(test) == [("event", 10, "a", "w1"), ("event", 10, "a", "w2")]
