@@ -5,8 +5,10 @@ Builds a stream graph and hands it to a shell; nothing here runs records.
 
 from __future__ import annotations
 
+from ..operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum
 from ..operators.base import StreamOperator
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
+from ..operators.columnar_process import KeyedBatchFunction
 from ..operators.functions import (
     AggregateFunction,
     FilterFunction,
@@ -43,6 +45,7 @@ from .stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "AggregateFunction",
+    "Aggregation",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -50,6 +53,7 @@ __all__ = [
     "CheckpointingMode",
     "CloseableIterator",
     "Committer",
+    "Count",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -62,14 +66,19 @@ __all__ = [
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
+    "KeyedBatchFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListCheckpointed",
     "LmdbStateBackend",
     "MapFunction",
+    "Max",
+    "Mean",
     "MemoryStateBackend",
+    "Min",
     "PredefinedOptions",
     "ProcessFunction",
+    "Quantile",
     "ReduceFunction",
     "RuntimeContext",
     "SavepointFormatType",
@@ -81,5 +90,6 @@ __all__ = [
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",
+    "Sum",
     "TwoPhaseCommitSink",
 ]

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import ConfigurationError
 from ..common.typeinfo import TypeInformation
 from ..connectors.collect import CollectSink
+from ..operators.aggregations import Aggregation, checked_aggregations
 from ..operators.base import StreamOperator
 from ..operators.batch_functions import FilterBatchesOperator, MapBatchesOperator, ToColumnsOperator
 from ..operators.column_key import ColumnKey
+from ..operators.columnar_aggregate import Aggregates, ColumnarAggregateOperator
+from ..operators.columnar_process import KeyedBatchOperator
 from ..operators.elementwise import (
     FilterOperator,
     FlatMapOperator,
@@ -381,6 +384,56 @@ class KeyedStream(DataStream):
     def filter_with_state(self, func: Any, state_type: TypeInformation | None = None) -> DataStream:
         """As `map_with_state`, but `func` returns whether to keep the record."""
         return self._with_state("FilterWithState", func, "filter_with_state", state_type)
+
+    def aggregate(self, **aggregations: Aggregation) -> DataStream:
+        """Running aggregates of the columns of a stream that is keyed by a column.
+
+        Args:
+            aggregations: The aggregates by the names of their columns, for example
+                `count=Count(), total=Sum("v")`.
+
+        Returns:
+            For each record, in Arrow batches, its key and the aggregates of that key up to it.
+        """
+        operator = ColumnarAggregateOperator(self.aggregates(aggregations), self._key_type)
+        stream = self._then("Aggregate", operator, stateful=True)
+        stream.transformation.columns = operator.output_schema
+        return stream
+
+    def aggregates(self, aggregations: dict[str, Any]) -> Aggregates:
+        """What columnar aggregation needs to know; raises `ConfigurationError` if it cannot work here."""
+        key = self._key_column("aggregate()")
+        if self.columns is None:
+            raise ConfigurationError(
+                "aggregate() needs to know the columns of the stream; call to_columns(schema) before "
+                f"key_by({key.column!r})"
+            )
+        return Aggregates(key, checked_aggregations(aggregations, key.column, "aggregate()"), self.columns)
+
+    def process_batches(self, func: Any, schema: pa.Schema, batch_format: str = "arrow") -> DataStream:
+        """Run a `KeyedBatchFunction` on whole Arrow batches, with the state of all their keys at once.
+
+        Args:
+            func: The function, or a callable `(batch, ctx)`.
+            schema: Columns of what it returns; every result is checked.
+            batch_format: `polars` gives and takes `polars.DataFrame`s instead.
+        """
+        operator = KeyedBatchOperator(
+            _checked(func, "process_batch"),
+            self._key_column("process_batches()"),
+            schema,
+            self.columns,
+            self._key_type,
+            batch_format,
+        )
+        stream = self._then("ProcessBatches", operator, stateful=True)
+        stream.transformation.columns = schema
+        return stream
+
+    def _key_column(self, where: str) -> ColumnKey:
+        if isinstance(self._key_selector, ColumnKey):
+            return self._key_selector
+        raise ConfigurationError(f"{where} needs a stream that is keyed by a column; use key_by('column')")
 
     def union(self, *streams: DataStream) -> DataStream:
         """Not on a keyed stream: union first, then `key_by`."""

@@ -31,6 +31,11 @@ class Fold:
     accuracy: float = 0.0
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the fold itself is an integer."""
+        return self.kind in ("rows", "count") or self.is_integer
+
+    @property
     def text(self) -> str:
         """The fold as state names say it."""
         if self.kind == "sketch":

@@ -8,13 +8,14 @@ import pyarrow as pa
 
 from ..common.errors import ConfigurationError, TidegateError, UserCodeError
 from ..common.typeinfo import TypeInformation
-from ..protocol.elements import Batch
+from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.handles import OperatorSnapshot
 from ..state.backend import KeyedStateBackend
 from .aggregations import Aggregation, Fold
-from .base import OperatorContext, StreamOperator
-from .column_key import ColumnKey, distinct_keys
+from .base import FrozenOperator, OperatorContext, StreamOperator
+from .column_key import ColumnKey
 from .columns import as_columns, as_timestamps, timestamps_of
+from .fold_cache import FoldCache
 from .grouping import MAX_ROWS, Grouping
 from .key_folds import BatchFolds, FoldStates, result_column
 from .output import Output
@@ -79,6 +80,11 @@ class ColumnarAggregateOperator(StreamOperator):
 
     def open(self) -> None:
         self._states.open(self.keyed)
+        self._cache = FoldCache(self._states, self._aggregates.key_field.type)
+
+    def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
+        self._cache.flush()
+        return super().snapshot_state(barrier)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         columns = as_columns(batch, self._aggregates.schema, self._where)
@@ -87,15 +93,18 @@ class ColumnarAggregateOperator(StreamOperator):
             part = columns.slice(start, MAX_ROWS)
             results = self._processed(part)
             self.keyed.records_processed(len(part))
-            self.emit(Batch(results, as_timestamps(None if times is None else times[start : start + MAX_ROWS])))
+            self.emit(
+                Batch(results, as_timestamps(None if times is None else times[start : start + MAX_ROWS]))
+            )
 
     def _processed(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         aggregates = self._aggregates
         key_column = aggregates.key.column_of(columns, self._where)
-        distinct = distinct_keys(key_column)
-        grouping = Grouping(distinct.codes, len(distinct.keys))
-        before, sketches, _ = self._states.load(distinct.keys)
-        folds = BatchFolds(grouping, columns, before, sketches)
+        cache, states = self._cache, self._states
+        grouping = Grouping(cache.slots_of(key_column))
+        keys = cache.keys_of(grouping.codes) if states.sketches else []
+        sketches = states.load_sketches(keys)
+        folds = BatchFolds(grouping, columns, cache.folds_of(grouping), sketches)
         results = [key_column]
         try:
             for field, aggregation in zip(aggregates.fields, aggregates.aggregations.values(), strict=True):
@@ -104,6 +113,7 @@ class ColumnarAggregateOperator(StreamOperator):
                 results.append(result_column(grouping.in_order(values), valid, field.type))
         except TidegateError as error:
             raise UserCodeError(f"{self._where}: {error}") from error
+        cache.replace(grouping, folds.after())
         folds.finish_sketches()
-        self._states.store(distinct.keys, folds.after(), sketches)
+        states.store_sketches(keys, sketches)
         return pa.RecordBatch.from_arrays(results, schema=self.output_schema)

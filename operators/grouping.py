@@ -7,7 +7,6 @@ batch serves all groups.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,22 +24,21 @@ class Grouping:
     """Groups of the records of one batch. "Sorted" means by group, and within one in the batch's order.
 
     Args:
-        codes: the group of each record, from 0; at most `MAX_ROWS` records.
-        groups: how many groups there are; each has at least one record.
+        codes: the group of each record, from 0 to `MAX_ROWS` exclusive; at least one record.
+
+    Attributes:
+        codes: the code of each group that has a record, in order; "per group" is in this order.
+        order: the record at each sorted place.
     """
 
-    def __init__(self, codes: Array, groups: int) -> None:
+    def __init__(self, codes: Array) -> None:
         self.size = len(codes)
-        self.groups = groups
         self.order: Array = np.argsort(codes.astype(np.uint16), kind="stable")
-        self.counts: Array = np.bincount(codes, minlength=groups)
-        self.starts: Array = np.cumsum(self.counts) - self.counts
+        ordered = codes[self.order]
+        self.starts: Array = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+        self.codes: Array = ordered[self.starts]
+        self.counts: Array = np.diff(self.starts, append=self.size)
         self.ends: Array = self.starts + self.counts - 1
-
-    @cached_property
-    def ranks(self) -> Array:
-        """Sorted: the number of each record in its group, from 1."""
-        return np.arange(1, self.size + 1) - self.repeated(self.starts)
 
     def repeated(self, per_group: Array) -> Array:
         """Sorted: what each record's group has."""
@@ -60,7 +58,7 @@ class Grouping:
             counted: sorted, whether a record counts; None: each does.
         """
         if counted is None:
-            return self.repeated(before) + self.ranks
+            return np.arange(1, self.size + 1) + self.repeated(before - self.starts)
         total = np.cumsum(counted)
         return total + self.repeated(before - (total[self.starts] - counted[self.starts]))
 

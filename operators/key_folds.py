@@ -22,6 +22,7 @@ from .grouping import Array, Grouping
 
 _INT64 = np.iinfo(np.int64)
 _STATE = "aggregates: "
+Sketches = Mapping[Fold, list[sketch.Sketch]]
 _UFUNCS = {
     ("min", True): np.minimum,
     ("max", True): np.maximum,
@@ -54,14 +55,15 @@ class FoldStates:
         other = sorted(name for name in handle.descriptors if name.startswith(_STATE) and name not in mine)
         if other:
             raise StateMigrationError(
-                f"{where}: the checkpoint holds other aggregates ({', '.join(other)}) than the job declares "
-                f"({', '.join(sorted(mine))}); declare those of the checkpoint, or give the operator a new uid()"
+                f"{where}: the checkpoint holds other aggregates ({'; '.join(other)}) than the job "
+                f"declares ({'; '.join(sorted(mine))}); declare those of the checkpoint, or give the "
+                f"operator a new uid()"
             )
 
     def open(self, keyed: KeyedStateBackend, namespaced: bool = False) -> None:
         """Declare the states."""
         if self.folds:
-            types = Types.TUPLE([Types.LONG() if _is_int(fold) else Types.DOUBLE() for fold in self.folds])
+            types = Types.TUPLE([Types.LONG() if fold.is_counted else Types.DOUBLE() for fold in self.folds])
             self._tuples = keyed.get_value_state(ValueStateDescriptor(self._name, types), namespaced)
         buckets = Types.MAP(Types.LONG(), Types.LONG())
         self._by_sketch = {
@@ -69,28 +71,33 @@ class FoldStates:
             for fold in self.sketches
         }
 
-    def load(self, keys: list[Any]) -> tuple[dict[Fold, Array], dict[Fold, list[sketch.Sketch]], list[int]]:
-        """The folds and sketches of some keys, and the positions of those keys that are new."""
-        stored = self._tuples.get_many(keys) if self.folds else [()] * len(keys)
+    def load(self, keys: list[Any]) -> tuple[dict[Fold, Array], list[int]]:
+        """The folds of some keys, and the positions of those keys that are new."""
+        if not self.folds:
+            return {}, []
+        stored = self._tuples.get_many(keys)
         new: list[int] = []
         if None in stored:
             new = [position for position, value in enumerate(stored) if value is None]
             for position in new:
                 stored[position] = self._empty
         table = np.fromiter(stored, dtype=self._dtype, count=len(keys))
-        folds = {fold: np.ascontiguousarray(table[fold.text]) for fold in self.folds}
-        sketches = {
+        return {fold: np.ascontiguousarray(table[fold.text]) for fold in self.folds}, new
+
+    def store(self, keys: list[Any], folds: Mapping[Fold, Array]) -> None:
+        """Replace the folds of some keys."""
+        if self.folds:
+            self._tuples.put_many(keys, list(zip(*(folds[fold].tolist() for fold in self.folds))))
+
+    def load_sketches(self, keys: list[Any]) -> Sketches:
+        """The sketches of some keys; they may be added to, and are then to be stored."""
+        return {
             fold: [{} if value is None else value for value in state.get_many(keys)]
             for fold, state in self._by_sketch.items()
         }
-        return folds, sketches, new
 
-    def store(
-        self, keys: list[Any], folds: Mapping[Fold, Array], sketches: Mapping[Fold, list[sketch.Sketch]]
-    ) -> None:
-        """Replace the folds and sketches of some keys."""
-        if self.folds:
-            self._tuples.put_many(keys, list(zip(*(folds[fold].tolist() for fold in self.folds))))
+    def store_sketches(self, keys: list[Any], sketches: Sketches) -> None:
+        """Replace the sketches of some keys."""
         for fold, state in self._by_sketch.items():
             state.put_many(keys, sketches[fold])
 
@@ -112,6 +119,11 @@ class Folded(ABC):
     def quantile(self, fold: Fold, q: float) -> Array:
         """The quantile of a sketch, an element for each result; NaN where there is none."""
 
+    def has_any(self, count: Fold) -> Array | None:
+        """Which results come from at least one value that is not null; None: all."""
+        counts = self.of(count)
+        return None if counts.all() else counts > 0
+
     def result(self, aggregation: Aggregation, schema: pa.Schema) -> tuple[Array, Array | None]:
         """The results of an aggregation, and which of them are not null; None: all."""
         if isinstance(aggregation, Quantile):
@@ -122,10 +134,9 @@ class Folded(ABC):
             (fold,) = aggregation.folds(schema)
             return self.of(fold), None
         count, fold = aggregation.folds(schema)
-        counts, values = self.of(count), self.of(fold)
-        valid = None if counts.all() else counts > 0
+        values, valid = self.of(fold), self.has_any(count)
         if isinstance(aggregation, Mean):
-            values = values / (counts if valid is None else np.maximum(counts, 1))
+            values = values / np.maximum(self.of(count), 1)
         return values, valid
 
 
@@ -143,7 +154,7 @@ class BatchFolds(Folded):
         grouping: Grouping,
         batch: pa.RecordBatch,
         before: Mapping[Fold, Array],
-        sketches: Mapping[Fold, list[sketch.Sketch]],
+        sketches: Sketches,
     ) -> None:
         self._grouping = grouping
         self._batch = batch
@@ -167,6 +178,9 @@ class BatchFolds(Folded):
             )
         ]
         return np.concatenate(parts)
+
+    def has_any(self, count: Fold) -> Array | None:
+        return super().has_any(count) if self._batch[count.column].null_count else None
 
     def after(self) -> dict[Fold, Array]:
         """Per group, the folds after the batch."""
@@ -223,7 +237,7 @@ class BatchFolds(Folded):
 class KeyedFolds(Folded):
     """The folds of some keys, each with one result."""
 
-    def __init__(self, folds: Mapping[Fold, Array], sketches: Mapping[Fold, list[sketch.Sketch]]) -> None:
+    def __init__(self, folds: Mapping[Fold, Array], sketches: Sketches) -> None:
         self._folds = folds
         self._sketches = sketches
 
@@ -256,18 +270,14 @@ def _numbers(column: pa.Array, fold: Fold) -> Array:
     return numbers
 
 
-def _is_int(fold: Fold) -> bool:
-    return fold.kind in ("rows", "count") or fold.is_integer
-
-
 def _dtype(fold: Fold) -> str:
-    return "i8" if _is_int(fold) else "f8"
+    return "i8" if fold.is_counted else "f8"
 
 
 def _empty(fold: Fold) -> int | float:
     """The fold of no records."""
     if fold.kind in ("rows", "count", "sum"):
-        return 0 if _is_int(fold) else 0.0
+        return 0 if fold.is_counted else 0.0
     if not fold.is_integer:
         return math.nan
     return int(_INT64.max if fold.kind == "min" else _INT64.min)

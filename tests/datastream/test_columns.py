@@ -5,15 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tidegate.common import Types
+from tidegate.common import Types, WatermarkStrategy
 from tidegate.common.errors import ConfigurationError, JobExecutionError
-from tidegate.datastream import DataStream, KeyedProcessFunction, RuntimeContext
+from tidegate.datastream import (
+    Count,
+    DataStream,
+    HashMapStateBackend,
+    KeyedBatchFunction,
+    KeyedProcessFunction,
+    LmdbStateBackend,
+    Max,
+    Mean,
+    Min,
+    RuntimeContext,
+    Sum,
+)
 from tidegate.datastream.state import ValueStateDescriptor
 
-from .jobs import environment
+from .jobs import HeldSource, environment
 
 TABLE = pa.table({"k": ["a", "b", "a", "c", "b", "a"], "v": [1, 2, 3, 4, 5, 6]})
 
@@ -193,3 +206,106 @@ def test_event_times_need_as_many_results_as_records() -> None:
     table = TABLE.append_column("t", pa.array(range(6)))
     stream = environment().from_arrow(table, "t").map_batches(lambda batch: batch.slice(1), table.schema)
     assert "made 5 records of 6" in failure(stream)
+
+
+# ---------------------------------------------------------------- keyed aggregation and state of many keys
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_running_aggregates(parallelism: int) -> None:
+    env = environment(parallelism=parallelism)
+    stream = env.from_arrow(TABLE, batch_rows=2).set_parallelism(1).key_by("k")
+    results = stream.aggregate(count=Count(), total=Sum("v"), mean=Mean("v"), low=Min("v"), high=Max("v"))
+    assert results.columns is not None
+    assert results.columns.names == ["k", "count", "total", "mean", "low", "high"]
+    assert sorted(collect(results)) == [
+        ("a", 1, 1, 1.0, 1, 1),
+        ("a", 2, 4, 2.0, 1, 3),
+        ("a", 3, 10, 10 / 3, 1, 6),
+        ("b", 1, 2, 2.0, 2, 2),
+        ("b", 2, 7, 3.5, 2, 5),
+        ("c", 1, 4, 4.0, 4, 4),
+    ]
+
+
+class Totals(KeyedBatchFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def process_batch(self, batch: pa.RecordBatch, ctx: KeyedBatchFunction.Context) -> pa.RecordBatch:
+        before = np.array([value or 0 for value in self.total.get_many(ctx.keys)])
+        totals = before + np.bincount(ctx.codes, batch["v"].to_numpy(), len(ctx.keys)).astype(np.int64)
+        self.total.put_many(ctx.keys, totals.tolist())
+        return pa.record_batch({"k": pa.array(ctx.keys), "total": totals})
+
+
+TOTALS = pa.schema({"k": pa.string(), "total": pa.int64()})
+
+
+def test_a_batch_function_has_the_state_of_all_its_keys() -> None:
+    stream = environment().from_arrow(TABLE, batch_rows=4).key_by("k").process_batches(Totals(), TOTALS)
+    assert collect(stream) == [("a", 4), ("b", 2), ("c", 4), ("b", 7), ("a", 10)]
+
+
+def test_a_batch_function_may_return_nothing_and_raise() -> None:
+    keyed = environment().from_arrow(TABLE).key_by("k")
+    assert collect(keyed.process_batches(lambda batch, ctx: None, TOTALS)) == []
+
+    def fail(batch: pa.RecordBatch, ctx: KeyedBatchFunction.Context) -> None:
+        raise ValueError("no")
+
+    keyed = environment().from_arrow(TABLE).key_by("k")
+    assert "ProcessBatches (1/1): process_batch() raised ValueError: no" in failure(
+        keyed.process_batches(fail, TOTALS)
+    )
+
+
+PAIRS = pa.schema({"k": pa.int64(), "v": pa.int64()})
+
+
+@pytest.mark.parametrize("backend", [HashMapStateBackend(), LmdbStateBackend(memory_size_bytes=1 << 16)])
+def test_aggregates_go_on_where_a_failed_job_had_stopped(tmp_path: Path, backend: Any) -> None:
+    rows, keys = 40_000, 3_000
+    env = environment(tmp_path).set_state_backend(backend)
+    failed = tmp_path / "failed"
+
+    def fail_once(batch: pa.RecordBatch) -> pa.RecordBatch:
+        # The source has waited half way until a checkpoint was complete.
+        if batch["n"][-1].as_py() > 0.75 * rows / keys and not failed.exists():
+            failed.touch()
+            raise RuntimeError("the one failure")
+        return batch
+
+    numbers = env.from_source(HeldSource(rows, splits=1), WatermarkStrategy.no_watermarks(), "Numbers")
+    columns = numbers.map(lambda number: (number % keys, number)).to_columns(PAIRS)
+    results = columns.key_by("k").aggregate(n=Count(), total=Sum("v")).uid("totals")
+    stream = results.map_batches(
+        fail_once, pa.schema({"k": pa.int64(), "n": pa.int64(), "total": pa.int64()})
+    )
+    seen = {(key, count): total for key, count, total in collect(stream)}
+    assert failed.exists()
+    for key in range(0, keys, 97):
+        values = range(key, rows, keys)
+        assert seen[key, len(values)] == sum(values)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda stream: stream.key_by(lambda row: row[0]).aggregate(n=Count()), "keyed by a column"),
+        (lambda stream: stream.key_by("k").aggregate(), "at least one aggregate"),
+        (lambda stream: stream.key_by("k").aggregate(n=sum), "n is a builtin_function_or_method"),
+        (lambda stream: stream.key_by("k").aggregate(k=Count()), "'k' is the name of the key column"),
+        (lambda stream: stream.key_by("k").aggregate(x=Sum("k")), "cannot be computed from a column of"),
+        (lambda stream: stream.key_by("k").process_batches(1, TOTALS), "neither callable"),
+    ],
+)
+def test_a_wrong_aggregation_fails_in_the_driver(call: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        call(environment().from_arrow(TABLE))
+
+
+def test_aggregation_needs_to_know_the_columns() -> None:
+    keyed = environment().from_collection([("a", 1)]).key_by("k")
+    with pytest.raises(ConfigurationError, match=r"call to_columns\(schema\) before key_by\('k'\)"):
+        keyed.aggregate(n=Count())
