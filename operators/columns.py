@@ -42,7 +42,7 @@ def checked_schema(schema: Any, where: str) -> pa.Schema:
 
 def same_columns(left: pa.Schema, right: pa.Schema) -> bool:
     """Whether two schemas have the same names and types in the same order; nullability is the values' own."""
-    return left.names == right.names and left.types == right.types
+    return bool(left.names == right.names and left.types == right.types)
 
 
 def as_columns(batch: Batch, schema: pa.Schema | None, where: str) -> pa.RecordBatch:
