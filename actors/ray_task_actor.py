@@ -80,8 +80,11 @@ class TaskActor:
         self._attempt = Attempt(-1)
         self._stopped = Attempt(-1)
 
-    async def push(self, subtask: SubtaskId, message: Message) -> None:
-        """Take a message for a subtask; the answer is its credit."""
+    async def push(self, data: bytes) -> None:
+        """Take a pickled `(subtask, message)`; the answer is its credit."""
+        subtask: SubtaskId
+        message: Message
+        subtask, message = pickle.loads(data)
         runner = self._runners.get(subtask)
         if runner is None or message.attempt != self._attempt or runner.task.phase.is_terminal:
             return

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..actors.ports import TaskDeployment, TaskSettings
-from ..common.errors import TidegateError
+from ..common.errors import CheckpointStorageError, TidegateError
 from ..common.job_status import JobStatus
 from ..protocol import checkpoint as core
 from ..protocol import task_events as events
@@ -20,16 +20,16 @@ from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import build_execution_graph
-from ..protocol.trigger import NEVER_MS
 from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
 from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
-from .checkpoint_store import CheckpointStore
+from .checkpoint_store import CheckpointStore, FencedError
 from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
+from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .restore import check_restore, recovered_records, restored_state
 from .results import ResultBuffer
@@ -40,6 +40,9 @@ from .stored_statistics import read_statistics
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
+
+STORAGE_RETRY_MS = 1_000
+"""Pause before a restart asks storage again for the newest checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,11 @@ class JobCoordinator:
         before_clean_up: Callable[[bool], None] = lambda keep: None,
     ) -> None:
         self._spec = spec
-        self._ports = ports
+        self.statistics = JobStatistics()
+        self._operators = OperatorCoordinators(
+            spec.graph, ports, self._operator_failed, lambda text: self.statistics.warnings.append(text)
+        )
+        self._ports = self._operators.ports
         self._tracer = tracer
         self._storage = storage
         self._before_clean_up = before_clean_up
@@ -81,6 +88,7 @@ class JobCoordinator:
         self._store: CheckpointStore | None = None
         self._checkpoints: CheckpointDriver | None = None
         self._foreign: CheckpointManifest | None = None
+        self._restored: CheckpointManifest | None = None
         self._attempt = Attempt(0)
         self._restarts = -1
         self._live: set[SubtaskId] = set()
@@ -89,13 +97,13 @@ class JobCoordinator:
         self._restart_at_ms: int | None = None
         self._is_fenced = False
         self._is_beyond_restart = False
+        self._stopped_with = ""
         self._failure: Failure | None = None
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
         self._queries = StateQueries(
             spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
         )
-        self.statistics = JobStatistics()
         self.results = ResultBuffer()
 
     # ------------------------------------------------------------ seen from outside
@@ -130,9 +138,17 @@ class JobCoordinator:
         """The job's completed checkpoints, `None` without checkpointing."""
         return self._store
 
+    @property
+    def stopped_with(self) -> str:
+        """The savepoint that the job was stopped with, if any; also when its checkpoints are gone."""
+        newest = self._store.newest if self._store is not None else None
+        return self._stopped_with if newest is None else newest.savepoint_path
+
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
-        due = NEVER_MS if self._restart_at_ms is None else self._restart_at_ms
+        due = self._operators.next_due_ms()
+        if self._restart_at_ms is not None:
+            due = min(due, self._restart_at_ms)
         if self._checkpoints is not None:
             due = min(due, self._checkpoints.next_due_ms())
         return due
@@ -157,14 +173,19 @@ class JobCoordinator:
         self._life.handle(JobEvent.DEPLOYED)
         self._deploy()
 
-    def finish_clean_up(self) -> None:
-        """The job has ended, but a predecessor may have died before it removed all checkpoints."""
+    def finish_clean_up(self, keep_checkpoints: bool) -> None:
+        """The job has ended, but a predecessor may have died before it removed what is to go."""
         store = self._new_store()
         if store is None:
             return
         try:
             store.claim()
-            store.remove_all()
+            store.owns(self._claimed_checkpoint())
+            if keep_checkpoints:
+                store.load()
+                store.remove_orphans()
+            else:
+                store.remove_all()
         except TidegateError as error:
             self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
 
@@ -191,6 +212,7 @@ class JobCoordinator:
             self._ports,
             self._tracer,
             self.statistics,
+            self._operators,
             fail=self._fail_job,
             stop=self._give_way,
             restart=self._restart_now,
@@ -199,15 +221,21 @@ class JobCoordinator:
     def _find_foreign_state(self) -> None:
         path = self._spec.settings.restore_path
         is_first_start = self._store is None or self._store.newest is None
-        if path is not None and self._spec.settings.claims_restored and self._store is not None:
-            claimed = ClaimedCheckpoint(path, self._spec.job_id)
-            if is_first_start:
-                claimed.take()
+        claimed = self._claimed_checkpoint()
+        if claimed is not None and is_first_start:
+            claimed.take()
+        if self._store is not None:
             self._store.owns(claimed)
         if path is None or not is_first_start:
             return
         self._foreign = read_checkpoint(path)
         check_restore(self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state)
+
+    def _claimed_checkpoint(self) -> ClaimedCheckpoint | None:
+        settings = self._spec.settings
+        if settings.restore_path is None or not settings.claims_restored or settings.trigger is None:
+            return None
+        return ClaimedCheckpoint(settings.restore_path, self._spec.job_id)
 
     def _deploy(self) -> None:
         self._attempt = Attempt(self._attempt + 1)
@@ -217,6 +245,8 @@ class JobCoordinator:
         self._live = set(self._graph.subtasks)
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
+        self._restored = manifest
+        self._operators.deploy(self._attempt)
         if self._checkpoints is not None:
             self._checkpoints.remove_orphans(is_recovery=manifest is not None)
         if manifest is not None:
@@ -263,6 +293,7 @@ class JobCoordinator:
             mode=settings.mode,
             batch_size=settings.batch_size,
             buffer_timeout_ms=settings.buffer_timeout_ms,
+            auto_watermark_interval_ms=settings.auto_watermark_interval_ms,
             channel_credit_bytes=settings.channel_credit_bytes,
             result_credit_bytes=settings.result_credit_bytes,
             job_parameters=settings.job_parameters,
@@ -282,6 +313,8 @@ class JobCoordinator:
             if self._checkpoints is not None and isinstance(event, core.SubtaskAcknowledged):
                 # It is counted, and nobody else would ever delete its files.
                 self._checkpoints.handle(event)
+        elif isinstance(event, events.FromOperator):
+            self._operators.handle(event)
         elif isinstance(event, events.StateQueried):
             self._queries.answered(event)
         elif isinstance(event, events.TaskInitialized):
@@ -298,6 +331,7 @@ class JobCoordinator:
 
     def tick(self) -> None:
         """Time passed: perform what is due."""
+        self._operators.tick()
         if self._checkpoints is not None and not self.status.is_terminal_state():
             self._checkpoints.handle(core.TimePassed())
         self._go_on_when_stopped()
@@ -373,7 +407,9 @@ class JobCoordinator:
             self._ports.send(self._attempt, target, events.StartRunning())
         if was_restart:
             self._record_recovery()
-        if self._checkpoints is not None and not self._is_stopped:
+        if self._is_stopped or not self._operators.run(self._restored):
+            return
+        if self._checkpoints is not None:
             subtasks = frozenset(self._graph.subtasks)
             self._checkpoints.start(self._attempt, self._restarts, subtasks, self._graph.sources)
 
@@ -402,6 +438,7 @@ class JobCoordinator:
         self._queries.fail("the subtask that owns the key has finished", subtask)
         if self.status is JobStatus.RUNNING and not self._live:
             self._life.handle(JobEvent.TASKS_FINISHED)
+            self._operators.stop()
             if self._checkpoints is not None:
                 self._checkpoints.handle(core.TasksStopped(core.AbortReason.SHUT_DOWN))
             self._clean_up(self._spec.settings.keep_on_finish)
@@ -418,8 +455,11 @@ class JobCoordinator:
             self._go_on_when_stopped()
 
     def _fail_job(self, cause: str) -> None:
+        self._operator_failed(cause, is_recoverable=True)
+
+    def _operator_failed(self, cause: str, is_recoverable: bool) -> None:
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
-            self._restart_or_give_up(cause, "", is_recoverable=True)
+            self._restart_or_give_up(cause, "", is_recoverable)
 
     def _give_way(self, cause: str) -> None:
         """Another coordinator runs the job now: everything in storage is its own."""
@@ -454,6 +494,7 @@ class JobCoordinator:
     def _stop_tasks(self) -> None:
         self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
         self._queries.fail(f"the job is {self.status.name}")
+        self._operators.stop()
         if self._checkpoints is not None:
             is_restart = self.status is JobStatus.RESTARTING
             reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN
@@ -465,12 +506,27 @@ class JobCoordinator:
         if self._live:
             return
         if self.status is JobStatus.RESTARTING and self._restart_at_ms is not None:
-            if self._restart_at_ms <= self._now_ms():
+            if self._restart_at_ms <= self._now_ms() and self._knows_newest():
                 self._deploy()
         elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING):
             settings = self._spec.settings
             ended = self._life.handle(JobEvent.TASKS_STOPPED)
             self._clean_up(self._keeps_on_fail if ended is JobStatus.FAILED else settings.keep_on_cancel)
+
+    def _knows_newest(self) -> bool:
+        """Whether it is certain which checkpoint is the newest; if not, this is tried again later."""
+        try:
+            if self._store is not None:
+                self._store.settle_doubtful()
+            return True
+        except FencedError as error:
+            self._give_way(str(error))
+        except CheckpointStorageError as error:
+            self.statistics.warnings.append(
+                f"the newest checkpoint cannot be found, so the job waits: {error}"
+            )
+            self._restart_at_ms = self._now_ms() + STORAGE_RETRY_MS
+        return False
 
     @property
     def _keeps_on_fail(self) -> bool:
@@ -482,6 +538,9 @@ class JobCoordinator:
             self.fail_points.settle()
         if self._store is not None and not self._is_fenced:
             try:
+                self._store.check_fence()
+                self._store.settle_doubtful()
+                self._stopped_with = self.stopped_with
                 self._before_clean_up(keep_checkpoints)
                 self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()
             except TidegateError as error:

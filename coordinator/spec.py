@@ -74,6 +74,7 @@ class JobSettings:
     random_initial_delay: bool = True
     batch_size: int = 4_096
     buffer_timeout_ms: int = 100
+    auto_watermark_interval_ms: int = 200
     channel_credit_bytes: int = 1 << 20
     result_credit_bytes: int = 16 << 20
     job_parameters: dict[str, str] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.errors import ConfigurationError
 from ..common.typeinfo import TypeInformation
+from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collect import CollectSink
 from ..operators.aggregations import Aggregation, checked_aggregations
 from ..operators.base import StreamOperator
@@ -20,6 +21,7 @@ from ..operators.elementwise import (
     MapOperator,
     ProcessOperator,
 )
+from ..operators.event_time import TimestampsAndWatermarksOperator
 from ..operators.functions import as_callable
 from ..operators.keyed import KeyedProcessOperator, KeyedReduceOperator
 from ..operators.keyed_with_state import KeyedWithStateOperator
@@ -135,6 +137,17 @@ class DataStream:
     def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Run a `ProcessFunction` on every record."""
         return self._then("Process", ProcessOperator(_checked(func, "process_element")))
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Give records their event times and the stream its watermarks; earlier watermarks end here.
+
+        Alignment needs a source that can wait: put such a strategy into `from_source`.
+        """
+        if watermark_strategy.alignment is not None:
+            raise ConfigurationError(
+                "with_watermark_alignment() works for sources only; pass the strategy to from_source()"
+            )
+        return self._then("Timestamps/Watermarks", TimestampsAndWatermarksOperator(watermark_strategy))
 
     def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition by key: all records of one key meet in one subtask.

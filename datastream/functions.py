@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.checkpointed import (
     CheckpointedFunction,
     CheckpointListener,
@@ -11,36 +12,65 @@ from ..operators.checkpointed import (
 )
 from ..operators.functions import (
     AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
     ProcessFunction,
     ReduceFunction,
+    RichFunction,
+    RichSinkFunction,
     SinkFunction,
 )
 from ..operators.runtime_context import KeyedStateStore, RuntimeContext
+from ..operators.source_context import SourceContext
+from ..operators.source_function import (
+    ParallelSourceFunction,
+    RichParallelSourceFunction,
+    RichSourceFunction,
+    SourceFunction,
+)
+from ..operators.timer_service import TimerService
 from ..state.operator_state import OperatorStateStore
 
 __all__ = [
     "AggregateFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "CheckpointListener",
     "CheckpointedFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
     "KeySelector",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "ListCheckpointed",
     "MapFunction",
     "OperatorStateStore",
+    "ParallelSourceFunction",
     "ProcessFunction",
     "ReduceFunction",
+    "RichFunction",
+    "RichParallelSourceFunction",
+    "RichSinkFunction",
+    "RichSourceFunction",
     "RuntimeContext",
     "SinkFunction",
+    "SourceContext",
+    "SourceFunction",
+    "TimerService",
 ]

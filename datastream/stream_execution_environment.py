@@ -31,6 +31,8 @@ from ..coordinator.job_client import JobClient, JobExecutionResult, JobHandle
 from ..coordinator.local_job import LocalJob
 from ..coordinator.spec import JobSpec
 from ..coordinator.validation import validate_before_start
+from ..operators.checkpointed import CheckpointedFunction, ListCheckpointed
+from ..operators.source_function import ParallelSourceFunction, SourceFunction, SourceFunctionOperator
 from ..operators.sources import Source, SourceOperator
 from ..protocol.elements import CheckpointingMode
 from ..protocol.ids import JobId
@@ -228,10 +230,32 @@ class StreamExecutionEnvironment:
             )
         transformation = Transformation(
             source_name,
-            SourceOperator(source),
+            SourceOperator(source, watermark_strategy),
             highest_parallelism=source.max_source_parallelism(),
             is_source=True,
+            is_coordinated=source.is_enumerated or watermark_strategy.alignment is not None,
             colocation_group=source.colocation_group(),
+        )
+        self.register(transformation)
+        return DataStream(self, [Input(transformation)])
+
+    def add_source(
+        self,
+        source_func: SourceFunction,
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """A stream of the records that a source function emits.
+
+        It runs in one subtask, unless it is a `ParallelSourceFunction`.
+        """
+        is_parallel = isinstance(source_func, ParallelSourceFunction)
+        transformation = Transformation(
+            source_name,
+            SourceFunctionOperator(source_func),
+            highest_parallelism=None if is_parallel else 1,
+            is_source=True,
+            is_stateful=isinstance(source_func, (CheckpointedFunction, ListCheckpointed)),
         )
         self.register(transformation)
         return DataStream(self, [Input(transformation)])

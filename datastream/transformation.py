@@ -52,6 +52,7 @@ class Transformation:
     chaining: Chaining = Chaining.ALWAYS
     is_source: bool = False
     is_stateful: bool = False
+    is_coordinated: bool = False
     colocation_group: str | None = None
     columns: pa.Schema | None = None
     """Columns of the Arrow batches it emits, if that is what it emits and they are known."""
@@ -106,6 +107,7 @@ def build_stream_graph(
             chaining=transformation.chaining,
             is_source=transformation.is_source,
             is_stateful=transformation.is_stateful,
+            is_coordinated=transformation.is_coordinated,
             uid_is_explicit=transformation.uid is not None,
             previous_uids=transformation.previous_uids,
             colocation_group=transformation.colocation_group,

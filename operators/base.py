@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
-from ..common.errors import StateMigrationError, TidegateError, UserCodeError
+from ..common.errors import ConfigurationError, StateMigrationError, TidegateError, UserCodeError
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
 from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.ids import Attempt, CheckpointId, JobId
+from ..protocol.source_events import CoordinatorEvent, ReaderEvent, SourceEventSent
 from ..protocol.watermarks import WatermarkValve
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..state.operator_state import FrozenOperatorState, OperatorStateBackend
@@ -24,6 +25,7 @@ from ..state.raw_state import (
     RawOperatorStateOutput,
     split_raw,
 )
+from .async_loop import EventLoopThread, SharedEventLoop
 from .output import Emit, Output
 from .processing_time import ProcessingTimeService
 
@@ -41,12 +43,17 @@ class ResultPort(Protocol):
         """Whether the driver has taken enough of what was offered before."""
 
 
+def _no_coordinator(event: ReaderEvent) -> None:
+    raise ConfigurationError("only a source with an enumerator has somebody to talk to in the coordinator")
+
+
 @dataclass
 class OperatorContext:
     """One operator's place in the job, and the services it may use.
 
     Attributes:
         processing_time: Runs actions at a time of day, on the task's loop.
+        event_loop: The event loop that the async functions of the task share.
         mailbox: Hands an action over to the task's loop, from any thread; it runs between two elements.
     """
 
@@ -66,10 +73,19 @@ class OperatorContext:
     results: ResultPort
     processing_time: ProcessingTimeService = field(kw_only=True)
     mailbox: Callable[[Callable[[], None]], None] = field(kw_only=True)
+    event_loop: SharedEventLoop = field(
+        default_factory=lambda: SharedEventLoop(EventLoopThread, "task"), kw_only=True
+    )
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     job_id: JobId = field(default=JobId(""))
     restored_checkpoint_id: CheckpointId | None = None
     raw_keyed: RawKeyedState | None = None
+    auto_watermark_interval_ms: int = 200
+    send_to_coordinator: Callable[[ReaderEvent], None] = _no_coordinator
+
+    def send_source_event(self, event: Any) -> None:
+        """Send something (picklable) to `SplitEnumerator.handle_source_event` of this source."""
+        self.send_to_coordinator(SourceEventSent(event))
 
     @property
     def name_with_subtask(self) -> str:
@@ -252,6 +268,10 @@ class StreamOperator(ABC):
     def _raw_keyed(self) -> RawKeyedState:
         assert self.context.raw_keyed is not None, "a task gives every operator its raw keyed state"
         return self.context.raw_keyed
+
+    def handle_coordinator_event(self, event: CoordinatorEvent) -> None:
+        """The operator's half in the coordinator said something."""
+        raise AssertionError(f"{self.context.name_with_subtask} has no half in the coordinator")
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint is complete, perhaps an earlier one than this operator's latest."""

@@ -10,7 +10,9 @@ from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
 from .base import FrozenOperator, StreamOperator, rows
 from .checkpointed import CheckpointHooks
-from .functions import ProcessFunction, as_callable
+from .functions import ProcessFunction, RichFunction, as_callable
+from .process import RecordContext, not_iterable
+from .results import emit_results
 from .runtime_context import RuntimeContext
 
 
@@ -35,7 +37,10 @@ class FunctionOperator(StreamOperator):
             raise self.user_error("initialize_state()", error) from error
         self._is_open = True
         try:
-            self._life_cycle.open(RuntimeContext(self.context, self.keyed))
+            context = RuntimeContext(self.context, self.keyed)
+            if isinstance(self._life_cycle, RichFunction):
+                self._life_cycle.set_runtime_context(context)
+            self._life_cycle.open(context)
         except Exception as error:
             raise self.user_error("open()", error) from error
 
@@ -152,27 +157,31 @@ class ProcessOperator(FunctionOperator):
     def __init__(self, function: ProcessFunction) -> None:
         super().__init__(function, "process_element")
 
+    def open(self) -> None:
+        self._context = RecordContext(self)
+        super().open()
+
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        context = _RecordContext()
+        self.process_records(batch, self._call, self._method)
+
+    def process_records(self, batch: Batch, call: Callable[..., Any], method: str) -> None:
+        """Call `call(record, context)` for every record, and emit what it gives.
+
+        Args:
+            method: Its name, for errors.
+        """
+        context = self._context
         results: list[Any] = []
         timestamps: list[int] | None = None if batch.timestamps is None else []
         value: Any = None
+        produced: Any = None
         try:
             for value, context.time in zip(rows(batch), batch.timestamps or repeat(None)):
-                produced = self._call(value, context)
+                produced = call(value, context)
                 if produced is not None:
                     results.extend(produced)
-                if timestamps is not None:
-                    timestamps.extend(repeat(context.time, len(results) - len(timestamps)))
+                    if timestamps is not None:
+                        timestamps.extend(repeat(context.time, len(results) - len(timestamps)))
         except Exception as error:
-            raise self.user_error("process_element()", error, value) from error
-        if results:
-            self.emit(Batch(results, timestamps))
-
-
-class _RecordContext(ProcessFunction.Context):
-    def __init__(self) -> None:
-        self.time: Any = None
-
-    def timestamp(self) -> int | None:
-        return self.time  # type: ignore[no-any-return]
+            raise self.user_error(f"{method}()", not_iterable(produced) or error, value) from error
+        emit_results(self.output, results, timestamps)

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from .timer_service import TimeDomain, TimerService
+
 if TYPE_CHECKING:
     from .runtime_context import RuntimeContext
 
@@ -18,6 +20,26 @@ class Function(ABC):
 
     def close(self) -> None:
         """Called once per subtask at the end, also after a failure."""
+
+
+class RichFunction(Function):
+    """A function that can ask for its `RuntimeContext` at any time from `open` on."""
+
+    _runtime_context: RuntimeContext | None = None
+
+    def set_runtime_context(self, runtime_context: RuntimeContext) -> None:
+        """Called by the runtime, before `open`."""
+        self._runtime_context = runtime_context
+
+    def get_runtime_context(self) -> RuntimeContext:
+        """Facts about the running subtask.
+
+        Raises:
+            RuntimeError: The function does not run yet.
+        """
+        if self._runtime_context is None:
+            raise RuntimeError("there is no runtime context before open(): the function is not in a task yet")
+        return self._runtime_context
 
 
 class MapFunction(Function):
@@ -34,6 +56,30 @@ class FlatMapFunction(Function):
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any] | None:
         """Return or yield the results of one record; `None` means none."""
+
+
+class CoMapFunction(Function):
+    """One record of one of two connected streams in, one record out."""
+
+    @abstractmethod
+    def map1(self, value: Any) -> Any:
+        """Transform one record of the first stream."""
+
+    @abstractmethod
+    def map2(self, value: Any) -> Any:
+        """Transform one record of the second stream."""
+
+
+class CoFlatMapFunction(Function):
+    """One record of one of two connected streams in, any number out."""
+
+    @abstractmethod
+    def flat_map1(self, value: Any) -> Iterable[Any] | None:
+        """Return or yield the results of one record of the first stream."""
+
+    @abstractmethod
+    def flat_map2(self, value: Any) -> Iterable[Any] | None:
+        """Return or yield the results of one record of the second stream."""
 
 
 class FilterFunction(Function):
@@ -80,15 +126,43 @@ class KeySelector(Function):
         """The key: an int, string, bytes, bool, date, or a tuple of these."""
 
 
+class _Context(ABC):
+    """What every process function may ask while it is called."""
+
+    @abstractmethod
+    def timer_service(self) -> TimerService:
+        """Timers, and what time it is."""
+
+    @abstractmethod
+    def timestamp(self) -> int | None:
+        """Event time of the record in milliseconds, if it has one; in `on_timer` the time of the timer."""
+
+
+class _KeyedContext(_Context):
+    """The same on a keyed stream."""
+
+    @abstractmethod
+    def get_current_key(self) -> Any:
+        """The key of the record or timer."""
+
+
+class _OnTimerContext(_KeyedContext):
+    """What is known about a timer that fires."""
+
+    @abstractmethod
+    def time_domain(self) -> TimeDomain:
+        """Whether the watermark or the clock reached it."""
+
+
 class ProcessFunction(Function):
-    """The general function of one record, with access to its context."""
+    """The general function of one record. Its timer service only tells the time.
 
-    class Context(ABC):
+    Results of the form `tag, value`, here and in the other process functions, go to the side output of that
+    `OutputTag`.
+    """
+
+    class Context(_Context):
         """What is known about the record at hand."""
-
-        @abstractmethod
-        def timestamp(self) -> int | None:
-            """Event time of the record in milliseconds, if it has one."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None:
@@ -96,30 +170,93 @@ class ProcessFunction(Function):
 
 
 class KeyedProcessFunction(Function):
-    """The general function of one record of a keyed stream; it may use keyed state."""
+    """The general function of one record of a keyed stream; it may use keyed state and timers."""
 
-    class Context(ABC):
+    class Context(_KeyedContext):
         """What is known about the record at hand."""
 
-        @abstractmethod
-        def get_current_key(self) -> Any:
-            """The key of the record."""
-
-        @abstractmethod
-        def timestamp(self) -> int | None:
-            """Event time of the record in milliseconds, if it has one."""
+    class OnTimerContext(_OnTimerContext):
+        """What is known about the timer that fires."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
         """Return or yield the results of one record; `None` means none."""
 
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+        """Called when a timer of a key fires; returns results as `process_element` does.
+
+        Results of an event-time timer have its time as their event time, those of a processing-time timer
+        have none.
+        """
+        return None
+
+
+class CoProcessFunction(Function):
+    """The general function of two connected streams. Its timer service only tells the time."""
+
+    class Context(_Context):
+        """What is known about the record at hand."""
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[Any] | None:
+        """Return or yield the results of one record of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[Any] | None:
+        """Return or yield the results of one record of the second stream."""
+
+
+class KeyedCoProcessFunction(Function):
+    """The general function of two connected keyed streams; both see the same state and timers of a key."""
+
+    class Context(_KeyedContext):
+        """What is known about the record at hand."""
+
+    class OnTimerContext(_OnTimerContext):
+        """What is known about the timer that fires."""
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any] | None:
+        """Return or yield the results of one record of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any] | None:
+        """Return or yield the results of one record of the second stream."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+        """Called when a timer of a key fires; see `KeyedProcessFunction.on_timer`."""
+        return None
+
 
 class SinkFunction(Function):
     """Takes records out of the job one by one, at least once."""
 
+    class Context(ABC):
+        """What is known about the record at hand."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Event time of the record in milliseconds, if it has one."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """How far event time has come, in milliseconds; the lowest integer of 64 bits at first."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """The time of day, in milliseconds since the epoch."""
+
     @abstractmethod
-    def invoke(self, value: Any) -> None:
-        """Write one record."""
+    def invoke(self, value: Any, *args: Any, **kwargs: Any) -> None:
+        """Write one record.
+
+        To be written as `invoke(self, value)`, or as `invoke(self, value, context)` with a
+        `SinkFunction.Context`.
+        """
+
+
+class RichSinkFunction(SinkFunction, RichFunction):
+    """A `SinkFunction` that knows its `RuntimeContext`."""
 
 
 class CallableFunction(Function):

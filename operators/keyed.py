@@ -14,10 +14,17 @@ from ..state.kinds import ValueState
 from .base import OperatorContext, rows
 from .column_key import ColumnKey
 from .elementwise import FunctionOperator
-from .functions import KeyedProcessFunction
+from .functions import KeyedCoProcessFunction, KeyedProcessFunction
 from .output import Output
+from .process import KeyedRecordContext, TimerContext, not_iterable
+from .results import emit_results
+from .timer_service import KeyedTimerService, TimeDomain
+from .timers import Timer, TimerServices, TimerTarget
 
 Selector = Callable[[Any], Any]
+
+TIMERS = "user"
+"""Name of the timers of process functions."""
 
 
 class KeyedOperator(FunctionOperator):
@@ -40,7 +47,7 @@ class KeyedOperator(FunctionOperator):
         key_type: TypeInformation | None = None,
     ) -> None:
         super().__init__(function, method)
-        self._key_selector = key_selector
+        self.key_selectors: Sequence[Selector] = (key_selector,)
         self._key_type = key_type
 
     def setup(self, context: OperatorContext, output: Output) -> None:
@@ -52,19 +59,19 @@ class KeyedOperator(FunctionOperator):
         if timestamp_ms < MAX_WATERMARK_MS:
             self.keyed.current_watermark = timestamp_ms
 
-    def keys_of(self, batch: Batch, values: list[Any]) -> Sequence[Any]:
-        """One key per record: those that came along, else by the selector."""
+    def keys_of(self, batch: Batch, values: list[Any], input_index: int = 0) -> Sequence[Any]:
+        """One key per record: those that came along, else by the selector of the input."""
         keys = batch.keys
         if keys is None:
-            selector = self._key_selector
+            selector = self.key_selectors[input_index]
             if isinstance(selector, ColumnKey) and not isinstance(batch.values, list):
                 return selector.keys_of(batch.values, f"operator {self.context.name_with_subtask}")
-            return self._select(values)
+            return self._select(values, selector)
         return keys if isinstance(keys, list) else keys.tolist()
 
-    def _select(self, values: list[Any]) -> list[Any]:
+    def _select(self, values: list[Any], selector: Selector) -> list[Any]:
         try:
-            keys = list(map(self._key_selector, values))
+            keys = list(map(selector, values))
             if len(keys) < len(values):
                 raise RuntimeError("the function raised StopIteration")
             return keys
@@ -72,7 +79,7 @@ class KeyedOperator(FunctionOperator):
             raise self.user_error("the key selector", error) from error
 
 
-class KeyedProcessOperator(KeyedOperator):
+class KeyedProcessOperator(KeyedOperator, TimerTarget):
     """A `KeyedProcessFunction`; also the keyed forms of `map`, `filter` and `flat_map`."""
 
     def __init__(
@@ -83,27 +90,50 @@ class KeyedProcessOperator(KeyedOperator):
         method: str = "process_element",
     ) -> None:
         super().__init__(function, method, key_selector, key_type)
-        if method in _WITHOUT_CONTEXT:
-            self._call = _WITHOUT_CONTEXT[method](self._call)
+        self._call = with_context(method, self._call)
+        self._on_timer = _on_timer_of(function)
+
+    def open(self) -> None:
+        self._timers = TimerServices(self.context, self.keyed)
+        self._fired: list[Any] = []
+        self._fired_times: list[int] = []
+        service = KeyedTimerService(self, lambda: self._timers.create(TIMERS, self))
+        if self._on_timer is not None:
+            # A checkpoint may hold timers that are due before any is registered.
+            _ = service.timers
+        self._record_context = KeyedRecordContext(self.keyed, service)
+        self._timer_context = TimerContext(service)
+        super().open()
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
+        self.process_records(batch, input_index, self._call, self._method)
+
+    def process_records(self, batch: Batch, input_index: int, call: Callable[..., Any], method: str) -> None:
+        """Call `call(record, context)` for every record, with its key set, and emit what it gives.
+
+        Args:
+            method: Its name, for errors.
+        """
         values = rows(batch)
-        keys = self.keys_of(batch, values)
+        keys = self.keys_of(batch, values, input_index)
         self.keyed.prefetch(keys)
         if batch.timestamps is None:
-            results, timestamps = self._process(values, keys), None
+            results, timestamps = self._process(call, method, values, keys), None
         else:
-            results, timestamps = self._process_timed(values, keys, batch.timestamps)
+            results, timestamps = self._process_timed(call, method, values, keys, batch.timestamps)
         self.keyed.current_key = None
         self.keyed.records_processed(len(values))
-        if results:
-            self.emit(Batch(results, timestamps))
+        emit_results(self.output, results, timestamps)
 
-    def _process(self, values: list[Any], keys: Sequence[Any]) -> list[Any]:
-        call, keyed, context = self._call, self.keyed, _KeyedContext(self.keyed)
+    def _process(
+        self, call: Callable[..., Any], method: str, values: list[Any], keys: Sequence[Any]
+    ) -> list[Any]:
+        keyed, context = self.keyed, self._record_context
+        context.time = None
         results: list[Any] = []
         extend = results.extend
         value: Any = None
+        produced: Any = None
         try:
             for value, key in zip(values, keys):
                 keyed.current_key = key
@@ -111,16 +141,22 @@ class KeyedProcessOperator(KeyedOperator):
                 if produced is not None:
                     extend(produced)
         except Exception as error:
-            raise self.user_error(f"{self._method}()", error, value) from error
+            raise self.user_error(f"{method}()", not_iterable(produced) or error, value) from error
         return results
 
     def _process_timed(
-        self, values: list[Any], keys: Sequence[Any], times: Sequence[int]
+        self,
+        call: Callable[..., Any],
+        method: str,
+        values: list[Any],
+        keys: Sequence[Any],
+        times: Sequence[int],
     ) -> tuple[list[Any], list[int]]:
-        call, keyed, context = self._call, self.keyed, _KeyedContext(self.keyed)
+        keyed, context = self.keyed, self._record_context
         results: list[Any] = []
         timestamps: list[int] = []
         value: Any = None
+        produced: Any = None
         try:
             for value, key, context.time in zip(values, keys, times):
                 keyed.current_key = key
@@ -129,24 +165,48 @@ class KeyedProcessOperator(KeyedOperator):
                     results.extend(produced)
                     timestamps.extend(repeat(context.time, len(results) - len(timestamps)))
         except Exception as error:
-            raise self.user_error(f"{self._method}()", error, value) from error
+            raise self.user_error(f"{method}()", not_iterable(produced) or error, value) from error
         return results, timestamps
 
+    # ------------------------------------------------------------ timers
 
-class _KeyedContext(KeyedProcessFunction.Context):
-    """One object per batch, not per record."""
+    def advance_watermark(self, timestamp_ms: int) -> None:
+        super().advance_watermark(timestamp_ms)
+        self._timers.advance_watermark(timestamp_ms)
 
-    __slots__ = ("_keyed", "time")
+    def on_event_time(self, timer: Timer) -> None:
+        self._call_on_timer(timer, TimeDomain.EVENT_TIME)
+        self._fired_times.extend(repeat(timer.timestamp, len(self._fired) - len(self._fired_times)))
 
-    def __init__(self, keyed: KeyedStateBackend) -> None:
-        self._keyed = keyed
-        self.time: Any = None
+    def on_processing_time(self, timer: Timer) -> None:
+        self._call_on_timer(timer, TimeDomain.PROCESSING_TIME)
 
-    def get_current_key(self) -> Any:
-        return self._keyed.current_key
+    def _call_on_timer(self, timer: Timer, domain: TimeDomain) -> None:
+        if self._on_timer is None:
+            return
+        context = self._timer_context
+        context.timer, context.domain = timer, domain
+        produced: Any = None
+        try:
+            produced = self._on_timer(timer.timestamp, context)
+            if produced is not None:
+                self._fired.extend(produced)
+        except Exception as error:
+            what = f"on_timer() at {timer.timestamp} ({domain.name}) for the key {timer.key!r:.100}"
+            raise self.user_error(what, not_iterable(produced) or error) from error
 
-    def timestamp(self) -> int | None:
-        return self.time  # type: ignore[no-any-return]
+    def timers_fired(self) -> None:
+        fired, self._fired = self._fired, []
+        # Timers of one domain fire together; what those of processing time give has no event time.
+        times, self._fired_times = self._fired_times, []
+        emit_results(self.output, fired, times or None)
+
+
+def _on_timer_of(function: Any) -> Callable[..., Any] | None:
+    """The function's `on_timer`, unless it is the empty one of its base class."""
+    call = getattr(function, "on_timer", None)
+    inherited = (KeyedProcessFunction.on_timer, KeyedCoProcessFunction.on_timer)
+    return None if getattr(call, "__func__", None) in inherited else call
 
 
 class KeyedReduceOperator(KeyedOperator):
@@ -219,6 +279,12 @@ class _KeyedFlatMap:
 
     def __call__(self, value: Any, context: object) -> Iterable[Any] | None:
         return self._call(value)
+
+
+def with_context(method: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a function, as one that takes a record and a context and returns any number of results."""
+    wrapper = _WITHOUT_CONTEXT.get(method.rstrip("12"))
+    return call if wrapper is None else wrapper(call)
 
 
 _WITHOUT_CONTEXT: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {

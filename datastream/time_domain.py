@@ -1,0 +1,7 @@
+"""The clocks of timers, by PyFlink's import path."""
+
+from __future__ import annotations
+
+from ..operators.timer_service import TimeDomain
+
+__all__ = ["TimeDomain"]
