@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..common.typeinfo import TypeInformation
 from ..operators.async_loop import SharedEventLoop
@@ -22,10 +22,11 @@ from ..state.operator_state import OperatorStateBackend, OperatorStateBackendPar
 from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
 from ..state.storage import CheckpointStorage
 from .gate import InputGate
+from .job_files import place_files
 from .local_dirs import as_file_name, local_dir, local_snapshots_dir, remove_older_attempts
 from .output import OutputChannel, TaskOutput
 from .partitioners import partitioner
-from .ports import TaskDeployment, TaskPorts
+from .ports import TaskDeployment, TaskPorts, TaskSettings
 from .results import CoordinatorResults
 
 
@@ -55,7 +56,7 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
     subtask = deployment.subtask
     gate = InputGate(deployment.attempt, subtask.inputs, ports.decode, ports.return_credit)
     channels = {
-        channel: OutputChannel(deployment.attempt, channel, deployment.settings, ports)
+        channel: OutputChannel(deployment.attempt, channel, _settings_of(out, deployment.settings), ports)
         for out in subtask.outputs
         for channel in out.channels
     }
@@ -94,6 +95,13 @@ def _exchange(out: OutputEdge, channels: Sequence[OutputChannel], operator_name:
     return Receiver(emit, emit_watermark, emit_status, out.edge.output_tag)
 
 
+def _settings_of(out: OutputEdge, settings: TaskSettings) -> TaskSettings:
+    """The task's settings with what the operator at the start of an edge has of its own."""
+    if out.buffer_timeout_ms is None:
+        return settings
+    return replace(settings, buffer_timeout_ms=out.buffer_timeout_ms)
+
+
 def _local_snapshots(deployment: TaskDeployment) -> LocalSnapshots | None:
     """The copies that earlier attempts left on this machine, without what is not restored."""
     root = deployment.settings.local_snapshots_dir
@@ -125,6 +133,8 @@ class _ContextFactory:
         self._event_loop = event_loop
         self._storage = storage
         self._results = results
+        settings = deployment.settings
+        self._files = place_files(settings.files, settings.local_dir, deployment.job_id)
 
     def __call__(self, node: StreamNode) -> OperatorContext:
         deployment, index = self._deployment, self._deployment.subtask_id.index
@@ -150,6 +160,8 @@ class _ContextFactory:
             job_id=deployment.job_id,
             restored_checkpoint_id=deployment.restored_checkpoint_id,
             raw_keyed=self._raw_keyed(node),
+            cached_files=self._files,
+            is_batch=deployment.settings.is_batch,
             auto_watermark_interval_ms=deployment.settings.auto_watermark_interval_ms,
             send_to_coordinator=lambda event: self._tell_coordinator(node, event),
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..common.errors import KeyTypeError
 from ..operators.column_key import ColumnKey, key_groups_of_column
-from ..operators.columns import taken
+from ..operators.columns import Int64s, taken
 from ..protocol.elements import Batch
 from ..protocol.plan import OutputEdge
 from .output import OutputChannel
@@ -36,10 +36,15 @@ class ColumnPartitioner:
             groups = key_groups_of_column(column, self._max_parallelism)
         except KeyTypeError as error:
             raise KeyTypeError(f"{self._where}: {error}") from error
-        targets = (groups.astype(np.int64) * self._parallelism // self._max_parallelism).astype(np.uint16)
-        order = np.argsort(targets, kind="stable")
-        bounds = np.searchsorted(targets[order], range(self._parallelism + 1)).tolist()
-        for target, channel in enumerate(self._channels):
-            rows = order[bounds[target] : bounds[target + 1]]
-            if len(rows):
-                channel.add_batch(taken(batch, rows))
+        targets = groups.astype(np.int64) * self._parallelism // self._max_parallelism
+        scatter_columns(batch, targets, self._channels)
+
+
+def scatter_columns(batch: Batch, targets: Int64s, channels: Sequence[OutputChannel]) -> None:
+    """Give each channel the records of an Arrow batch, in their order, that `targets` assigns to it."""
+    order = np.argsort(targets.astype(np.uint16), kind="stable")
+    bounds = np.searchsorted(targets[order], range(len(channels) + 1)).tolist()
+    for target, channel in enumerate(channels):
+        rows = order[bounds[target] : bounds[target + 1]]
+        if len(rows):
+            channel.add_batch(taken(batch, rows))

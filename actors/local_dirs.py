@@ -2,6 +2,7 @@
 
     <root>/tidegate-jobs/<job id>/<operator>-<subtask>/<attempt>    state of one attempt
     <root>/tidegate-jobs/<job id>/snapshots/<subtask>               copies of its last snapshots
+    <root>/tidegate-jobs/<job id>/files/<digest>/<name>             files that travelled with the job
 
 A process that runs tasks of a job holds a lock on the job's directory, which the system gives back when
 the process dies, however it dies. A directory that nobody holds belongs to a job that has ended, or that
@@ -28,6 +29,11 @@ def local_dir(root: str, job_id: str, uid: str, subtask_index: int, attempt: int
 def local_snapshots_dir(root: str, job_id: str, subtask: str) -> str:
     """Path of the copies of one subtask's snapshots; created by whoever needs it."""
     return os.path.join(_job_dir(root, job_id), "snapshots", subtask)
+
+
+def job_files_dir(root: str, job_id: str) -> str:
+    """Path of the files that travelled with a job; created by whoever needs it."""
+    return os.path.join(_job_dir(root, job_id), "files")
 
 
 def as_file_name(uid: str) -> str:

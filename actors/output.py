@@ -25,7 +25,7 @@ class OutputChannel:
 
     A message is sent when a full batch has gathered, when a control element ends it, when nothing else
     is under way on the channel (Nagle's rule: an idle receiver should not wait), or when it has
-    waited for `buffer_timeout_ms`.
+    waited for `buffer_timeout_ms`; with a timeout of -1 only the first two count.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class OutputChannel:
 
     def due_in_ms(self, now_ns: int) -> int | None:
         """Milliseconds until what waits must be sent, `None` if nothing waits."""
-        if not self._pending:
+        if not self._pending or self._timeout_ns < 0:
             return None
         if self._outstanding_bytes == 0:
             return 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,20 +17,28 @@ from ..operators.output import Emit
 from ..protocol.elements import Batch
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import OutputEdge
-from .column_partitioner import ColumnPartitioner
+from .column_partitioner import ColumnPartitioner, scatter_columns
 from .output import OutputChannel
 
 
 def partitioner(out: OutputEdge, channels: Sequence[OutputChannel], operator_name: str) -> Emit:
     """The emitter of one edge: takes a batch and adds its parts to the channels."""
-    if out.edge.partitioning is Partitioning.HASH:
+    partitioning = out.edge.partitioning
+    if partitioning is Partitioning.HASH:
         assert out.edge.key_selector is not None
         select = pickle.loads(out.edge.key_selector)
         return HashPartitioner(out, channels, select, operator_name).emit
-    if out.edge.partitioning is Partitioning.BROADCAST:
+    if partitioning is Partitioning.CUSTOM:
+        assert out.edge.key_selector is not None
+        assert out.edge.partitioner is not None
+        choose = pickle.loads(out.edge.partitioner)
+        return CustomPartitioner(channels, pickle.loads(out.edge.key_selector), choose, operator_name).emit
+    if partitioning is Partitioning.BROADCAST:
         return _broadcaster(channels)
-    if len(channels) == 1:
+    if partitioning is Partitioning.GLOBAL or len(channels) == 1:
         return channels[0].add_batch
+    if partitioning is Partitioning.SHUFFLE:
+        return ShufflePartitioner(out, channels).emit
     return RoundRobinPartitioner(channels).emit
 
 
@@ -51,12 +59,65 @@ class RoundRobinPartitioner:
 
     def emit(self, batch: Batch) -> None:
         """Deal out one batch, going on where the last one ended."""
-        values, count = rows(batch), len(self._channels)
+        count = len(self._channels)
+        if not isinstance(batch.values, list):
+            scatter_columns(batch, (self._next + np.arange(len(batch))) % count, self._channels)
+            self._next = (self._next + len(batch)) % count
+            return
+        values = batch.values
         for offset in range(min(count, len(values))):
             channel = self._channels[(self._next + offset) % count]
             timestamps = None if batch.timestamps is None else batch.timestamps[offset::count]
             channel.add_batch(Batch(values[offset::count], timestamps))
         self._next = (self._next + len(values)) % count
+
+
+class ShufflePartitioner:
+    """Sends each record to a channel drawn at random, all alike. Every run draws the same."""
+
+    def __init__(self, out: OutputEdge, channels: Sequence[OutputChannel]) -> None:
+        self._channels = channels
+        self._random = np.random.default_rng((out.edge.edge_id, out.channels[0].upstream_index))
+
+    def emit(self, batch: Batch) -> None:
+        """Draw a channel for every record of a batch."""
+        targets = self._random.integers(len(self._channels), size=len(batch))
+        _scatter(Batch(batch.values, batch.timestamps), targets, self._channels)
+
+
+class CustomPartitioner:
+    """Sends each record to the subtask that the user's partitioner names for its key."""
+
+    def __init__(
+        self,
+        channels: Sequence[OutputChannel],
+        select: Callable[[Any], Any],
+        choose: Callable[[Any, int], int],
+        operator_name: str,
+    ) -> None:
+        self._channels = channels
+        self._select = select
+        self._choose = choose
+        self._operator_name = operator_name
+
+    def emit(self, batch: Batch) -> None:
+        """Ask for the subtask of every record of a batch."""
+        values = rows(batch)
+        select, choose, count = self._select, self._choose, len(self._channels)
+        targets = np.empty(len(values), np.int64)
+        value: Any = None
+        try:
+            for position, value in enumerate(values):
+                target = operator.index(choose(select(value), count))
+                if not 0 <= target < count:
+                    raise IndexError(f"it named subtask {target} of {count}; name one from 0 to {count - 1}")
+                targets[position] = target
+        except Exception as error:
+            raise UserCodeError(
+                f"partition_custom() after operator {self._operator_name}: the partitioner or its key "
+                f"selector raised {type(error).__name__}: {error} on the record {value!r:.200}"
+            ) from error
+        _scatter(Batch(batch.values, batch.timestamps), targets, self._channels)
 
 
 class HashPartitioner:
@@ -124,23 +185,35 @@ class HashPartitioner:
             return
         groups = self._groups(keys).astype(np.int64)
         targets = groups * self._parallelism // self._max_parallelism
-        order = np.argsort(targets.astype(np.uint16), kind="stable")
-        bounds = np.searchsorted(targets[order], range(self._parallelism + 1)).tolist()
-        take = _taker(order.tolist())
-        compact = _compact(keys)
-        values, times = take(values), take(timestamps) if timestamps is not None else None
-        sorted_keys = take(keys) if isinstance(compact, list) else compact[order]
-        for target, channel in enumerate(self._channels):
-            start, end = bounds[target], bounds[target + 1]
-            if start < end:
-                part = times[start:end] if times is not None else None
-                channel.add_batch(Batch(values[start:end], part, sorted_keys[start:end]))
+        _scatter(Batch(values, timestamps, _compact(keys)), targets, self._channels)
+
+
+def _scatter(batch: Batch, targets: Any, channels: Sequence[OutputChannel]) -> None:
+    """Give each channel the records, in their order, that `targets` assigns to it."""
+    values, keys = batch.values, batch.keys
+    if not len(values):
+        return
+    if not isinstance(values, list):
+        scatter_columns(batch, targets, channels)
+        return
+    order = np.argsort(targets.astype(np.uint16), kind="stable")
+    bounds = np.searchsorted(targets[order], range(len(channels) + 1)).tolist()
+    take = _taker(order.tolist())
+    values, times = take(values), take(batch.timestamps) if batch.timestamps is not None else None
+    if keys is not None:
+        keys = take(keys) if isinstance(keys, list) else keys[order]
+    for target, channel in enumerate(channels):
+        start, end = bounds[target], bounds[target + 1]
+        if start < end:
+            part_times = times[start:end] if times is not None else None
+            part_keys = keys[start:end] if keys is not None else None
+            channel.add_batch(Batch(values[start:end], part_times, part_keys))
 
 
 def _taker(order: list[int]) -> Callable[[Sequence[Any]], list[Any]]:
     if len(order) == 1:
         return lambda values: [values[order[0]]]
-    getter = itemgetter(*order)
+    getter = operator.itemgetter(*order)
     return lambda values: list(getter(values))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..common.failpoints import Arming
+from ..common.job_files import JobFile
 from ..operators.async_loop import TaskEventLoop
 from ..protocol.channel_state import RecoveredChannel
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
@@ -56,7 +57,7 @@ class TaskSettings:
     Attributes:
         is_checkpointing: Whether checkpoints are taken at all.
         batch_size: Records in a full batch.
-        buffer_timeout_ms: How long a part-filled batch may wait; 0 sends at once.
+        buffer_timeout_ms: How long a part-filled batch may wait; 0 sends at once, -1 waits till it is full.
         auto_watermark_interval_ms: How often generators of watermarks are asked; 0 for never.
         channel_credit_bytes: Bytes outstanding on one channel before its sender waits.
         result_credit_bytes: Collected bytes the driver has not taken before a collector waits.
@@ -67,6 +68,8 @@ class TaskSettings:
         local_snapshots_dir: Where tasks keep copies of their last snapshots; `None` for no copies.
         max_buffered_bytes: The most that a task may hold back or record for one checkpoint; `None` for any.
         fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
+        files: Files that travel with the job.
+        is_batch: Whether every source ends and only final results are wanted.
     """
 
     state_backend: StateBackend
@@ -83,6 +86,8 @@ class TaskSettings:
     max_inline_state_bytes: int | None = None
     storage_probe: str | None = None
     local_snapshots_dir: str | None = None
+    files: tuple[JobFile, ...] = ()
+    is_batch: bool = False
     max_buffered_bytes: int | None = None
     fail_points: Arming | None = None
 

@@ -9,6 +9,7 @@ import click
 
 from ..common.errors import TidegateError
 from .job_commands import cancel, checkpoint, list_jobs, stop
+from .plan_command import plan
 from .run_command import run
 from .savepoint_commands import savepoint
 from .snapshot_commands import snapshot
@@ -21,6 +22,7 @@ def commands() -> None:
 
 
 commands.add_command(run)
+commands.add_command(plan)
 commands.add_command(snapshot)
 commands.add_command(savepoint)
 commands.add_command(list_jobs)

@@ -297,6 +297,8 @@ class JobCoordinator:
             channel_credit_bytes=settings.channel_credit_bytes,
             result_credit_bytes=settings.result_credit_bytes,
             job_parameters=settings.job_parameters,
+            files=settings.files,
+            is_batch=settings.is_batch,
             fail_points=self.fail_points.arming if self.fail_points is not None else None,
         )
 

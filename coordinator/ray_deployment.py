@@ -8,7 +8,7 @@ import pickle
 import random
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +24,7 @@ from ..common.errors import ConfigurationError, JobExecutionError, ResourceError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.plan import ExecutionGraph, Subtask, build_execution_graph
+from ..protocol.plan import build_execution_graph
 from ..protocol.task_events import (
     ResultsCollected,
     ResultsTaken,
@@ -36,6 +36,7 @@ from ..protocol.task_events import (
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
 from .job_client import JobReport
+from .slots import ProcessResources, process_key, process_resources, total
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery
 
@@ -49,6 +50,8 @@ _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
 _CLEAN_UP_S = 2.0
+_READABLE = {"CPU": "CPUs", "memory": "bytes of memory", "GPU": "GPUs"}
+"""Ray's own resources, as errors say them."""
 
 
 # ---------------------------------------------------------------- placing tasks
@@ -60,6 +63,7 @@ class _Process:
 
     key: str
     actor: Any
+    resources: ProcessResources
     subtasks: list[SubtaskId]
     last_seen_ms: int
     pid: int = 0
@@ -98,7 +102,7 @@ class RayTaskGateway:
         self._attempt = Attempt(0)
         self._processes: dict[str, _Process] = {}
         self._spares: list[_Process] = []
-        self._shares = cpu_shares(self._graph, spec.settings.slot_cpus)
+        self._resources = process_resources(self._graph, spec.graph.slots, spec.settings.slot_cpus)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-deletion")
 
     # ------------------------------------------------------------ CoordinatorPorts
@@ -153,9 +157,10 @@ class RayTaskGateway:
 
     def _place(self, key: str) -> _Process:
         """A process for some subtasks: one that waits for that, else a new one."""
-        spare = next((each for each in self._spares if each.pid), None)
+        wanted = self._resources[key]
+        spare = next((each for each in self._spares if each.pid and wanted.fits_in(each.resources)), None)
         if spare is None:
-            process = self._create(key, self._shares[key])
+            process = self._create(key, wanted)
         else:
             self._spares.remove(spare)
             process = spare
@@ -168,7 +173,7 @@ class RayTaskGateway:
         if not self._processes or not all(process.pid for process in self._processes.values()):
             return
         while len(self._spares) < self._settings.redundant_processes:
-            spare = self._create("spare", max(self._shares.values()))
+            spare = self._create("spare", max(self._resources.values(), key=lambda each: each.cpus))
             self._spares.append(spare)
             self._when_done(spare.actor.warm_up.remote(), self._warmed_up(spare))
 
@@ -180,18 +185,21 @@ class RayTaskGateway:
 
         return answered
 
-    def _create(self, key: str, cpus: float) -> _Process:
+    def _create(self, key: str, resources: ProcessResources) -> _Process:
         actor = (
             ray.remote(concurrency_groups={"control": 1_000})(TaskActor)  # type: ignore[call-overload]
             .options(
-                num_cpus=cpus,
+                num_cpus=resources.cpus,
+                num_gpus=resources.gpus,
+                memory=resources.memory_bytes or None,
+                resources=dict(resources.custom),
                 max_restarts=0,
                 max_task_retries=0,
                 max_concurrency=10_000,
             )
             .remote()
         )
-        process = _Process(key, actor, [], self._now_ms())
+        process = _Process(key, actor, resources, [], self._now_ms())
 
         def ended(future: Future[Any]) -> None:
             self._post(lambda: self._process_lost(process, future.exception()))
@@ -337,48 +345,32 @@ class RayTaskGateway:
         return self._attempt == 1
 
     def _resource_problem(self) -> str | None:
-        wanted = sum(self._shares.values())
-        there = float(ray.cluster_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
-        if wanted <= there + 1e-6:
-            return None
-        return (
-            f"the job asks for {wanted:g} CPUs ({len(self._shares)} task processes), but the Ray "
-            f"cluster has {there:g} in all. Lower the parallelism or tidegate.slot.cpus, or add nodes"
-        )
+        there = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        for name, wanted in total(self._resources).items():
+            has = float(there.get(name, 0.0))
+            if wanted > has + 1e-6:
+                what = _READABLE.get(name, name)
+                return (
+                    f"the job asks for {wanted:g} {what} ({len(self._resources)} task processes), but the "
+                    f"Ray cluster has {has:g} in all. Lower the parallelism, tidegate.slot.cpus or what slot "
+                    f"sharing groups take, or add nodes"
+                )
+        return None
 
     def _placing_problem(self, names: str) -> str:
-        wanted = sum(self._shares.values())
+        wanted = total(self._resources)["CPU"]
         there = float(ray.cluster_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
         free = float(ray.available_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
         return (
             f"Ray found no place for the process of {names} within "
             f"{self._settings.slot_request_timeout_ms} ms (slot.request.timeout): the job asks for "
-            f"{wanted:g} CPUs ({len(self._shares)} task processes), and of the cluster's {there:g} only "
+            f"{wanted:g} CPUs ({len(self._resources)} task processes), and of the cluster's {there:g} only "
             f"{free:g} are free now. End what holds the others, lower the parallelism or "
             f"tidegate.slot.cpus, or add nodes"
         )
 
     def _now_ms(self) -> int:
         return self.now_ns() // 1_000_000
-
-
-def process_key(subtask: Subtask) -> str:
-    """Name of the process a subtask runs in: its own, or that of its colocation group."""
-    group = subtask.task.colocation_group
-    if group is None:
-        return str(subtask.subtask_id)
-    return f"group {group}#{subtask.subtask_id.index}"
-
-
-def cpu_shares(graph: ExecutionGraph, slot_cpus: float) -> dict[str, float]:
-    """CPUs that each process asks for: the subtasks with one index share one slot's CPUs."""
-    slots: dict[int, list[str]] = {}
-    for subtask_id, subtask in graph.subtasks.items():
-        keys = slots.setdefault(subtask_id.index, [])
-        if process_key(subtask) not in keys:
-            keys.append(process_key(subtask))
-    # Ray counts CPUs in ten-thousandths; rounding down keeps the sum within the slot.
-    return {key: int(slot_cpus / len(keys) * 10_000) / 10_000 for keys in slots.values() for key in keys}
 
 
 def _first_line(error: BaseException | None) -> str:
@@ -531,10 +523,15 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
 
     Raises:
         ResourceError: The coordinator could not be placed.
+        ConfigurationError: The processes of a slot cannot share what it takes.
     """
     from .ray_coordinator_actor import CoordinatorActor
 
-    _connect(spec)
+    # Here and not only in the coordinator: what cannot be shared out is an error before anything starts.
+    resources = process_resources(
+        build_execution_graph(spec.graph), spec.graph.slots, spec.settings.slot_cpus
+    )
+    _connect(spec, resources)
     actor = (
         ray.remote(concurrency_groups={"events": 1})(CoordinatorActor)  # type: ignore[call-overload]
         .options(
@@ -567,27 +564,37 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
 
 
-def _connect(spec: JobSpec) -> None:
+def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
+    runtime_env = spec.settings.python.runtime_env() or None
     if ray.is_initialized():
+        if runtime_env is not None:
+            raise ConfigurationError(
+                f"requirements and Python of a job are chosen when the driver connects to Ray, which it has "
+                f"done; give ray.init(), or ray job submit, runtime_env={runtime_env} instead"
+            )
         return
     address = os.environ.get("RAY_ADDRESS")
     if address:
         try:
             _check_reachable(address)
-            ray.init()
+            ray.init(runtime_env=runtime_env)
         except (RayError, OSError, RuntimeError, ValueError) as error:
             raise ResourceError(
                 f"there is no way to the Ray cluster at RAY_ADDRESS={address}: {error}. Check the address "
                 f"and the token (RAY_AUTH_TOKEN), or unset RAY_ADDRESS for an embedded Ray"
             ) from error
         return
-    shares = cpu_shares(build_execution_graph(spec.graph), spec.settings.slot_cpus).values()
-    wanted = sum(shares) + max(shares) * spec.settings.redundant_processes
+    wanted = total(resources)
+    cpus = (
+        wanted.pop("CPU") + max(each.cpus for each in resources.values()) * spec.settings.redundant_processes
+    )
     ray.init(
         address="local",
         # An embedded Ray is made for this job, so it is made to fit.
-        num_cpus=max(os.cpu_count() or 1, -(-int(wanted * 100) // 100)),
+        num_cpus=max(os.cpu_count() or 1, -(-int(cpus * 100) // 100)),
+        resources={name: amount for name, amount in wanted.items() if name not in _READABLE},
         include_dashboard=False,
+        runtime_env=runtime_env,
         logging_level=logging.WARNING,
         # By default Ray's workers yield to everything else on the machine, and a barrier waits for them.
         _system_config={"worker_niceness": 0},

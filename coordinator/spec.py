@@ -3,16 +3,54 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..common.errors import ConfigurationError
 from ..common.failpoints import FailPoint
+from ..common.job_files import JobFile
 from ..protocol.elements import CheckpointingMode
 from ..protocol.failover import NoRestart, RestartStrategy
 from ..protocol.ids import JobId
 from ..protocol.plan import JobGraph
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import StateBackend
+
+
+@dataclass(frozen=True)
+class PythonEnvironment:
+    """What the processes of a job are to be started with.
+
+    Attributes:
+        requirements: Lines of a pip requirements file.
+        wheel_dir: Directory of wheels to install from instead of an index, found by every node.
+        executable: The Python to run, `None` for the driver's.
+    """
+
+    requirements: tuple[str, ...] = ()
+    wheel_dir: str | None = None
+    executable: str | None = None
+
+    def with_requirements(self, lines: Iterable[str], wheel_dir: str | None) -> PythonEnvironment:
+        """The same with these requirements."""
+        return replace(self, requirements=tuple(lines), wheel_dir=wheel_dir)
+
+    def with_executable(self, executable: str) -> PythonEnvironment:
+        """The same with this Python."""
+        return replace(self, executable=executable)
+
+    def runtime_env(self) -> dict[str, Any]:
+        """The same as a runtime environment of Ray; empty where nothing was said."""
+        environment: dict[str, Any] = {}
+        if self.requirements:
+            pip: dict[str, Any] = {"packages": list(self.requirements)}
+            if self.wheel_dir is not None:
+                pip["pip_install_options"] = ["--no-index", f"--find-links={self.wheel_dir}"]
+            environment["pip"] = pip
+        if self.executable is not None:
+            environment["py_executable"] = self.executable
+        return environment
 
 
 @dataclass(frozen=True)
@@ -50,6 +88,9 @@ class JobSettings:
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
         trace_file: Where the coordinator writes the traces, or `None`.
         fail_points: What `TIDEGATE_FAILPOINTS` arms.
+        files: Files that travel with the job, which every process gets with its tasks.
+        python: What its processes are to be started with (Ray shell).
+        is_batch: Whether every source ends and only final results are wanted.
     """
 
     state_backend: StateBackend
@@ -87,6 +128,9 @@ class JobSettings:
     trace_file: str | None = None
     local_snapshots_dir: str | None = None
     fail_points: tuple[FailPoint, ...] = ()
+    files: tuple[JobFile, ...] = ()
+    python: PythonEnvironment = field(default_factory=PythonEnvironment)
+    is_batch: bool = False
 
     def __post_init__(self) -> None:
         if self.trigger is not None and self.checkpoint_dir is None:

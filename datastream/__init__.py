@@ -9,6 +9,11 @@ from ..common.output_tag import OutputTag
 from ..operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
+from ..operators.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
 from ..operators.columnar_process import KeyedBatchFunction
 from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
@@ -24,6 +29,8 @@ from ..operators.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    NullByteKeySelector,
+    Partitioner,
     ProcessFunction,
     ReduceFunction,
     RichFunction,
@@ -42,6 +49,19 @@ from ..operators.source_function import (
 from ..operators.sources import Source, SourceReader
 from ..operators.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
+from ..operators.window_functions import (
+    AllWindowFunction,
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessAllWindowFunction,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from ..operators.windows.assigners import MergingWindowAssigner, WindowAssigner
+from ..operators.windows.triggers import Trigger, TriggerResult
+from ..operators.windows.windows import CountWindow, GlobalWindow, TimeWindow, Window
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
 from .async_data_stream import AsyncDataStream
@@ -51,7 +71,18 @@ from .checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from .data_stream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from .data_stream import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    CloseableIterator,
+    ConnectedStreams,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+    WindowedStream,
+)
+from .execution_mode import RuntimeExecutionMode
+from .slot_sharing_group import MemorySize, SlotSharingGroup
 from .state_backend import (
     EmbeddedRocksDBStateBackend,
     FileSystemStateBackend,
@@ -60,15 +91,22 @@ from .state_backend import (
     PredefinedOptions,
 )
 from .stream_execution_environment import StreamExecutionEnvironment
+from .windowed_stream import AllWindowedStream
 
 __all__ = [
     "AggregateFunction",
     "Aggregation",
+    "AllWindowFunction",
+    "AllWindowedStream",
     "AsyncDataStream",
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
     "Boundedness",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -76,10 +114,13 @@ __all__ = [
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "Committer",
+    "ConnectedStreams",
     "Count",
+    "CountWindow",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -87,12 +128,16 @@ __all__ = [
     "FileSystemCheckpointStorage",
     "FileSystemStateBackend",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "GlobalWindow",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
+    "JoinFunction",
     "KeySelector",
     "KeyedBatchFunction",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
@@ -101,12 +146,19 @@ __all__ = [
     "MapFunction",
     "Max",
     "Mean",
+    "MemorySize",
     "MemoryStateBackend",
+    "MergingWindowAssigner",
     "Min",
+    "NullByteKeySelector",
     "OutputTag",
     "ParallelSourceFunction",
+    "Partitioner",
     "PredefinedOptions",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
+    "ProcessWindowFunction",
     "Quantile",
     "ReduceFunction",
     "RichFunction",
@@ -114,10 +166,12 @@ __all__ = [
     "RichSinkFunction",
     "RichSourceFunction",
     "RuntimeContext",
+    "RuntimeExecutionMode",
     "SavepointFormatType",
     "Sink",
     "SinkFunction",
     "SinkWriter",
+    "SlotSharingGroup",
     "Source",
     "SourceContext",
     "SourceFunction",
@@ -129,6 +183,13 @@ __all__ = [
     "StreamOperator",
     "Sum",
     "TimeDomain",
+    "TimeWindow",
     "TimerService",
+    "Trigger",
+    "TriggerResult",
     "TwoPhaseCommitSink",
+    "Window",
+    "WindowAssigner",
+    "WindowFunction",
+    "WindowedStream",
 ]

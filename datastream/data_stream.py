@@ -1,20 +1,25 @@
-"""Streams: every call records a transformation; nothing runs before `execute`."""
+"""Streams: every call records a transformation; nothing runs before `execute`.
+
+This is the module of PyFlink's `pyflink.datastream.data_stream`: the streams that are made of a `DataStream`
+have files of their own and are found here, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
 from ..common.errors import ConfigurationError
-from ..common.typeinfo import TypeInformation
+from ..common.execution_config import ExecutionConfig
+from ..common.output_tag import OutputTag
+from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collect import CollectSink
-from ..operators.aggregations import Aggregation, checked_aggregations
+from ..connectors.print_sink import PrintSink
 from ..operators.base import StreamOperator
 from ..operators.batch_functions import FilterBatchesOperator, MapBatchesOperator, ToColumnsOperator
 from ..operators.column_key import ColumnKey
-from ..operators.columnar_aggregate import Aggregates, ColumnarAggregateOperator
-from ..operators.columnar_process import KeyedBatchOperator
 from ..operators.elementwise import (
     FilterOperator,
     FlatMapOperator,
@@ -23,22 +28,38 @@ from ..operators.elementwise import (
 )
 from ..operators.event_time import TimestampsAndWatermarksOperator
 from ..operators.functions import as_callable
-from ..operators.keyed import KeyedProcessOperator, KeyedReduceOperator
-from ..operators.keyed_with_state import KeyedWithStateOperator
 from ..operators.sinks import Sink, SinkFunctionOperator, SinkOperator
+from ..operators.windows.assigners import WindowAssigner
 from ..protocol.partitioning import Partitioning
-from ..protocol.plan import Chaining
+from ..state.descriptors import MapStateDescriptor
+from .closeable_iterator import CloseableIterator
+from .data_stream_sink import DataStreamSink
+from .joined_streams import CoGroupedStreams, JoinedStreams
+from .operator_settings import OperatorSettings
+from .projection import projection
 from .spark_settings import spark_settings
-from .transformation import Input, Transformation
+from .transformation import Input, Transformation, common_type
+from .user_functions import checked
+from .windowed_stream import AllWindowedStream, WindowedStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..coordinator.job_client import JobClient
     from .stream_execution_environment import StreamExecutionEnvironment
 
+__all__ = [
+    "BroadcastConnectedStream",
+    "BroadcastStream",
+    "CloseableIterator",
+    "ConnectedStreams",
+    "DataStream",
+    "DataStreamSink",
+    "KeyedStream",
+    "WindowedStream",
+]
 
-class DataStream:
+
+class DataStream(OperatorSettings):
     """Records of one type on their way from one operator to the next."""
 
     def __init__(self, env: StreamExecutionEnvironment, inputs: list[Input]) -> None:
@@ -48,95 +69,67 @@ class DataStream:
     # ------------------------------------------------------------ the operator behind the stream
 
     @property
+    def inputs(self) -> list[Input]:
+        """Where the stream's records come from, for the operator that reads them."""
+        return list(self._inputs)
+
+    @property
     def transformation(self) -> Transformation:
-        """The operator that made this stream; a union or a partitioning has none of its own."""
-        if len(self._inputs) != 1 or self._inputs[0].partitioning is not None:
-            raise ConfigurationError(
-                "a union or a repartitioned stream has no operator of its own; set name, uid and "
-                "parallelism on the operator before or after it"
-            )
-        return self._inputs[0].source
+        """The operator that made this stream; unions, partitionings and side outputs have none."""
+        if len(self._inputs) != 1:
+            raise self._no_operator("a union")
+        entry = self._inputs[0]
+        if entry.partitioning is not None:
+            raise self._no_operator("a repartitioned stream")
+        if entry.output_tag is not None:
+            raise self._no_operator(f"the side output {entry.output_tag!r}")
+        return entry.source
 
-    def get_name(self) -> str:
-        """Name of the operator."""
-        return self.transformation.name
+    @staticmethod
+    def _no_operator(what: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{what} has no operator of its own; set name, uid and parallelism on the operator before or "
+            f"after it"
+        )
 
-    def name(self, name: str) -> DataStream:
-        """Name the operator, for people."""
-        self.transformation.name = name
-        return self
+    def get_type(self) -> TypeInformation:
+        """Type of the records: declared, or else as annotations of the user function give it.
 
-    def uid(self, uid: str, previously: str | Sequence[str] = ()) -> DataStream:
-        """Give the operator an id under which its state is found again in checkpoints.
-
-        Args:
-            previously: Uids under which older checkpoints may hold the state, the latest first. They are
-                looked for when a checkpoint without `uid` is restored.
+        Records are held to a declared type. What annotations say is taken as it is. Pickled bytes stand for
+        any type, where nobody said more.
         """
-        previous = (previously,) if isinstance(previously, str) else tuple(previously)
-        if not uid or not all(isinstance(old, str) and old for old in previous):
-            raise ConfigurationError("a uid must not be empty")
-        if uid in previous:
-            raise ConfigurationError(f"the uid {uid!r} cannot be its own previous uid")
-        self.transformation.uid = uid
-        self.transformation.previous_uids = previous
-        return self
+        hinted = common_type(entry.hinted_type for entry in self._inputs)
+        return self.known_type() or hinted or PickledBytesTypeInfo()
 
-    def set_parallelism(self, parallelism: int) -> DataStream:
-        """Run the operator in so many subtasks."""
-        transformation = self.transformation
-        highest = transformation.highest_parallelism
-        if highest is not None and parallelism > highest:
-            raise ConfigurationError(
-                f"operator {transformation.name!r} can only run with parallelism {highest}, not {parallelism}"
-            )
-        if parallelism < 1:
-            raise ConfigurationError(f"the parallelism must be at least 1, got {parallelism}")
-        transformation.parallelism = parallelism
-        return self
-
-    def set_max_parallelism(self, max_parallelism: int) -> DataStream:
-        """Set the operator's number of key groups: the most subtasks it can ever have."""
-        self.transformation.max_parallelism = max_parallelism
-        return self
-
-    def force_non_parallel(self) -> DataStream:
-        """Run the operator in one subtask, for ever."""
-        self.transformation.parallelism = 1
-        self.transformation.highest_parallelism = 1
-        return self
-
-    def start_new_chain(self) -> DataStream:
-        """Put the operator at the head of a new task."""
-        self.transformation.chaining = Chaining.HEAD
-        return self
-
-    def disable_chaining(self) -> DataStream:
-        """Give the operator a task of its own."""
-        self.transformation.chaining = Chaining.NEVER
-        return self
+    def known_type(self) -> TypeInformation | None:
+        """Declared type of the records, `None` where there is none."""
+        return common_type(entry.type_info for entry in self._inputs)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment the stream belongs to."""
         return self._env
 
+    def get_execution_config(self) -> ExecutionConfig:
+        """Execution settings of the environment."""
+        return self._env.get_config()
+
     # ------------------------------------------------------------ transformations
 
     def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """One record in, one out. `func` is a `MapFunction` or a callable."""
-        return self._then("Map", MapOperator(_checked(func, "map")))
+        return self._then("Map", MapOperator(checked(func, "map")), output_type)
 
     def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """One record in, any number out. `func` returns or yields them, or returns `None`."""
-        return self._then("FlatMap", FlatMapOperator(_checked(func, "flat_map")))
+        return self._then("FlatMap", FlatMapOperator(checked(func, "flat_map")), output_type)
 
     def filter(self, func: Any) -> DataStream:
         """Keep the records for which `func` is true."""
-        return self._then("Filter", FilterOperator(_checked(func, "filter")))
+        return self._then("Filter", FilterOperator(checked(func, "filter")), self.known_type())
 
     def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Run a `ProcessFunction` on every record."""
-        return self._then("Process", ProcessOperator(_checked(func, "process_element")))
+        return self._then("Process", ProcessOperator(checked(func, "process_element")), output_type)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give records their event times and the stream its watermarks; earlier watermarks end here.
@@ -147,7 +140,10 @@ class DataStream:
             raise ConfigurationError(
                 "with_watermark_alignment() works for sources only; pass the strategy to from_source()"
             )
-        return self._then("Timestamps/Watermarks", TimestampsAndWatermarksOperator(watermark_strategy))
+        operator = TimestampsAndWatermarksOperator(watermark_strategy)
+        stream = self._then("Timestamps/Watermarks", operator, self.known_type())
+        stream.transformation.columns = self.columns
+        return stream
 
     def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition by key: all records of one key meet in one subtask.
@@ -160,16 +156,49 @@ class DataStream:
         if isinstance(key_selector, str):
             select: Callable[[Any], Any] = ColumnKey(key_selector, self.columns)
         else:
-            _, select = as_callable(_checked(key_selector, "get_key"), "get_key")
-        inputs = [Input(entry.source, Partitioning.HASH, select, entry.input_index) for entry in self._inputs]
+            _, select = as_callable(checked(key_selector, "get_key"), "get_key")
+        inputs = [
+            replace(entry, partitioning=Partitioning.HASH, key_selector=select, partitioner=None)
+            for entry in self._inputs
+        ]
         return KeyedStream(self._env, inputs, select, key_type)
+
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """Put all records into windows, in one subtask."""
+        return AllWindowedStream(self, window_assigner)
+
+    def join(self, other: DataStream) -> JoinedStreams:
+        """Pair records of two streams that have one key and fall into one window (Flink's, not PyFlink's)."""
+        return JoinedStreams(self, other)
+
+    def co_group(self, other: DataStream) -> CoGroupedStreams:
+        """Bring the records of two streams with one key and window together (Flink's, not PyFlink's)."""
+        return CoGroupedStreams(self, other)
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """All records of this stream and the others, in no order between them. A union has no key."""
+        inputs = list(self._inputs)
+        for stream in streams:
+            if not isinstance(stream, DataStream):
+                raise ConfigurationError(f"union() takes streams, not {type(stream).__name__}")
+            self._check_type_of(stream)
+            inputs += stream._inputs
+        return DataStream(self._env, inputs)
+
+    def _check_type_of(self, other: DataStream) -> None:
+        mine, theirs = self.known_type(), other.known_type()
+        if mine is not None and theirs is not None and mine != theirs:
+            raise ConfigurationError(
+                f"a union of different types: {self._inputs[0].source} gives {mine!r}, "
+                f"{other._inputs[0].source} gives {theirs!r}; map() one of them to the type of the other"
+            )
 
     # ------------------------------------------------------------ columns
 
     @property
     def columns(self) -> pa.Schema | None:
         """Columns of the stream's Arrow batches; None when it has Python records, or they are not known."""
-        found = [entry.source.columns for entry in self._inputs]
+        found = [None if entry.output_tag else entry.source.columns for entry in self._inputs]
         return found[0] if all(schema == found[0] for schema in found) else None
 
     def to_columns(self, schema: pa.Schema) -> DataStream:
@@ -178,9 +207,7 @@ class DataStream:
         Args:
             schema: Tuples and lists are matched by position, dicts and rows with field names by name.
         """
-        stream = self._then("ToColumns", ToColumnsOperator(schema))
-        stream.transformation.columns = schema
-        return stream
+        return self._then_columns("ToColumns", ToColumnsOperator(schema), schema)
 
     def map_batches(self, func: Any, schema: pa.Schema, batch_format: str = "arrow") -> DataStream:
         """An Arrow batch in, an Arrow batch out.
@@ -191,10 +218,8 @@ class DataStream:
             schema: Columns of what `func` returns; every result is checked.
             batch_format: `polars` gives and takes `polars.DataFrame`s instead.
         """
-        operator = MapBatchesOperator(_checked(func, "map_batch"), schema, self.columns, batch_format)
-        stream = self._then("MapBatches", operator)
-        stream.transformation.columns = schema
-        return stream
+        operator = MapBatchesOperator(checked(func, "map_batch"), schema, self.columns, batch_format)
+        return self._then_columns("MapBatches", operator, schema)
 
     def filter_batches(self, func: Any, batch_format: str = "arrow") -> DataStream:
         """Keep the records of Arrow batches that a mask names.
@@ -204,19 +229,24 @@ class DataStream:
                 it; or an object with `filter_batch`.
             batch_format: `polars` gives a `polars.DataFrame`, and takes a `polars.Series`.
         """
-        operator = FilterBatchesOperator(_checked(func, "filter_batch"), self.columns, batch_format)
-        stream = self._then("FilterBatches", operator)
-        stream.transformation.columns = self.columns
+        operator = FilterBatchesOperator(checked(func, "filter_batch"), self.columns, batch_format)
+        return self._then_columns("FilterBatches", operator, self.columns)
+
+    def _then_columns(
+        self, name: str, operator: StreamOperator, schema: pa.Schema | None, stateful: bool = False
+    ) -> DataStream:
+        stream = self._then(name, operator, stateful=stateful)
+        stream.transformation.columns = schema
         return stream
 
-    def union(self, *streams: DataStream) -> DataStream:
-        """All records of this stream and the others, in no order between them."""
-        inputs = list(self._inputs)
-        for stream in streams:
-            if isinstance(stream, KeyedStream):
-                raise ConfigurationError("union() takes streams without keys; call key_by() after it")
-            inputs += stream._inputs
-        return DataStream(self._env, inputs)
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keep some fields of tuples or rows, as tuples.
+
+        Args:
+            field_indexes: Positions of the fields to keep, in the order they are wanted.
+        """
+        pick, output_type = projection(field_indexes, self.known_type())
+        return self._then("Projection", MapOperator(pick), output_type)
 
     def spark_stage(
         self,
@@ -262,35 +292,123 @@ class DataStream:
                 f"transform() takes a StreamOperator, not {type(operator).__name__}; for a function use "
                 f"map(), flat_map() or process()"
             )
-        return self._then(name, operator, stateful=True)
+        return self._then(name, operator, output_type, stateful=True)
 
     # ------------------------------------------------------------ partitioning
 
     def forward(self) -> DataStream:
         """To the subtask with the same index."""
-        return self._partitioned(Partitioning.FORWARD)
+        return self.partitioned(Partitioning.FORWARD)
 
     def rebalance(self) -> DataStream:
         """Round robin over all subtasks."""
-        return self._partitioned(Partitioning.REBALANCE)
+        return self.partitioned(Partitioning.REBALANCE)
 
     def rescale(self) -> DataStream:
         """Round robin over a local group of subtasks."""
-        return self._partitioned(Partitioning.RESCALE)
+        return self.partitioned(Partitioning.RESCALE)
 
-    def broadcast(self) -> DataStream:
-        """Every record to every subtask."""
-        return self._partitioned(Partitioning.BROADCAST)
+    def shuffle(self) -> DataStream:
+        """Each record to a subtask drawn at random."""
+        return self.partitioned(Partitioning.SHUFFLE)
 
-    def _partitioned(self, partitioning: Partitioning) -> DataStream:
-        inputs = [Input(entry.source, partitioning) for entry in self._inputs]
+    def global_(self) -> DataStream:
+        """Every record to the first subtask (Flink's `global`)."""
+        return self.partitioned(Partitioning.GLOBAL)
+
+    @overload
+    def broadcast(self) -> DataStream: ...
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream | BroadcastStream:
+        """Every record to every subtask.
+
+        Args:
+            broadcast_state_descriptor: A map that the records may change in the function that reads them,
+                see `docs/guide/broadcast-state.md`. Without one this is a partitioning.
+            other_broadcast_state_descriptors: Further ones.
+        """
+        if broadcast_state_descriptor is None:
+            return self.partitioned(Partitioning.BROADCAST)
+        spread = self.partitioned(Partitioning.BROADCAST)
+        return BroadcastStream(spread, (broadcast_state_descriptor, *other_broadcast_state_descriptors))
+
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """Let one operator read this stream and another; their types may differ.
+
+        Args:
+            ds: A stream, or a broadcast stream.
+        """
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
+        if not isinstance(ds, DataStream):
+            raise ConfigurationError(
+                f"connect() takes a stream or a broadcast stream, not {type(ds).__name__}"
+            )
+        return ConnectedStreams(self, ds)
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """What the operator of this stream sends to a side output, with `yield tag, value`.
+
+        Args:
+            output_tag: Names the side output. One that is never sent to is an empty stream.
+
+        Raises:
+            ConfigurationError: The stream has no operator of its own, or the side output was asked for with
+                another type.
+        """
+        if not isinstance(output_tag, OutputTag):
+            raise ConfigurationError(f"get_side_output() takes an OutputTag, not {type(output_tag).__name__}")
+        transformation = self.transformation
+        tag_id, type_info = output_tag.tag_id, output_tag.type_info
+        known = transformation.side_outputs.get(tag_id) or type_info
+        transformation.side_outputs[tag_id] = known
+        if type_info is not None and known != type_info:
+            raise ConfigurationError(
+                f"{transformation}: the side output {tag_id!r} was asked for with the type {known!r} and now "
+                f"with {type_info!r}; use one OutputTag for it"
+            )
+        return DataStream(self._env, [Input(transformation, output_tag=tag_id)])
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+        """Each record to the subtask that `partitioner` names for its key.
+
+        Args:
+            partitioner: A `Partitioner` or a callable: takes a key and the number of subtasks, returns
+                the index of one, from 0.
+            key_selector: A `KeySelector` or a callable; the key may be of any type.
+        """
+        _, choose = as_callable(checked(partitioner, "partition"), "partition")
+        _, select = as_callable(checked(key_selector, "get_key"), "get_key")
+        return self.partitioned(Partitioning.CUSTOM, select, choose)
+
+    def partitioned(
+        self, partitioning: Partitioning, key_selector: object = None, partitioner: object = None
+    ) -> DataStream:
+        """The same records spread in another way; `broadcast`, `rebalance` and so on call it."""
+        inputs = [
+            replace(entry, partitioning=partitioning, key_selector=key_selector, partitioner=partitioner)
+            for entry in self._inputs
+        ]
         return DataStream(self._env, inputs)
 
     # ------------------------------------------------------------ sinks
 
     def add_sink(self, sink_func: Any) -> DataStreamSink:
         """End the stream in a `SinkFunction` or a callable: at least once."""
-        operator = SinkFunctionOperator(_checked(sink_func, "invoke"))
+        operator = SinkFunctionOperator(checked(sink_func, "invoke"))
         return self._end("Sink", operator)
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
@@ -300,6 +418,15 @@ class DataStream:
                 f"sink_to() takes a Sink, not {type(sink).__name__}; for a function use add_sink()"
             )
         return self._end(type(sink).__name__, SinkOperator(sink))
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print every record on a line of the standard output of the process that has it.
+
+        Args:
+            sink_identifier: Put before each record, as `identifier> `; where there are several subtasks,
+                the number of the subtask, from 1, comes behind it: `identifier:2> `.
+        """
+        return self._end("Print to Std. Out", SinkOperator(PrintSink(sink_identifier or "")))
 
     def execute_and_collect(self, job_execution_name: str | None = None, limit: int | None = None) -> Any:
         """Run the job and bring this stream's records to the driver.
@@ -323,212 +450,26 @@ class DataStream:
 
     # ------------------------------------------------------------ recording
 
-    def _then(self, name: str, operator: StreamOperator, stateful: bool = False) -> DataStream:
-        transformation = Transformation(name, operator, list(self._inputs), is_stateful=stateful)
+    def _then(
+        self,
+        name: str,
+        operator: StreamOperator,
+        output_type: TypeInformation | None = None,
+        stateful: bool = False,
+    ) -> DataStream:
+        transformation = Transformation(
+            name, operator, list(self._inputs), output_type=output_type, is_stateful=stateful
+        )
         self._env.register(transformation)
         return DataStream(self._env, [Input(transformation)])
 
     def _end(self, name: str, operator: StreamOperator) -> DataStreamSink:
-        return DataStreamSink(self._then(name, operator))
+        transformation = self._then(name, operator).transformation
+        transformation.is_sink = True
+        return DataStreamSink(self._env, transformation)
 
 
-class KeyedStream(DataStream):
-    """A stream partitioned by key; its functions may use keyed state."""
-
-    def __init__(
-        self,
-        env: StreamExecutionEnvironment,
-        inputs: list[Input],
-        key_selector: Callable[[Any], Any],
-        key_type: TypeInformation | None,
-    ) -> None:
-        super().__init__(env, inputs)
-        self._key_selector = key_selector
-        self._key_type = key_type
-
-    def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """As on any stream; the function may use keyed state."""
-        return self._keyed("Map", func, "map")
-
-    def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """As on any stream; the function may use keyed state."""
-        return self._keyed("FlatMap", func, "flat_map")
-
-    def filter(self, func: Any) -> DataStream:
-        """As on any stream; the function may use keyed state."""
-        return self._keyed("Filter", func, "filter")
-
-    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Run a `KeyedProcessFunction` on every record."""
-        return self._keyed("KeyedProcess", func, "process_element")
-
-    def reduce(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Combine the records of each key; emits the value so far for every record."""
-        operator = KeyedReduceOperator(
-            _checked(func, "reduce"), self._key_selector, self._key_type, output_type
-        )
-        return self._then("Reduce", operator, stateful=True)
-
-    def map_with_state(
-        self,
-        func: Any,
-        state_type: TypeInformation | None = None,
-        output_type: TypeInformation | None = None,
-    ) -> DataStream:
-        """One record in, one out, with a state per key.
-
-        Args:
-            func: Takes `(value, state)`, where the state is None for a new key, and returns
-                `(result, state)`; a state of None clears it. Or an object with `map_with_state`.
-            state_type: Type of the state; without it the state is pickled.
-            output_type: Type of the results.
-        """
-        return self._with_state("MapWithState", func, "map_with_state", state_type)
-
-    def flat_map_with_state(
-        self,
-        func: Any,
-        state_type: TypeInformation | None = None,
-        output_type: TypeInformation | None = None,
-    ) -> DataStream:
-        """As `map_with_state`, but `func` returns any number of results, as an iterable or None."""
-        return self._with_state("FlatMapWithState", func, "flat_map_with_state", state_type)
-
-    def filter_with_state(self, func: Any, state_type: TypeInformation | None = None) -> DataStream:
-        """As `map_with_state`, but `func` returns whether to keep the record."""
-        return self._with_state("FilterWithState", func, "filter_with_state", state_type)
-
-    def aggregate(self, **aggregations: Aggregation) -> DataStream:
-        """Running aggregates of the columns of a stream that is keyed by a column.
-
-        Args:
-            aggregations: The aggregates by the names of their columns, for example
-                `count=Count(), total=Sum("v")`.
-
-        Returns:
-            For each record, in Arrow batches, its key and the aggregates of that key up to it.
-        """
-        operator = ColumnarAggregateOperator(self.aggregates(aggregations), self._key_type)
-        stream = self._then("Aggregate", operator, stateful=True)
-        stream.transformation.columns = operator.output_schema
-        return stream
-
-    def aggregates(self, aggregations: dict[str, Any]) -> Aggregates:
-        """What columnar aggregation needs to know; raises `ConfigurationError` if it cannot work here."""
-        key = self._key_column("aggregate()")
-        if self.columns is None:
-            raise ConfigurationError(
-                "aggregate() needs to know the columns of the stream; call to_columns(schema) before "
-                f"key_by({key.column!r})"
-            )
-        return Aggregates(key, checked_aggregations(aggregations, key.column, "aggregate()"), self.columns)
-
-    def process_batches(self, func: Any, schema: pa.Schema, batch_format: str = "arrow") -> DataStream:
-        """Run a `KeyedBatchFunction` on whole Arrow batches, with the state of all their keys at once.
-
-        Args:
-            func: The function, or a callable `(batch, ctx)`.
-            schema: Columns of what it returns; every result is checked.
-            batch_format: `polars` gives and takes `polars.DataFrame`s instead.
-        """
-        operator = KeyedBatchOperator(
-            _checked(func, "process_batch"),
-            self._key_column("process_batches()"),
-            schema,
-            self.columns,
-            self._key_type,
-            batch_format,
-        )
-        stream = self._then("ProcessBatches", operator, stateful=True)
-        stream.transformation.columns = schema
-        return stream
-
-    def _key_column(self, where: str) -> ColumnKey:
-        if isinstance(self._key_selector, ColumnKey):
-            return self._key_selector
-        raise ConfigurationError(f"{where} needs a stream that is keyed by a column; use key_by('column')")
-
-    def union(self, *streams: DataStream) -> DataStream:
-        """Not on a keyed stream: union first, then `key_by`."""
-        raise ConfigurationError("a keyed stream cannot be united; call union() before key_by()")
-
-    def _keyed(self, name: str, func: Any, method: str) -> DataStream:
-        operator = KeyedProcessOperator(_checked(func, method), self._key_selector, self._key_type, method)
-        return self._then(name, operator, stateful=True)
-
-    def _with_state(
-        self, name: str, func: Any, method: str, state_type: TypeInformation | None
-    ) -> DataStream:
-        operator = KeyedWithStateOperator(
-            _checked(func, method), method, self._key_selector, self._key_type, state_type
-        )
-        return self._then(name, operator, stateful=True)
-
-    def _partitioned(self, partitioning: Partitioning) -> DataStream:
-        raise ConfigurationError(
-            f"a keyed stream is partitioned by its key; {partitioning.value}() cannot change that"
-        )
-
-
-class DataStreamSink:
-    """The end of a stream."""
-
-    def __init__(self, stream: DataStream) -> None:
-        self._stream = stream
-
-    def name(self, name: str) -> DataStreamSink:
-        """Name the sink, for people."""
-        self._stream.name(name)
-        return self
-
-    def uid(self, uid: str, previously: str | Sequence[str] = ()) -> DataStreamSink:
-        """Give the sink an id under which its state is found again in checkpoints; see `DataStream.uid`."""
-        self._stream.uid(uid, previously)
-        return self
-
-    def set_parallelism(self, parallelism: int) -> DataStreamSink:
-        """Run the sink in so many subtasks."""
-        self._stream.set_parallelism(parallelism)
-        return self
-
-    def disable_chaining(self) -> DataStreamSink:
-        """Give the sink a task of its own."""
-        self._stream.disable_chaining()
-        return self
-
-
-class CloseableIterator:
-    """Records of a running job, as they arrive. Closing it early cancels the job."""
-
-    def __init__(self, client: JobClient) -> None:
-        self._client = client
-        self._records = client.collected()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._records)
-
-    def next(self) -> Any:
-        """The next record; raises `StopIteration` at the end."""
-        return next(self._records)
-
-    def __enter__(self) -> CloseableIterator:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop the job if it still runs."""
-        self._client.close()
-
-
-def _checked(function: Any, method: str) -> Any:
-    """Fail where the user wrote the call, not in a task."""
-    try:
-        as_callable(function, method)
-    except TypeError as error:
-        raise ConfigurationError(str(error)) from error
-    return function
+# Behind the class that they extend, which they import from here.
+from .broadcast_stream import BroadcastConnectedStream, BroadcastStream  # noqa: E402
+from .connected_streams import ConnectedStreams  # noqa: E402
+from .keyed_stream import KeyedStream  # noqa: E402

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from ..operators.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from ..operators.checkpointed import (
     CheckpointedFunction,
     CheckpointListener,
@@ -22,13 +27,15 @@ from ..operators.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    NullByteKeySelector,
+    Partitioner,
     ProcessFunction,
     ReduceFunction,
     RichFunction,
     RichSinkFunction,
     SinkFunction,
 )
-from ..operators.runtime_context import KeyedStateStore, RuntimeContext
+from ..operators.runtime_context import DistributedCache, KeyedStateStore, RuntimeContext
 from ..operators.source_context import SourceContext
 from ..operators.source_function import (
     ParallelSourceFunction,
@@ -37,32 +44,59 @@ from ..operators.source_function import (
     SourceFunction,
 )
 from ..operators.timer_service import TimerService
+from ..operators.window_functions import (
+    AllWindowFunction,
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    PassThroughAllWindowFunction,
+    PassThroughWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 from ..state.operator_state import OperatorStateStore
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
     "CheckpointListener",
     "CheckpointedFunction",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
+    "DistributedCache",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
+    "JoinFunction",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "ListCheckpointed",
     "MapFunction",
+    "NullByteKeySelector",
     "OperatorStateStore",
     "ParallelSourceFunction",
+    "Partitioner",
+    "PassThroughAllWindowFunction",
+    "PassThroughWindowFunction",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RichFunction",
     "RichParallelSourceFunction",
@@ -73,4 +107,5 @@ __all__ = [
     "SourceContext",
     "SourceFunction",
     "TimerService",
+    "WindowFunction",
 ]

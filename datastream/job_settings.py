@@ -113,7 +113,7 @@ def job_settings(
         restore_path=configuration.get(StateRecoveryOptions.SAVEPOINT_PATH),
         allow_non_restored_state=configuration.get(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE),
         batch_size=_positive(configuration.get(DataPlaneOptions.BATCH_SIZE), "tidegate.batch.size"),
-        buffer_timeout_ms=configuration.get(ExecutionOptions.BUFFER_TIMEOUT).to_millis(),
+        buffer_timeout_ms=buffer_timeout_ms(configuration),
         auto_watermark_interval_ms=_auto_watermark_interval_ms(configuration),
         channel_credit_bytes=_positive(
             configuration.get(DataPlaneOptions.CHANNEL_CREDIT), "tidegate.channel.credit"
@@ -128,6 +128,13 @@ def job_settings(
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
         fail_points=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
     )
+
+
+def buffer_timeout_ms(configuration: Configuration) -> int:
+    """How long a record waits for its batch to fill, -1 for ever."""
+    if not configuration.get(ExecutionOptions.BUFFER_TIMEOUT_ENABLED):
+        return -1
+    return configuration.get(ExecutionOptions.BUFFER_TIMEOUT).to_millis()
 
 
 def _trigger_policy(configuration: Configuration) -> TriggerPolicy | None:

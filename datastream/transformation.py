@@ -6,18 +6,27 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
 import cloudpickle
 
-from ..common.errors import SerializationError
+from ..common.errors import GraphError, SerializationError
+from ..common.typeinfo import TypeInformation
 from ..operators.base import StreamOperator
+from ..operators.typed_output import OutputTypes
 from ..protocol.key_groups import default_max_parallelism
 from ..protocol.partitioning import Partitioning
-from ..protocol.plan import Chaining, StreamEdge, StreamGraph, StreamNode
+from ..protocol.plan import (
+    DEFAULT_SLOT_SHARING_GROUP,
+    Chaining,
+    SlotResources,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +44,26 @@ class Input:
     partitioning: Partitioning | None = None
     key_selector: object = None
     input_index: int = 0
+    partitioner: object = None
+    output_tag: str | None = None
+    """The side output that the stream is, `None` for the main one."""
+
+    @property
+    def type_info(self) -> TypeInformation | None:
+        """Type of the records, if it is known."""
+        if self.output_tag is None:
+            return self.source.output_type
+        return self.source.side_outputs[self.output_tag]
+
+    @property
+    def hinted_type(self) -> TypeInformation | None:
+        """Type of the records, declared or as annotations give it; `None` if neither says anything."""
+        if self.type_info is not None or self.output_tag is not None:
+            return self.type_info
+        operator = self.source.operator
+        if operator.keeps_type and self.source.inputs:
+            return common_type(entry.hinted_type for entry in self.source.inputs)
+        return operator.hinted_type
 
 
 @dataclass(slots=True, eq=False)
@@ -51,12 +80,37 @@ class Transformation:
     previous_uids: tuple[str, ...] = ()
     chaining: Chaining = Chaining.ALWAYS
     is_source: bool = False
+    is_sink: bool = False
     is_stateful: bool = False
     is_coordinated: bool = False
+    is_bounded: bool = True
+    """Of a source, whether its records end by themselves."""
     colocation_group: str | None = None
+    output_type: TypeInformation | None = None
+    """Type of what the operator emits, `None` where nobody said."""
     columns: pa.Schema | None = None
     """Columns of the Arrow batches it emits, if that is what it emits and they are known."""
+    side_outputs: dict[str, TypeInformation | None] = field(default_factory=dict)
+    """The side outputs that somebody asked for, with their types."""
+    description: str = ""
+    slot_sharing_group: str | None = None
+    """`None`: that of its inputs, where they have one in common."""
+    buffer_timeout_ms: int | None = None
     defined_at: str = field(default_factory=lambda: user_line())
+
+    def __str__(self) -> str:
+        return f"operator {self.name!r} ({self.defined_at})"
+
+    def output_types(self) -> OutputTypes:
+        """What the program declared about the outputs."""
+        sides = {tag: type_info for tag, type_info in self.side_outputs.items() if type_info is not None}
+        return OutputTypes(self.output_type, sides, self.defined_at)
+
+
+def common_type(types: Iterable[TypeInformation | None]) -> TypeInformation | None:
+    """The one type that streams have together; `None` if they differ, or one is not known."""
+    first, *others = types
+    return first if all(other == first for other in others) else None
 
 
 def user_line() -> str:
@@ -81,22 +135,26 @@ def build_stream_graph(
     sinks: Iterable[Transformation],
     parallelism: int,
     max_parallelism: int | None,
+    slots: Mapping[str, SlotResources],
 ) -> StreamGraph:
     """The stream graph of everything that some transformation in `sinks` needs.
 
     Args:
         parallelism: For operators that set none themselves.
         max_parallelism: Likewise; `None` lets it follow from the parallelism.
+        slots: What slots of the slot sharing groups take, for those where something was said.
     """
-    ordered = _upstream_first(sinks)
+    ordered = upstream_first(sinks)
     ids = {id(transformation): number for number, transformation in enumerate(ordered, start=1)}
-    graph = StreamGraph(job_name)
+    graph = StreamGraph(job_name, slots=dict(slots))
     uids = _assign_uids(ordered)
+    groups = _slot_sharing_groups(ordered)
     for transformation in ordered:
         own = transformation.parallelism or parallelism
         if transformation.highest_parallelism is not None:
             own = min(own, transformation.highest_parallelism)
         node_id = ids[id(transformation)]
+        transformation.operator.output_types = transformation.output_types()
         graph.nodes[node_id] = StreamNode(
             node_id=node_id,
             name=transformation.name,
@@ -106,18 +164,36 @@ def build_stream_graph(
             max_parallelism=transformation.max_parallelism or max_parallelism or default_max_parallelism(own),
             chaining=transformation.chaining,
             is_source=transformation.is_source,
+            is_sink=transformation.is_sink,
             is_stateful=transformation.is_stateful,
             is_coordinated=transformation.is_coordinated,
             uid_is_explicit=transformation.uid is not None,
             previous_uids=transformation.previous_uids,
             colocation_group=transformation.colocation_group,
             defined_at=transformation.defined_at,
+            description=transformation.description,
+            slot_sharing_group=groups[id(transformation)],
+            buffer_timeout_ms=transformation.buffer_timeout_ms,
         )
     numbers = count()
     for transformation in ordered:
         for entry in transformation.inputs:
             graph.edges.append(_edge(next(numbers), entry, transformation, graph, ids))
     return graph
+
+
+def require_uids(graph: StreamGraph) -> None:
+    """Refuse a job in which an operator has no uid of its own.
+
+    Raises:
+        GraphError: Naming every such operator.
+    """
+    without = [str(node) for node in graph.nodes.values() if not node.uid_is_explicit]
+    if without:
+        raise GraphError(
+            f"no uid() on {', '.join(without)}, and pipeline.auto-generate-uids is false: give each one with "
+            f".uid('some-name'), or allow generated uids"
+        )
 
 
 def warn_about_generated_uids(graph: StreamGraph) -> None:
@@ -143,10 +219,21 @@ def _edge(
     if partitioning is None:
         same = graph.nodes[source_id].parallelism == graph.nodes[target_id].parallelism
         partitioning = Partitioning.FORWARD if same else Partitioning.REBALANCE
-    selector = None
+    selector = chooser = None
     if entry.key_selector is not None:
         selector = _pickled(target, entry.key_selector, "key selector of its input")
-    return StreamEdge(edge_id, source_id, target_id, partitioning, entry.input_index, selector)
+    if entry.partitioner is not None:
+        chooser = _pickled(target, entry.partitioner, "partitioner of its input")
+    return StreamEdge(
+        edge_id,
+        source_id,
+        target_id,
+        partitioning,
+        entry.input_index,
+        key_selector=selector,
+        output_tag=entry.output_tag,
+        partitioner=chooser,
+    )
 
 
 def _pickled(transformation: Transformation, thing: object, what: str) -> bytes:
@@ -160,7 +247,8 @@ def _pickled(transformation: Transformation, thing: object, what: str) -> bytes:
         ) from error
 
 
-def _upstream_first(sinks: Iterable[Transformation]) -> list[Transformation]:
+def upstream_first(sinks: Iterable[Transformation]) -> list[Transformation]:
+    """Everything that some transformation in `sinks` needs, and themselves; each after its inputs."""
     ordered: list[Transformation] = []
     seen: set[int] = set()
 
@@ -175,6 +263,16 @@ def _upstream_first(sinks: Iterable[Transformation]) -> list[Transformation]:
     for sink in sinks:
         visit(sink)
     return ordered
+
+
+def _slot_sharing_groups(ordered: list[Transformation]) -> dict[int, str]:
+    """As in Flink: the group that was set, else the one that all inputs share, else the default."""
+    groups: dict[int, str] = {}
+    for transformation in ordered:
+        inherited = {groups[id(entry.source)] for entry in transformation.inputs}
+        common = inherited.pop() if len(inherited) == 1 else DEFAULT_SLOT_SHARING_GROUP
+        groups[id(transformation)] = transformation.slot_sharing_group or common
+    return groups
 
 
 def _assign_uids(ordered: list[Transformation]) -> dict[int, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
 from ..common.errors import ConfigurationError, StateMigrationError, TidegateError, UserCodeError
+from ..common.type_conversion import shortened
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
 from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
@@ -28,6 +29,7 @@ from ..state.raw_state import (
 from .async_loop import EventLoopThread, SharedEventLoop
 from .output import Emit, Output
 from .processing_time import ProcessingTimeService
+from .typed_output import OutputTypes
 
 
 class ResultPort(Protocol):
@@ -80,6 +82,10 @@ class OperatorContext:
     job_id: JobId = field(default=JobId(""))
     restored_checkpoint_id: CheckpointId | None = None
     raw_keyed: RawKeyedState | None = None
+    cached_files: Mapping[str, str] = field(default_factory=dict)
+    """Where the files that travelled with the job are, by name."""
+    is_batch: bool = False
+    """Whether every source ends and only final results are wanted."""
     auto_watermark_interval_ms: int = 200
     send_to_coordinator: Callable[[ReaderEvent], None] = _no_coordinator
 
@@ -119,9 +125,15 @@ class StreamOperator(ABC):
         input_count: How many inputs the operator has; `process_batch` tells them by their index.
         output: Where it sends watermarks and side outputs.
         emit: Where it sends records of the main output: `output.emit`.
+        output_types: What the program declared about its outputs; emitted records are held to it.
+        keeps_type: Whether it emits records that it was given as they are, so that nobody need look again.
+        hinted_type: What annotations say about its main output, where they do. It is not enforced.
     """
 
     input_count: int = 1
+    output_types: OutputTypes = OutputTypes()
+    keeps_type: bool = False
+    hinted_type: TypeInformation | None = None
     context: OperatorContext
     output: Output
     emit: Emit
@@ -134,6 +146,8 @@ class StreamOperator(ABC):
         """Bind to the subtask; state is not there yet."""
         self.context = context
         self.output = output
+        if not self.keeps_type:
+            output.hold_to(self.output_types, f"operator {context.name_with_subtask}")
         self.emit = output.emit
         self._event_time = WatermarkValve(self.input_count)
 
@@ -295,7 +309,7 @@ class StreamOperator(ABC):
         """The error to raise when user code failed in `action`. Errors of our own pass unchanged."""
         if isinstance(error, TidegateError):
             return error
-        shown = f" on the record {_shortened(record)}" if record is not None else ""
+        shown = f" on the record {shortened(record)}" if record is not None else ""
         return UserCodeError(
             f"operator {self.context.name_with_subtask}: {action} raised "
             f"{type(error).__name__}: {error}{shown}"
@@ -309,8 +323,3 @@ def rows(batch: Batch) -> list[Any]:
         return values
     columns: Sequence[list[Any]] = [column.to_pylist() for column in values.columns]
     return list(zip(*columns))
-
-
-def _shortened(record: object, limit: int = 200) -> str:
-    text = repr(record)
-    return text if len(text) <= limit else text[:limit] + "…"

@@ -37,8 +37,9 @@ class OperatorChain:
         self._operators = {node.node_id: load_operator(node) for node in self._nodes}
         try:
             for node in self._nodes:
-                output = Output(self._receivers(subtask, node, exchange_of))
-                self._operators[node.node_id].setup(context_of(node), output)
+                context = context_of(node)
+                output = Output(self._receivers(subtask, node, exchange_of), context.is_batch)
+                self._operators[node.node_id].setup(context, output)
         except BaseException:
             # Nobody gets hold of this chain, so what its first operators opened is closed here.
             self.close()

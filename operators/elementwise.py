@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, compress, repeat
 from typing import Any
 
+from ..common.type_hints import element_type_of, result_type_of
+from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
 from .base import FrozenOperator, StreamOperator, rows
@@ -14,6 +16,12 @@ from .functions import ProcessFunction, RichFunction, as_callable
 from .process import RecordContext, not_iterable
 from .results import emit_results
 from .runtime_context import RuntimeContext
+
+_HINTS: dict[str, Callable[[Callable[..., Any]], TypeInformation | None]] = {
+    "map": result_type_of,
+    "flat_map": element_type_of,
+    "process_element": element_type_of,
+}
 
 
 class FunctionOperator(StreamOperator):
@@ -28,6 +36,8 @@ class FunctionOperator(StreamOperator):
         self._life_cycle, self._call = as_callable(function, method)
         self._hooks = CheckpointHooks(function)
         self._method = method
+        hint = _HINTS.get(method)
+        self.hinted_type = None if hint is None else hint(self._call)
         self._is_open = False
 
     def open(self) -> None:
@@ -105,6 +115,8 @@ class MapOperator(FunctionOperator):
 class FilterOperator(FunctionOperator):
     """Keeps the records for which the function is true."""
 
+    keeps_type = True
+
     def __init__(self, function: Any) -> None:
         super().__init__(function, "filter")
 
@@ -170,18 +182,28 @@ class ProcessOperator(FunctionOperator):
         Args:
             method: Its name, for errors.
         """
-        context = self._context
-        results: list[Any] = []
-        timestamps: list[int] | None = None if batch.timestamps is None else []
-        value: Any = None
-        produced: Any = None
-        try:
-            for value, context.time in zip(rows(batch), batch.timestamps or repeat(None)):
-                produced = call(value, context)
-                if produced is not None:
-                    results.extend(produced)
-                    if timestamps is not None:
-                        timestamps.extend(repeat(context.time, len(results) - len(timestamps)))
-        except Exception as error:
-            raise self.user_error(f"{method}()", not_iterable(produced) or error, value) from error
-        emit_results(self.output, results, timestamps)
+        process_unkeyed(self, self._context, batch, call, method)
+
+
+def process_unkeyed(
+    operator: StreamOperator, context: RecordContext, batch: Batch, call: Callable[..., Any], method: str
+) -> None:
+    """Call `call(record, context)` for every record, and let an operator emit what it gives.
+
+    Args:
+        method: Name of the user's method, for errors.
+    """
+    results: list[Any] = []
+    timestamps: list[int] | None = None if batch.timestamps is None else []
+    value: Any = None
+    produced: Any = None
+    try:
+        for value, context.time in zip(rows(batch), batch.timestamps or repeat(None)):
+            produced = call(value, context)
+            if produced is not None:
+                results.extend(produced)
+                if timestamps is not None:
+                    timestamps.extend(repeat(context.time, len(results) - len(timestamps)))
+    except Exception as error:
+        raise operator.user_error(f"{method}()", not_iterable(produced) or error, value) from error
+    emit_results(operator.output, results, timestamps)

@@ -126,6 +126,21 @@ class KeySelector(Function):
         """The key: an int, string, bytes, bool, date, or a tuple of these."""
 
 
+class NullByteKeySelector(KeySelector):
+    """One key for every record: what a stream without keys is partitioned by where a key is needed."""
+
+    def get_key(self, value: Any) -> int:
+        return 0
+
+
+class Partitioner(Function):
+    """Names the subtask for a key, in `DataStream.partition_custom`."""
+
+    @abstractmethod
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """The index of a subtask, from 0 and below `num_partitions`."""
+
+
 class _Context(ABC):
     """What every process function may ask while it is called."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common.errors import StateError
+from ..common.errors import ConfigurationError, StateError
 from ..state.backend import KeyedStateBackend
 from ..state.descriptors import (
     AggregatingStateDescriptor,
@@ -60,6 +60,31 @@ class KeyedStateStore:
         return self._keyed
 
 
+class DistributedCache:
+    """The files that travelled with the job (Flink's `DistributedCache`)."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+
+    def get_file(self, name: str) -> str:
+        """Path of the copy of a file or directory, on this machine; not to be written to.
+
+        Args:
+            name: As in `StreamExecutionEnvironment.register_cached_file`.
+
+        Raises:
+            ConfigurationError: Nothing was registered under this name; the message lists what was.
+        """
+        files = self._context.cached_files
+        if name not in files:
+            known = ", ".join(sorted(files)) or "nothing"
+            raise ConfigurationError(
+                f"{self._context.name_with_subtask}: no file was registered as {name!r}, but {known}; call "
+                f"register_cached_file(path, {name!r}) before execute()"
+            )
+        return files[name]
+
+
 class RuntimeContext(KeyedStateStore):
     """Facts about the running subtask and the way to its keyed state."""
 
@@ -86,6 +111,10 @@ class RuntimeContext(KeyedStateStore):
     def get_task_name_with_subtasks(self) -> str:
         """Name, index (from 1) and parallelism, as `name (1/2)`."""
         return self._context.name_with_subtask
+
+    def get_distributed_cache(self) -> DistributedCache:
+        """The files that travelled with the job."""
+        return DistributedCache(self._context)
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """A global job parameter, or the default."""

@@ -20,6 +20,12 @@ class Partitioning(enum.Enum):
     """Round robin over a local group, so that few channels are needed."""
     BROADCAST = "broadcast"
     """Every record to all."""
+    SHUFFLE = "shuffle"
+    """Each record to one of all, drawn at random."""
+    GLOBAL = "global"
+    """Every record to the first subtask."""
+    CUSTOM = "custom"
+    """Each record to the subtask that a function of the user names."""
 
     @property
     def may_be_overtaken(self) -> bool:
@@ -27,9 +33,10 @@ class Partitioning(enum.Enum):
 
         As in Flink not on forward and rescale, where programs rely on records staying with the subtask
         that the one before them went to, and not on broadcast, where all receivers must have seen the same
-        records when their state is recorded.
+        records when their state is recorded. Nor on global and custom: after a rescale a record that was
+        stored for one subtask could reach another than the program names.
         """
-        return self in (Partitioning.HASH, Partitioning.REBALANCE)
+        return self in (Partitioning.HASH, Partitioning.REBALANCE, Partitioning.SHUFFLE)
 
 
 def connected_subtasks(

@@ -31,8 +31,9 @@ class Chaining(enum.Enum):
 class StreamEdge:
     """Records of `source_id` flow to input `input_index` of `target_id`.
 
-    `key_selector` is the pickled function that gives a record's key (hash partitioning only). With an
-    `output_tag` the edge carries the side output of that id, else the main output.
+    `key_selector` is the pickled function that gives a record's key (hash and custom partitioning),
+    `partitioner` the pickled function that gives the subtask of a key (custom partitioning).
+    With an `output_tag` the edge carries the side output of that id, else the main output.
     """
 
     edge_id: int
@@ -42,6 +43,25 @@ class StreamEdge:
     input_index: int = 0
     key_selector: bytes | None = None
     output_tag: str | None = None
+    partitioner: bytes | None = None
+
+
+DEFAULT_SLOT_SHARING_GROUP = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotResources:
+    """What one slot of a slot sharing group takes.
+
+    Attributes:
+        cpus: CPUs, or `None` for those of any slot.
+        memory_bytes: Memory, 0 where nothing was said.
+        external: Further resources by name, such as `gpu`.
+    """
+
+    cpus: float | None = None
+    memory_bytes: int = 0
+    external: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(slots=True)
@@ -56,6 +76,7 @@ class StreamNode:
     max_parallelism: int
     chaining: Chaining = Chaining.ALWAYS
     is_source: bool = False
+    is_sink: bool = False
     is_stateful: bool = False
     is_coordinated: bool = False
     """Whether half of the operator runs in the coordinator."""
@@ -65,6 +86,12 @@ class StreamNode:
     defined_at: str = "unknown line"
     previous_uids: tuple[str, ...] = ()
     """Uids under which older checkpoints may hold the operator's state, latest first."""
+    description: str = ""
+    """What the plan says of the operator; its name where nothing was said."""
+    slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
+    """Subtasks of one group with the same index share one slot."""
+    buffer_timeout_ms: int | None = None
+    """How long its records wait for their batch to fill: -1 for ever, `None` as the job's do."""
 
     def __str__(self) -> str:
         return f"operator {self.name!r} ({self.defined_at})"
@@ -77,6 +104,8 @@ class StreamGraph:
     job_name: str
     nodes: dict[int, StreamNode] = field(default_factory=dict)
     edges: list[StreamEdge] = field(default_factory=list)
+    slots: dict[str, SlotResources] = field(default_factory=dict)
+    """What the slots of a slot sharing group take, where something was said."""
 
     def inputs_of(self, node_id: int) -> list[StreamEdge]:
         """Edges into a node, by input index, then in order of creation."""
@@ -155,11 +184,17 @@ class Task:
     max_parallelism: int
     is_source: bool
     colocation_group: str | None
+    slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
 
     @property
     def head(self) -> StreamNode:
         """The operator that gets the task's input."""
         return self.nodes[0]
+
+    def node(self, node_id: int) -> StreamNode:
+        """One of its operators."""
+        (found,) = (node for node in self.nodes if node.node_id == node_id)
+        return found
 
 
 @dataclass(slots=True)
@@ -169,6 +204,7 @@ class JobGraph:
     job_name: str
     tasks: list[Task]
     edges: list[StreamEdge]
+    slots: dict[str, SlotResources] = field(default_factory=dict)
 
     def inputs_of(self, task: Task) -> list[tuple[StreamEdge, EdgeOrigin]]:
         """The edges into a task with their origins, by input index, then in order of creation."""
@@ -178,7 +214,7 @@ class JobGraph:
             if edge.target_id != task.head.node_id:
                 continue
             upstream = self.task_of_node(edge.source_id)
-            (node,) = (node for node in upstream.nodes if node.node_id == edge.source_id)
+            node = upstream.node(edge.source_id)
             ordinal = ordinals[edge.source_id]
             ordinals[edge.source_id] += 1
             origin = EdgeOrigin(node.uid, ordinal, upstream.parallelism, edge.partitioning)
@@ -208,7 +244,7 @@ def build_job_graph(graph: StreamGraph, chaining_enabled: bool = True) -> JobGra
         if not any(edge.edge_id in chained for edge in inputs):
             tasks.append(_build_task(graph, node_id, chained))
     exchanges = [edge for edge in graph.edges if edge.edge_id not in chained]
-    return JobGraph(graph.job_name, tasks, exchanges)
+    return JobGraph(graph.job_name, tasks, exchanges, graph.slots)
 
 
 def _is_chainable(graph: StreamGraph, edge: StreamEdge) -> bool:
@@ -221,6 +257,7 @@ def _is_chainable(graph: StreamGraph, edge: StreamEdge) -> bool:
         and source.chaining is not Chaining.NEVER
         and target.chaining is Chaining.ALWAYS
         and source.colocation_group == target.colocation_group
+        and source.slot_sharing_group == target.slot_sharing_group
     )
 
 
@@ -244,6 +281,7 @@ def _build_task(graph: StreamGraph, head_id: int, chained: set[int]) -> Task:
         max_parallelism=head.max_parallelism,
         is_source=head.is_source,
         colocation_group=head.colocation_group,
+        slot_sharing_group=head.slot_sharing_group,
     )
 
 
@@ -277,6 +315,8 @@ class OutputEdge:
     channels: tuple[ChannelId, ...]
     downstream_max_parallelism: int
     downstream_parallelism: int
+    buffer_timeout_ms: int | None = None
+    """The sending operator's own, see `StreamNode`."""
 
 
 @dataclass(slots=True)
@@ -326,7 +366,8 @@ def build_execution_graph(job: JobGraph) -> ExecutionGraph:
             )
         for index in range(up.parallelism):
             mine = tuple(channel for channel in channels if channel.upstream_index == index)
-            out = OutputEdge(edge, mine, down.max_parallelism, down.parallelism)
+            timeout_ms = up.node(edge.source_id).buffer_timeout_ms
+            out = OutputEdge(edge, mine, down.max_parallelism, down.parallelism, timeout_ms)
             outputs.setdefault(SubtaskId(up.task_id, index), []).append(out)
     subtasks = {
         subtask_id: Subtask(

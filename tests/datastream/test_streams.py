@@ -370,8 +370,8 @@ def test_an_executed_environment_can_be_used_for_the_next_job() -> None:
         (lambda s: s.map(str).force_non_parallel().set_parallelism(2), "parallelism 1, not 2"),
         (lambda s: s.union(s).uid("x"), "has no operator of its own"),
         (lambda s: s.rebalance().name("x"), "has no operator of its own"),
-        (lambda s: s.key_by(str).union(s), r"call union\(\) before key_by\(\)"),
-        (lambda s: s.union(s.key_by(str)), r"call key_by\(\) after it"),
+        (lambda s: s.key_by(str).name("x"), "a keyed stream has no operator of its own"),
+        (lambda s: s.union([1]), r"union\(\) takes streams, not list"),
         (lambda s: s.key_by(str).rebalance(), r"rebalance\(\) cannot change that"),
     ],
 )

@@ -1,0 +1,113 @@
+"""Which process each subtask runs in, and what every process asks of the cluster.
+
+Subtasks with one index and one slot sharing group share a slot, and the processes in a slot share what
+the slot takes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..common.errors import ConfigurationError
+from ..protocol.plan import ExecutionGraph, SlotResources, Subtask
+
+_RAY_UNITS = 10_000
+"""Ray counts resources in ten-thousandths."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessResources:
+    """What one process asks of Ray.
+
+    Attributes:
+        cpus: A part of its slot's, rounded down so that the sum stays within the slot.
+        memory_bytes: Likewise, 0 for none in particular.
+        gpus: Ray's own name for the resource `gpu`.
+        custom: Resources that the cluster's nodes were given by name.
+    """
+
+    cpus: float
+    memory_bytes: int = 0
+    gpus: float = 0.0
+    custom: Mapping[str, float] = field(default_factory=dict)
+
+    def by_ray_name(self) -> dict[str, float]:
+        """The same, as Ray lists what a cluster has."""
+        named = {"CPU": self.cpus, "memory": float(self.memory_bytes), "GPU": self.gpus, **self.custom}
+        return {name: amount for name, amount in named.items() if amount}
+
+    def fits_in(self, other: ProcessResources) -> bool:
+        """Whether a process that has `other` has enough."""
+        has = other.by_ray_name()
+        return all(amount <= has.get(name, 0.0) for name, amount in self.by_ray_name().items())
+
+
+def process_key(subtask: Subtask) -> str:
+    """Name of the process a subtask runs in: its own, or that of its colocation group."""
+    group = subtask.task.colocation_group
+    if group is None:
+        return str(subtask.subtask_id)
+    return f"group {group}#{subtask.subtask_id.index}"
+
+
+def process_resources(
+    graph: ExecutionGraph, groups: Mapping[str, SlotResources], slot_cpus: float
+) -> dict[str, ProcessResources]:
+    """What each process asks for, by its key.
+
+    Args:
+        groups: What a slot of a slot sharing group takes, where something was said.
+        slot_cpus: CPUs of any other slot.
+
+    Raises:
+        ConfigurationError: The processes of a slot cannot share what it takes, or one process would be in
+            slots of two groups.
+    """
+    slots: dict[tuple[str, int], list[str]] = defaultdict(list)
+    group_of: dict[str, str] = {}
+    for subtask_id, subtask in graph.subtasks.items():
+        key, group = process_key(subtask), subtask.task.slot_sharing_group
+        if group_of.setdefault(key, group) != group:
+            raise ConfigurationError(
+                f"{subtask.name} has to share a process with operators of slot sharing group "
+                f"{group_of[key]!r}, but is in group {group!r}; put both in one"
+            )
+        members = slots[group, subtask_id.index]
+        if key not in members:
+            members.append(key)
+    return {
+        key: _share(group, groups.get(group, SlotResources()), slot_cpus, len(members))
+        for (group, _), members in slots.items()
+        for key in members
+    }
+
+
+def total(resources: Mapping[str, ProcessResources]) -> dict[str, float]:
+    """What all processes ask for together, by Ray's names."""
+    totals: dict[str, float] = defaultdict(float)
+    for each in resources.values():
+        for name, amount in each.by_ray_name().items():
+            totals[name] += amount
+    return dict(totals)
+
+
+def _share(group: str, slot: SlotResources, slot_cpus: float, count: int) -> ProcessResources:
+    cpus = slot_cpus if slot.cpus is None else slot.cpus
+    external = {name: _part(group, name, amount, count) for name, amount in slot.external}
+    gpus = external.pop("gpu", 0.0)
+    return ProcessResources(
+        int(cpus / count * _RAY_UNITS) / _RAY_UNITS, slot.memory_bytes // count, gpus, external
+    )
+
+
+def _part(group: str, name: str, amount: float, count: int) -> float:
+    part = amount / count
+    # Ray hands out parts of one resource, or whole ones.
+    if part > 1 and not part.is_integer():
+        raise ConfigurationError(
+            f"slot sharing group {group!r}: its {count} processes per slot cannot share {amount:g} {name}, "
+            f"since above 1 each can only have a whole number; set a multiple of {count}, or at most {count}"
+        )
+    return int(part * _RAY_UNITS) / _RAY_UNITS

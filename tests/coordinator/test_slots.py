@@ -1,0 +1,96 @@
+"""What the processes of a job ask of the cluster."""
+
+from __future__ import annotations
+
+import pytest
+from tidegate.common.errors import ConfigurationError
+from tidegate.coordinator.slots import ProcessResources, process_key, process_resources, total
+from tidegate.protocol.partitioning import Partitioning
+from tidegate.protocol.plan import (
+    SlotResources,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+    build_execution_graph,
+    build_job_graph,
+)
+
+Wanted = dict[str, ProcessResources]
+
+
+def resources(
+    groups: list[tuple[str, int, str | None]], slots: dict[str, SlotResources], slot_cpus: float = 1.0
+) -> Wanted:
+    """Of a line of tasks, each with its slot sharing group, parallelism and colocation group."""
+    graph = StreamGraph("job", slots=slots)
+    for number, (group, parallelism, colocation) in enumerate(groups, 1):
+        graph.nodes[number] = StreamNode(
+            number,
+            f"N{number}",
+            f"u{number}",
+            b"",
+            parallelism,
+            128,
+            is_source=number == 1,
+            colocation_group=colocation,
+            slot_sharing_group=group,
+        )
+        if number > 1:
+            graph.edges.append(StreamEdge(number, number - 1, number, Partitioning.REBALANCE))
+    return process_resources(build_execution_graph(build_job_graph(graph)), slots, slot_cpus)
+
+
+def test_the_processes_of_a_slot_share_its_cpus() -> None:
+    found = resources([("default", 2, None), ("default", 1, None), ("default", 1, None)], {})
+    assert {key: each.cpus for key, each in found.items()} == {
+        "task-1#0": 0.3333,
+        "task-2#0": 0.3333,
+        "task-3#0": 0.3333,
+        "task-1#1": 1.0,
+    }
+    assert total(found) == {"CPU": pytest.approx(1.9999)}
+
+
+def test_each_slot_sharing_group_has_slots_of_its_own() -> None:
+    slots = {"big": SlotResources(4.0, 1 << 30, (("disk", 1.0), ("gpu", 2.0)))}
+    found = resources([("default", 1, None), ("big", 1, None), ("big", 1, None)], slots)
+    assert found["task-1#0"] == ProcessResources(1.0)
+    assert found["task-2#0"] == ProcessResources(2.0, 1 << 29, 1.0, {"disk": 0.5})
+    assert total(found) == {"CPU": 5.0, "memory": float(1 << 30), "GPU": 2.0, "disk": 1.0}
+
+
+def test_a_group_that_said_nothing_has_the_cpus_of_any_slot() -> None:
+    found = resources([("default", 1, None), ("quiet", 1, None)], {"quiet": SlotResources()}, 0.5)
+    assert [each.cpus for each in found.values()] == [0.5, 0.5]
+
+
+def test_a_colocation_group_is_one_process() -> None:
+    found = resources([("default", 1, "spark"), ("default", 1, "spark")], {})
+    assert found == {"group spark#0": ProcessResources(1.0)}
+
+
+def test_colocated_operators_cannot_be_in_two_groups() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"N2 .* share a process .* 'default', but is in group 'other'"
+    ):
+        resources([("default", 1, "spark"), ("other", 1, "spark")], {})
+
+
+def test_what_ray_cannot_split_is_refused() -> None:
+    slots = {"big": SlotResources(1.0, 0, (("gpu", 3.0),))}
+    with pytest.raises(ConfigurationError, match="2 processes per slot cannot share 3 gpu"):
+        resources([("big", 1, None), ("big", 1, None)], slots)
+    assert resources([("big", 1, None)], slots)["task-1#0"].gpus == 3.0
+
+
+def test_a_process_replaces_another_only_with_as_much() -> None:
+    small, big = ProcessResources(0.5), ProcessResources(1.0, 10, 1.0, {"disk": 1.0})
+    assert small.fits_in(big)
+    assert big.fits_in(big)
+    assert not big.fits_in(ProcessResources(1.0, 10, 1.0))
+
+
+def test_process_keys_name_the_subtask() -> None:
+    graph = StreamGraph("job", {1: StreamNode(1, "N", "u", b"", 2, 128, is_source=True)})
+    subtasks = build_execution_graph(build_job_graph(graph)).subtasks.values()
+    assert [process_key(subtask) for subtask in subtasks] == ["task-1#0", "task-1#1"]
