@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 import pytest
 from tidegate.common import Types, WatermarkStrategy
 from tidegate.common.errors import ConfigurationError, JobExecutionError
+from tidegate.common.time import Time
 from tidegate.datastream import (
+    AggregateFunction,
     Count,
     DataStream,
     HashMapStateBackend,
@@ -21,10 +23,14 @@ from tidegate.datastream import (
     Max,
     Mean,
     Min,
+    OutputTag,
+    ProcessWindowFunction,
     RuntimeContext,
+    StreamOperator,
     Sum,
 )
 from tidegate.datastream.state import ValueStateDescriptor
+from tidegate.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 
 from .jobs import HeldSource, environment
 
@@ -309,3 +315,108 @@ def test_aggregation_needs_to_know_the_columns() -> None:
     keyed = environment().from_collection([("a", 1)]).key_by("k")
     with pytest.raises(ConfigurationError, match=r"call to_columns\(schema\) before key_by\('k'\)"):
         keyed.aggregate(n=Count())
+
+
+# ---------------------------------------------------------------- windows
+
+TIMES = pa.table({"k": ["a", "b", "a", "a", "b", "a"], "v": [1, 2, 3, 4, 5, 6], "t": [1, 2, 9, 12, 18, 25]})
+
+
+class CountAndTotal(AggregateFunction):
+    """The same as `count=Count(), total=Sum("v")`, record by record."""
+
+    def create_accumulator(self) -> Any:
+        return 0, 0
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return accumulator[0] + 1, accumulator[1] + value[1]
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+class WithWindow(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        window = context.window()
+        return [(key, window.start, window.end, *element) for element in elements]
+
+
+def event_times(env: Any) -> Any:
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    return env.from_arrow(TIMES, "t", strategy, batch_rows=2).set_parallelism(1).key_by("k")
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize(
+    "windows",
+    [
+        TumblingEventTimeWindows.of(Time.milliseconds(10)),
+        TumblingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(3)),
+        SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5)),
+    ],
+)
+def test_windows_of_columns_give_what_windows_of_records_give(windows: Any, parallelism: int) -> None:
+    columns = event_times(environment(parallelism=parallelism)).window(windows)
+    records = event_times(environment(parallelism=parallelism)).window(windows)
+    found = columns.aggregate(count=Count(), total=Sum("v"))
+    assert found.columns.names == ["k", "window_start", "window_end", "count", "total"]
+    expected = collect(records.aggregate(CountAndTotal(), WithWindow()))
+    assert sorted(collect(found)) == sorted(expected)
+    assert len(expected) >= 4
+
+
+def test_late_columns_go_to_a_side_output() -> None:
+    late = OutputTag("late")
+    table = pa.table({"k": ["a", "a", "a"], "v": [1, 2, 3], "t": [5, 25, 6]})
+    env = environment()
+
+    class Ascending(StreamOperator):
+        """A watermark behind each batch."""
+
+        def process_batch(self, batch: Any, input_index: int) -> None:
+            self.emit(batch)
+            self.output.emit_watermark(batch.timestamps[-1])
+
+    stream = env.from_arrow(table, "t", batch_rows=1)
+    ascending = stream.transform("Ascending", Ascending())
+    keyed = ascending.to_columns(table.schema).key_by("k")
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(10))).side_output_late_data(late)
+    results = windows.aggregate(count=Count())
+    assert collect(results.get_side_output(late)) == [("a", 3, 6)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda stream: stream.aggregate(), "takes an AggregateFunction, or aggregates of columns"),
+        (lambda stream: stream.aggregate(CountAndTotal(), n=Count()), "not both"),
+        (
+            lambda stream: stream.allowed_lateness(5).aggregate(n=Count()),
+            "without trigger, evictor and allowed",
+        ),
+        (lambda stream: stream.aggregate(window_end=Count()), "name of a column that windows add"),
+    ],
+)
+def test_a_wrong_window_fails_in_the_driver(call: Any, message: str) -> None:
+    windows = event_times(environment()).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+    with pytest.raises(ConfigurationError, match=message):
+        call(windows)
+
+
+def test_windows_need_event_times() -> None:
+    windows = environment().from_arrow(TIMES).key_by("k").window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    assert "windows by event time need event times, but the records have none" in failure(
+        windows.aggregate(n=Count())
+    )
+
+
+@pytest.mark.parametrize("partitioning", ["rebalance", "shuffle", "rescale", "global_", "broadcast"])
+def test_other_exchanges_keep_columns(partitioning: str) -> None:
+    stream = environment(parallelism=2).from_arrow(TABLE, batch_rows=3).set_parallelism(1)
+    spread = getattr(stream, partitioning)().map_batches(double, TWICE)
+    expected = [("a", 2), ("b", 4), ("a", 6), ("c", 8), ("b", 10), ("a", 12)]
+    copies = 2 if partitioning == "broadcast" else 1
+    assert sorted(collect(spread)) == sorted(expected * copies)
