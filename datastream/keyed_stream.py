@@ -100,15 +100,15 @@ class KeyedStream(DataStream):
             position_to_sum: Position of the field, or its name. A record that is itself a number has the
                 one field 0.
         """
-        return self._aggregate(SumOf(position_to_sum))
+        return self._aggregate(SumOf(self._position(position_to_sum)))
 
     def min(self, position_to_min: Field = 0) -> DataStream:
         """The least value of one field per key, in the first record of the key; emitted as `reduce` does."""
-        return self._aggregate(MinOf(position_to_min))
+        return self._aggregate(MinOf(self._position(position_to_min)))
 
     def max(self, position_to_max: Field = 0) -> DataStream:
         """The greatest value of one field per key, in the first record of the key."""
-        return self._aggregate(MaxOf(position_to_max))
+        return self._aggregate(MaxOf(self._position(position_to_max)))
 
     def min_by(self, position_to_min_by: Field = 0) -> DataStream:
         """The record of each key whose field is least, the first of several; emitted as `reduce` does."""
@@ -117,6 +117,11 @@ class KeyedStream(DataStream):
     def max_by(self, position_to_max_by: Field = 0) -> DataStream:
         """The record of each key whose field is greatest, the first of several."""
         return self._aggregate(MaxBy(position_to_max_by))
+
+    def _position(self, field: Field) -> Field:
+        """The position of a column, where columns have names; other fields are found by each record's own."""
+        names: list[str] = [] if self.columns is None else self.columns.names
+        return names.index(field) if isinstance(field, str) and field in names else field
 
     def _aggregate(self, function: FieldReducer) -> DataStream:
         return self._reduce(function.name, function)

@@ -13,6 +13,7 @@ from ..state.descriptors import ValueStateDescriptor
 from ..state.kinds import ValueState
 from .base import OperatorContext, rows
 from .column_key import ColumnKey
+from .columnar_reduce import ColumnReduce, column_reduce
 from .elementwise import FunctionOperator
 from .functions import KeyedCoProcessFunction, KeyedProcessFunction
 from .output import Output
@@ -230,10 +231,19 @@ class KeyedReduceOperator(KeyedOperator, TimerTarget):
         self._state = self.keyed.get_value_state(ValueStateDescriptor(self.STATE_NAME, self._value_type))
         self._timers = TimerServices(self.context, self.keyed)
         self._last_values: list[Any] = []
+        self._by_columns: ColumnReduce | None = None
+        if not self.context.is_batch:
+            self._by_columns = column_reduce(self._life_cycle, self.key_selectors[0], self._state)
         if self.context.is_batch:
             self._end = self._timers.create("reduce", self)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
+        if self._by_columns is not None and not isinstance(batch.values, list):
+            columns = self._by_columns.reduced(batch.values, f"operator {self.context.name_with_subtask}")
+            if columns is not None:
+                self.keyed.records_processed(len(columns))
+                self.emit(Batch(columns, batch.timestamps))
+                return
         values = rows(batch)
         keys = self.keys_of(batch, values)
         self.keyed.prefetch(keys)

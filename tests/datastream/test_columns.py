@@ -217,6 +217,14 @@ def test_event_times_need_as_many_results_as_records() -> None:
 # ---------------------------------------------------------------- keyed aggregation and state of many keys
 
 
+@pytest.mark.parametrize("method", ["sum", "min", "max"])
+def test_built_in_aggregates_of_a_column_are_those_of_records(method: str) -> None:
+    by_column = environment().from_arrow(TABLE, batch_rows=2).key_by("k")
+    records = list(zip(*TABLE.to_pydict().values(), strict=True))
+    by_function = environment().from_collection(records).key_by(lambda record: record[0])
+    assert collect(getattr(by_column, method)("v")) == collect(getattr(by_function, method)(1))
+
+
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_running_aggregates(parallelism: int) -> None:
     env = environment(parallelism=parallelism)
