@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError, GraphError
@@ -28,6 +28,7 @@ from ..common.restart_strategy import (
 from ..common.time import Duration
 from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
+from ..connectors.arrow_source import DEFAULT_BATCH_ROWS, ArrowSource
 from ..connectors.collection import CollectionSource
 from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
 from ..coordinator.local_job import LocalJob
@@ -63,6 +64,9 @@ from .transformation import (
     user_line,
     warn_about_generated_uids,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DEFAULT_JOB_NAME = "Tidegate Streaming Job"
 
@@ -279,6 +283,31 @@ class StreamExecutionEnvironment(Dependencies):
             CollectionSource(collection), WatermarkStrategy.no_watermarks(), "Collection", type_info
         )
         stream.transformation.operator.keeps_type = True
+        return stream
+
+    def from_arrow(
+        self,
+        data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+        timestamp_column: str | None = None,
+        watermark_strategy: WatermarkStrategy | None = None,
+        batch_rows: int | None = None,
+        source_name: str = "Arrow",
+    ) -> DataStream:
+        """A stream of Arrow data that the driver holds, in Arrow batches (see `docs/guide/columns.md`).
+
+        The rows are cut into one range per subtask; order holds within a range.
+
+        Args:
+            data: A pyarrow Table, a RecordBatch, or RecordBatches of one schema.
+            timestamp_column: Column with each row's event time: integers in milliseconds, or timestamps.
+            watermark_strategy: How watermarks follow from event times; none without one.
+            batch_rows: The most rows of a batch; 65,536 if not given.
+            source_name: Name of the operator.
+        """
+        source = ArrowSource(data, timestamp_column, DEFAULT_BATCH_ROWS if batch_rows is None else batch_rows)
+        strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
+        stream = self.from_source(source, strategy, source_name)
+        stream.transformation.columns = source.schema
         return stream
 
     def from_source(
