@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..common.typeinfo import TypeInformation
+from ..operators.async_loop import SharedEventLoop
 from ..operators.base import OperatorContext
 from ..operators.chain import OperatorChain
 from ..operators.output import Receiver
@@ -13,6 +14,8 @@ from ..operators.processing_time import ProcessingTimeService
 from ..protocol.elements import Watermark, WatermarkStatus
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import OutputEdge, StreamNode
+from ..protocol.source_events import ReaderEvent
+from ..protocol.task_events import FromOperator, TaskEvent
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from ..state.local_snapshots import LocalSnapshots
 from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
@@ -69,7 +72,10 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
     copies, storage = _local_snapshots(deployment), deployment.settings.storage
     if copies is not None and storage is not None:
         storage = copies.beside(storage)
-    context_of = _ContextFactory(deployment, results, storage, processing_time, mailbox)
+    event_loop = SharedEventLoop(ports.create_event_loop, subtask.name)
+    context_of = _ContextFactory(
+        deployment, results, storage, processing_time, mailbox, event_loop, ports.report
+    )
     chain = OperatorChain(subtask, context_of, exchanges)
     return TaskParts(gate, TaskOutput(list(channels.values())), chain, results, processing_time, copies)
 
@@ -117,10 +123,14 @@ class _ContextFactory:
         storage: CheckpointStorage | None,
         processing_time: ProcessingTimeService,
         mailbox: Mailbox,
+        event_loop: SharedEventLoop,
+        report: Callable[[TaskEvent], None],
     ) -> None:
         self._deployment = deployment
+        self._report = report
         self._processing_time = processing_time
         self._mailbox = mailbox
+        self._event_loop = event_loop
         self._storage = storage
         self._results = results
         settings = deployment.settings
@@ -141,6 +151,7 @@ class _ContextFactory:
             now_ms=self._processing_time.now_ms,
             processing_time=self._processing_time,
             mailbox=self._mailbox,
+            event_loop=self._event_loop,
             create_keyed_backend=lambda key_type: self._keyed_backend(node, key_type),
             operator_state=self._operator_state(node),
             local_dir=self._local_dir(node),
@@ -150,7 +161,14 @@ class _ContextFactory:
             restored_checkpoint_id=deployment.restored_checkpoint_id,
             raw_keyed=self._raw_keyed(node),
             cached_files=self._files,
+            is_batch=deployment.settings.is_batch,
+            auto_watermark_interval_ms=deployment.settings.auto_watermark_interval_ms,
+            send_to_coordinator=lambda event: self._tell_coordinator(node, event),
         )
+
+    def _tell_coordinator(self, node: StreamNode, event: ReaderEvent) -> None:
+        deployment = self._deployment
+        self._report(FromOperator(deployment.attempt, deployment.subtask_id, node.uid, event))
 
     def _operator_state(self, node: StreamNode) -> OperatorStateBackend:
         deployment = self._deployment

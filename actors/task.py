@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import queue
 import traceback
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,7 @@ from ..protocol.elements import (
     WatermarkStatus,
 )
 from ..protocol.ids import CheckpointId
+from ..protocol.mail_order import MailOrder
 from ..protocol.mode_switch import SwitchingHandler
 from ..state.pickling import dumps
 from .assembly import TaskParts, assemble, local_dirs
@@ -123,6 +125,14 @@ _IDLE_MS = 1_000
 _POLL_MS = 2
 """How soon a source that had nothing, or a sink that was not ready, is asked again."""
 
+_CheckpointMail = (
+    events.TriggerCheckpoint
+    | events.EndSource
+    | events.CheckpointCompleted
+    | events.CheckpointAborted
+    | events.ToOperator
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _RunAction:
@@ -157,6 +167,8 @@ class StreamTask:
         self._given_up_id = CheckpointId(0)
         self._uids = [node.uid for node in deployment.subtask.task.nodes]
         self._early: list[events.TriggerCheckpoint | events.EndSource] = []
+        self._controls: deque[_CheckpointMail] = deque()
+        self._order: MailOrder[events.TaskMail] = MailOrder()
         self._waiting_actions: list[Callable[[], None]] = []
         self._parts: TaskParts
         self._chain: OperatorChain
@@ -209,7 +221,7 @@ class StreamTask:
 
     def _initialize(self) -> None:
         check_storage_is_shared(self._deployment)
-        self._parts = assemble(self._deployment, self._ports, lambda action: self.put(_RunAction(action)))
+        self._parts = assemble(self._deployment, self._ports, self._take_action)
         self._chain = self._parts.chain
         copies = self._parts.local_snapshots
         self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
@@ -272,8 +284,10 @@ class StreamTask:
 
     def _step(self) -> StepOutcome:
         self._drain_mailbox()
+        if self._controls:
+            self._take_controls()
         if self._phase is not TaskPhase.RUNNING:
-            return StepOutcome(_IDLE_MS)
+            return StepOutcome(_POLL_MS if self._controls else _IDLE_MS)
         if self._parts.gate.announced:
             self._take_announcements()
         align_ms = self._align_when_due()
@@ -291,7 +305,7 @@ class StreamTask:
             How long to wait in ms if there was nothing to do.
         """
         if not self._parts.output.has_credit():
-            return _IDLE_MS
+            return _POLL_MS if self._controls else _IDLE_MS
         if not self._chain.is_ready():
             return _POLL_MS
         timers = self._parts.processing_time
@@ -408,6 +422,9 @@ class StreamTask:
             self._parts.gate.accept(mail)
             if self._barriers.counts_buffered:
                 self._align(BytesBuffered(self._parts.gate.buffered_bytes))
+        elif isinstance(mail, events.Numbered):
+            for ordered in self._order.accept(mail.number, mail.mail):
+                self._take_mail(ordered)
         elif isinstance(mail, events.CreditReturned):
             self._parts.output.credit_returned(mail.channel, mail.size_bytes)
         elif isinstance(mail, events.CancelTask):
@@ -431,7 +448,25 @@ class StreamTask:
             # It overtook `StartRunning`: Ray promises no order between two calls.
             self._early.append(mail)
         elif self._phase in (TaskPhase.RUNNING, TaskPhase.COMMITTING, TaskPhase.STOPPING):
-            self._take_checkpoint_mail(mail)
+            self._controls.append(mail)
+            self._take_controls()
+
+    def _take_controls(self) -> None:
+        """In order, and only while the source stands still: a thread of its own may have to stop first."""
+        source = self._chain.source
+        while self._controls and not self._phase.is_terminal and (source is None or source.try_pause()):
+            try:
+                self._take_checkpoint_mail(self._controls.popleft())
+            finally:
+                # While the task stops it takes nothing from the source, which must not begin what it
+                # could then not end.
+                if source is not None and self._phase is not TaskPhase.STOPPING:
+                    source.resume()
+
+    def _take_action(self, action: Callable[[], None]) -> None:
+        """Put an action into the mailbox, from any thread."""
+        self.put(_RunAction(action))
+        self._ports.wake()
 
     def _run_action(self, action: Callable[[], None]) -> None:
         """Now, or as soon as the task runs: not before the start, nor after the barrier of a stop."""
@@ -469,16 +504,10 @@ class StreamTask:
             return
         self._run()
         early, self._early = self._early, []
-        for mail in early:
-            self._take_checkpoint_mail(mail)
+        self._controls.extend(early)
+        self._take_controls()
 
-    def _take_checkpoint_mail(
-        self,
-        mail: events.TriggerCheckpoint
-        | events.EndSource
-        | events.CheckpointCompleted
-        | events.CheckpointAborted,
-    ) -> None:
+    def _take_checkpoint_mail(self, mail: _CheckpointMail) -> None:
         if isinstance(mail, events.TriggerCheckpoint):
             if mail.barrier.kind is not SnapshotKind.FINAL:
                 self._give_up_stop_before(mail.barrier.checkpoint_id)
@@ -486,8 +515,11 @@ class StreamTask:
         elif isinstance(mail, events.EndSource):
             if self._final_id is not None:
                 self._give_up_stop_before(CheckpointId(self._final_id + 1))
-            if self._phase is TaskPhase.RUNNING and not self._has_ended:
+            source = self._chain.source
+            if self._phase is TaskPhase.RUNNING and not self._has_ended and (source is None or source.stop()):
                 self._end_of_input()
+        elif isinstance(mail, events.ToOperator):
+            self._chain.handle_coordinator_event(mail.operator_uid, mail.event)
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")
             self._snapshots.confirmed(mail.checkpoint_id)

@@ -6,12 +6,22 @@ anything that runs, does I/O or knows about another room.
 
 from __future__ import annotations
 
+from .completable_future import CompletableFuture
 from .config_options import ConfigOption, ConfigOptions
 from .configuration import Configuration
 from .execution_config import ExecutionConfig
+from .job_client import JobClient
+from .job_execution_result import JobExecutionResult
 from .job_id import JobID
 from .job_status import JobStatus
 from .restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from .serialization import (
+    ByteArraySchema,
+    DeserializationSchema,
+    Encoder,
+    SerializationSchema,
+    SimpleStringSchema,
+)
 from .time import Duration, Instant, Time
 from .type_codecs import TypeCodec, register_type_codec
 from .typeinfo import TypeInformation, Types
@@ -19,18 +29,26 @@ from .types import Row, RowKind
 from .watermark_strategy import WatermarkStrategy
 
 __all__ = [
+    "ByteArraySchema",
+    "CompletableFuture",
     "ConfigOption",
     "ConfigOptions",
     "Configuration",
+    "DeserializationSchema",
     "Duration",
+    "Encoder",
     "ExecutionConfig",
     "Instant",
+    "JobClient",
+    "JobExecutionResult",
     "JobID",
     "JobStatus",
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "Row",
     "RowKind",
+    "SerializationSchema",
+    "SimpleStringSchema",
     "Time",
     "TypeCodec",
     "TypeInformation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Mapping
 from typing import TypeVar
 
 from .config_options import BOOLEAN, BYTES, FLOAT, INTEGER, STRING, ConfigOption, value_text
@@ -25,6 +26,36 @@ class Configuration:
 
     def __init__(self, other: Configuration | None = None) -> None:
         self._values: dict[str, object] = {} if other is None else dict(other._values)
+
+    @staticmethod
+    def from_dict(map: Mapping[str, object]) -> Configuration:
+        """Make a configuration of these settings.
+
+        Args:
+            map: keys with values; a value that is no text is kept as it is.
+        """
+        configuration = Configuration()
+        configuration._values.update(map)
+        return configuration
+
+    @staticmethod
+    def parse_list_value(value: str) -> list[str]:
+        """Split the text of a list option.
+
+        Args:
+            value: a YAML list (`[a, b]`, or lines that begin with `- `), or parts with semicolons between.
+
+        Returns:
+            The parts as text; none for an empty text.
+        """
+        text = value.strip()
+        if text.startswith("[") and text.endswith("]"):
+            parts = text[1:-1].split(",")
+        elif text.startswith("- "):
+            parts = [line.strip().removeprefix("- ") for line in text.splitlines()]
+        else:
+            parts = text.split(";")
+        return [part.strip().strip("'\"") for part in parts if part.strip()]
 
     def get(self, option: ConfigOption[T]) -> T:
         """Return the value of an option, or its default where it is not set.

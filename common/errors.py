@@ -22,6 +22,10 @@ class SerializationError(TidegateError, TypeError):
     """A function or a value cannot be shipped to another process."""
 
 
+class OutputTypeError(TidegateError, TypeError):
+    """An operator emitted a value that does not have the declared output type."""
+
+
 class KeyTypeError(TidegateError, TypeError):
     """A key has no deterministic encoding, or does not match the declared key type."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 
 from . import options
 from .config_options import ConfigOption
@@ -10,6 +11,8 @@ from .configuration import Configuration
 from .errors import ConfigurationError
 
 __all__ = ["check_settings", "known_options"]
+
+logger = logging.getLogger("tidegate")
 
 _FIXED = {
     "execution.checkpointing.incremental": ("true", "every checkpoint is an increment"),
@@ -37,6 +40,24 @@ _ABSENT = {
 }
 """Why Tidegate has no such setting, by the start of Flink's key; the first that fits is told."""
 
+_WITHOUT_EFFECT = {
+    "akka.": "Ray carries the calls between processes",
+    "execution.checkpointing.snapshot-compression": "the format of snapshots says what is compressed",
+    "metrics.latency.": "there are no latency markers",
+    "pekko.": "Ray carries the calls between processes",
+    "pipeline.closure-cleaner-level": "functions are sent with cloudpickle, which needs no cleaning",
+    "pipeline.object-reuse": "an operator always hands its records to the next one of its task as they are",
+    "python.execution-mode": "functions always run in the task's own Python process",
+    "python.fn-execution.": "there is no second process to talk to; see tidegate.batch.size",
+    "python.logging.": "functions log with Python's logging, in the task's process",
+    "python.metric.enabled": "metrics are always on",
+    "python.operator-chaining.enabled": "see pipeline.operator-chaining",
+    "python.profile.enabled": "use a profiler of Python's on the task's process",
+    "task.cancellation.interval": "a task is asked once to stop, see task.cancellation.timeout",
+}
+"""Settings that tune the JVM, or how PyFlink talks to its Python workers. No result depends on them, so a
+program that sets them runs, with a warning."""
+
 
 def known_options() -> dict[str, ConfigOption[object]]:
     """Every option that Tidegate reads, by its key."""
@@ -61,10 +82,16 @@ def check_settings(configuration: Configuration) -> None:
             problems += _fixed_problem(key, values[key])
         elif key in read_as:
             configuration.get(read_as[key])
+        elif (why := _without_effect(key)) is not None:
+            logger.warning("The setting %s has no effect: %s", key, why)
         else:
             problems.append(_unknown(key, [*known, *_FIXED]))
     if problems:
         raise ConfigurationError("; ".join(problems))
+
+
+def _without_effect(key: str) -> str | None:
+    return next((why for start, why in _WITHOUT_EFFECT.items() if key.startswith(start)), None)
 
 
 def _fixed_problem(key: str, value: str) -> list[str]:

@@ -220,6 +220,10 @@ class PipelineOptions:
         .duration_type()
         .default_value(Duration.of_millis(200))
     )
+    AUTO_GENERATE_UIDS: ConfigOption[bool] = (
+        ConfigOptions.key("pipeline.auto-generate-uids").boolean_type().default_value(True)
+    )
+    """Whether an operator may do without a uid of its own."""
     GLOBAL_JOB_PARAMETERS: ConfigOption[Mapping[str, str] | None] = (
         ConfigOptions.key("pipeline.global-job-parameters").map_type().no_default_value()
     )
@@ -229,6 +233,12 @@ class PipelineOptions:
 class ExecutionOptions:
     """Settings of the data plane."""
 
+    RUNTIME_MODE: ConfigOption[str] = (
+        ConfigOptions.key("execution.runtime-mode")
+        .choice_type("STREAMING", "BATCH", "AUTOMATIC")
+        .default_value("STREAMING")
+    )
+    """`BATCH`: every source ends, and aggregates emit final values only; `AUTOMATIC`: where they all end."""
     BUFFER_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("execution.buffer-timeout.interval")
         .duration_type()

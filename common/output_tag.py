@@ -5,6 +5,10 @@ from __future__ import annotations
 from .errors import ConfigurationError
 from .typeinfo import TypeInformation
 
+__all__ = ["OutputTag"]
+
+__all__ = ["OutputTag"]
+
 
 class OutputTag:
     """A side output of an operator, by its id.

@@ -49,6 +49,9 @@ class Time:
         """Return the amount in milliseconds."""
         return self._milliseconds
 
+    def __str__(self) -> str:
+        return f"{self._milliseconds} ms"
+
     def __repr__(self) -> str:
         return f"Time.milliseconds({self._milliseconds})"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from operator import itemgetter
 from typing import Any, overload
 
 __all__ = ["Row", "RowKind"]
@@ -17,24 +18,31 @@ class RowKind(Enum):
     UPDATE_AFTER = 2
     DELETE = 3
 
+    def __str__(self) -> str:
+        return _SIGNS[self.value]
+
+
+_SIGNS = ("+I", "-U", "+U", "-D")
+
 
 class Row:
     """A value with a fixed number of fields.
 
-    A row is built by position, by name (the fields are then sorted by name, as in PyFlink), or from
-    a row of names that is called like a class:
+    A row is built by position, by name, or from a row of names that is called like a class:
 
         >>> Row("a", 2)
         <Row('a', 2)>
         >>> Row(name="Alice", age=11)
-        Row(age=11, name='Alice')
+        Row(name='Alice', age=11)
         >>> Person = Row("name", "age")
         >>> Person("Alice", 11)
         Row(name='Alice', age=11)
 
     Fields are read as `row[0]`, `row["name"]` or `row.name` and written as `row[0] = …` or
     `row["name"] = …`. A name that is also a method of `Row` is reached with brackets only.
-    `x in row` looks through the values.
+    `x in row` looks through the names, or through the values of a row without names.
+
+    Two rows with names are equal when every name has the same value, in whatever order.
     """
 
     __slots__ = ("_fields", "_row_kind", "_values")
@@ -47,12 +55,19 @@ class Row:
         if args and kwargs:
             raise ValueError("a Row is built from positions or from names, not from both")
         if kwargs:
-            self._fields = tuple(sorted(kwargs))
-            self._values = [kwargs[name] for name in self._fields]
+            self._fields = tuple(kwargs)
+            self._values = list(kwargs.values())
         else:
             self._fields = None
             self._values = list(args)
         self._row_kind = RowKind.INSERT
+
+    @staticmethod
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """Build a row of another kind than INSERT; see the class for the arguments."""
+        row = Row(*args, **kwargs)
+        row._row_kind = row_kind
+        return row
 
     def __call__(self, *values: Any) -> Row:
         """Build a row whose field names are the values of this one.
@@ -102,6 +117,16 @@ class Row:
         """Name the fields, in order."""
         self._fields = tuple(field_names)
 
+    def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
+        """Return the values of some fields; all values where the row has no names.
+
+        Raises:
+            ValueError: the row has no field of one of the names.
+        """
+        if self._fields is None:
+            return list(self._values)
+        return [self._values[self._position(name)] for name in names]
+
     def _position(self, name: str) -> int:
         if self._fields is not None and name in self._fields:
             return self._fields.index(name)
@@ -130,7 +155,7 @@ class Row:
         return self._values[self._fields.index(name)]
 
     def __contains__(self, item: object) -> bool:
-        return item in self._values
+        return item in (self._values if self._fields is None else self._fields)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
@@ -141,14 +166,20 @@ class Row:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Row):
             return NotImplemented
-        return (
-            self._values == other._values
-            and self._fields == other._fields
-            and self._row_kind is other._row_kind
-        )
+        if self._row_kind is not other._row_kind:
+            return False
+        if self._fields == other._fields:
+            return self._values == other._values
+        if self._fields is None or other._fields is None or len(self) != len(other):
+            return False
+        return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        return hash(tuple(self._values))
+        if self._fields is None:
+            return hash(tuple(self._values))
+        # Equal rows may have their fields in different orders.
+        by_name = sorted(zip(self._fields, self._values, strict=False), key=itemgetter(0))
+        return hash(tuple(value for _, value in by_name))
 
     def __repr__(self) -> str:
         if self._fields is None:
@@ -158,6 +189,19 @@ class Row:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore_row, (self._fields, tuple(self._values), self._row_kind.value)
+
+
+def named_rows(names: tuple[str, ...], records: Iterable[Iterable[Any]]) -> list[Row]:
+    """Rows of kind INSERT with these names, one for each record of values."""
+    new = Row.__new__
+    rows = []
+    for record in records:
+        row = new(Row)
+        row._fields = names
+        row._values = list(record)
+        row._row_kind = RowKind.INSERT
+        rows.append(row)
+    return rows
 
 
 def _restore_row(fields: tuple[str, ...] | None, values: Sequence[Any], row_kind: int) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..operators.enumerators import Boundedness
 from ..operators.sources import Source, SourceReader
 from ..protocol.elements import Batch
 
@@ -18,6 +19,9 @@ class CollectionSource(Source):
 
     def __init__(self, records: Iterable[Any]) -> None:
         self._records = list(records)
+
+    def get_boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
 
     def create_splits(self, parallelism: int) -> list[Any]:
         return [0]

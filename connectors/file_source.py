@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from ..common.errors import ConfigurationError
 from ..operators.base import OperatorContext
+from ..operators.enumerators import Boundedness
 from ..operators.sources import Source, SourceReader
 from ..protocol.elements import Batch
 from .file_errors import FileConnectorError, file_errors, local_path
@@ -60,6 +61,9 @@ class FileSource(Source):
         missing = [path for path in self._paths if not os.path.isfile(path)]
         if missing:
             raise ConfigurationError(f"the file source cannot find {', '.join(missing)}")
+
+    def get_boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
 
     def create_splits(self, parallelism: int) -> list[Any]:
         return [FileSplit(path, os.path.getsize(path)) for path in self._paths]

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from ..common.errors import ConfigurationError
+from ..operators.enumerators import Boundedness
 from ..operators.sources import Source, SourceReader
 from ..protocol.elements import Batch
 
@@ -25,6 +26,9 @@ class NumberSequenceSource(Source):
             raise ConfigurationError(f"number sequence from {start} to {end} is empty; swap the bounds")
         self._start = start
         self._end = end
+
+    def get_boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
 
     def create_splits(self, parallelism: int) -> list[Any]:
         count = self._end - self._start + 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ..common import failpoints
-from ..common.errors import CheckpointStorageError
+from ..common.errors import CheckpointStorageError, TidegateError
 from ..protocol import checkpoint as core
 from ..protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from ..protocol.handles import FileHandle
@@ -30,6 +30,7 @@ from ..telemetry.spans import (
 from .barrier_mode import BarrierMode, store_mode, stored_mode
 from .checkpoint_store import CheckpointStore, FencedError
 from .cleaner import CheckpointCleaner
+from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .savepoints import check_savepoint_directory, discard_savepoint, savepoint_path, write_savepoint
 from .spec import JobSpec
@@ -44,6 +45,7 @@ class CheckpointDriver:
     """The checkpoints of one job.
 
     Args:
+        operators: The halves of operators in the coordinator, whose state a checkpoint holds too.
         fail: Called with the cause when too many checkpoints failed.
         stop: Called with the cause when this coordinator is fenced and must end.
         restart: Called with the cause when the tasks cannot go on from where they are.
@@ -56,6 +58,7 @@ class CheckpointDriver:
         ports: CoordinatorPorts,
         tracer: Tracer,
         statistics: JobStatistics,
+        operators: OperatorCoordinators,
         fail: Callable[[str], None],
         stop: Callable[[str], None],
         restart: Callable[[str], None],
@@ -66,6 +69,7 @@ class CheckpointDriver:
         self._ports = ports
         self._tracer = tracer
         self._statistics = statistics
+        self._halves = operators
         self._fail = fail
         self._stop = stop
         self._restart = restart
@@ -184,6 +188,7 @@ class CheckpointDriver:
         elif isinstance(command, core.NotifyComplete):
             for subtask in command.subtasks:
                 self._ports.send(self._attempt, subtask, CheckpointCompleted(command.checkpoint_id))
+            self._halves.complete(command.checkpoint_id)
         elif isinstance(command, core.NotifyAborted):
             self._aborted(command)
         elif isinstance(command, core.AnswerRequest):
@@ -235,6 +240,8 @@ class CheckpointDriver:
                 },
                 self._ports.now_ns(),
             )
+        if command.is_new and not self._snapshot_halves(barrier.checkpoint_id):
+            return
         span = self._spans.get(barrier.checkpoint_id)
         sent = replace(
             barrier,
@@ -245,6 +252,17 @@ class CheckpointDriver:
         )
         for subtask in command.subtasks:
             self._ports.send(self._attempt, subtask, TriggerCheckpoint(sent))
+
+    def _snapshot_halves(self, checkpoint_id: CheckpointId) -> bool:
+        """Before any barrier is sent; nothing of a failure reaches a task but the abort."""
+        try:
+            self._halves.snapshot(checkpoint_id)
+        except TidegateError as error:
+            first = self._halves.subtasks[0]
+            reason = core.AbortReason.SYNC_FAILED
+            self.handle(core.SubtaskDeclined(self._attempt, first, checkpoint_id, str(error), reason))
+            return False
+        return True
 
     def _target(self, barrier: CheckpointBarrier) -> SavepointTarget | None:
         if barrier.savepoint is None:
@@ -289,7 +307,7 @@ class CheckpointDriver:
         stored = replace(
             manifest,
             kind=SnapshotKind.SAVEPOINT,
-            operators=self._operators(parts),
+            operators=self._operators(manifest.checkpoint_id, parts),
             savepoint_path="",
             statistics=None,
         )
@@ -335,17 +353,23 @@ class CheckpointDriver:
             kind=barrier.kind,
             triggered_ms=barrier.timestamp_ms,
             completed_ms=self._ports.now_ns() // 1_000_000,
-            operators=self._operators(command.acknowledgements),
+            operators=self._operators(barrier.checkpoint_id, command.acknowledgements),
             savepoint_path=self._savepoint_paths.get(barrier.checkpoint_id, ""),
         )
 
     def _operators(
-        self, acknowledgements: Mapping[SubtaskId, core.Acknowledgement]
+        self, checkpoint_id: CheckpointId, acknowledgements: Mapping[SubtaskId, core.Acknowledgement]
     ) -> dict[str, OperatorManifest]:
         operators = {node.uid: node for node in self._spec.graph.operators}
         snapshots = core.operator_snapshots(acknowledgements, operators)
         return {
-            uid: OperatorManifest(uid, node.name, node.max_parallelism, tuple(snapshots[uid]))
+            uid: OperatorManifest(
+                uid,
+                node.name,
+                node.max_parallelism,
+                tuple(snapshots[uid]),
+                self._halves.state_of(checkpoint_id, uid),
+            )
             for uid, node in operators.items()
         }
 
@@ -364,6 +388,7 @@ class CheckpointDriver:
     def _aborted(self, command: core.NotifyAborted) -> None:
         for subtask in command.subtasks:
             self._ports.send(self._attempt, subtask, CheckpointAborted(command.checkpoint_id))
+        self._halves.forget(command.checkpoint_id)
         self._store.abort(command.checkpoint_id)
         path = self._savepoint_paths.pop(command.checkpoint_id, None)
         if path is not None:

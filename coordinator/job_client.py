@@ -8,10 +8,10 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from ..common.completable_future import CompletableFuture
 from ..common.errors import (
     CheckpointStorageError,
     ConfigurationError,
@@ -20,6 +20,8 @@ from ..common.errors import (
     StateError,
 )
 from ..common.failpoints import FailPointReport
+from ..common.job_client import JobClient as BaseJobClient
+from ..common.job_execution_result import JobExecutionResult
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
 from ..common.time import Duration
@@ -96,23 +98,13 @@ class JobHandle(Protocol):
 
 
 @dataclass(frozen=True)
-class JobExecutionResult:
-    """What a finished job leaves."""
+class FinishedJob(JobExecutionResult):
+    """The end of a job, with the last view of it."""
 
-    job_id: JobID
-    net_runtime_ms: int
     report: JobReport
 
-    def get_job_id(self) -> JobID:
-        """Id of the job."""
-        return self.job_id
 
-    def get_net_runtime(self) -> int:
-        """Milliseconds from submission to the end."""
-        return self.net_runtime_ms
-
-
-class JobClient:
+class JobClient(BaseJobClient):
     """Watches and steers one job. Calls that PyFlink answers with a future do so here too."""
 
     def __init__(self, job_id: JobID, handle: JobHandle) -> None:
@@ -124,7 +116,7 @@ class JobClient:
         """Id of the job."""
         return self._job_id
 
-    def get_job_status(self) -> Future[JobStatus]:
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
         """Where the job is in its life."""
         return _answered(lambda: self._handle.report().status)
 
@@ -140,7 +132,7 @@ class JobClient:
         """
         return self._handle.processes()
 
-    def cancel(self) -> Future[None]:
+    def cancel(self) -> CompletableFuture[None]:
         """Stop the job without a checkpoint."""
         return _answered(self._handle.cancel)
 
@@ -160,7 +152,7 @@ class JobClient:
         savepoint_directory: str | None = None,
         format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
         timeout_s: float = 600.0,
-    ) -> Future[str]:
+    ) -> CompletableFuture[str]:
         """Take a savepoint: a copy of the job's state that is yours, while the job goes on.
 
         Args:
@@ -180,7 +172,7 @@ class JobClient:
         savepoint_directory: str | None = None,
         format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
         timeout_s: float = 600.0,
-    ) -> Future[str]:
+    ) -> CompletableFuture[str]:
         """Stop the job with a savepoint; it is FINISHED afterwards, and its sinks have committed everything.
 
         If the savepoint fails the job goes on. A second stop in the same way shares the outcome of the first.
@@ -223,7 +215,7 @@ class JobClient:
 
     def _savepoint(
         self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType, timeout_s: float
-    ) -> Future[str]:
+    ) -> CompletableFuture[str]:
         if directory is not None and "://" not in directory:
             # The coordinator has another working directory.
             directory = os.path.abspath(directory)
@@ -339,11 +331,11 @@ class JobClient:
         self._handle.wait(timeout_s)
         return self._handle.report().status
 
-    def get_job_execution_result(self) -> Future[JobExecutionResult]:
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Wait for the end; the future holds the result or the error that ended the job."""
         return _answered(self.result)
 
-    def result(self) -> JobExecutionResult:
+    def result(self) -> FinishedJob:
         """Wait for the end and return the result.
 
         Raises:
@@ -355,7 +347,7 @@ class JobClient:
         self._handle.release()
         runtime_ms = int((time.monotonic() - self._started_s) * 1_000)
         _raise_unless_finished(report)
-        return JobExecutionResult(self._job_id, runtime_ms, report)
+        return FinishedJob(self._job_id, runtime_ms, report)
 
     def collected(self) -> Iterator[Any]:
         """Collected records as they arrive, until the job ends; then its error, if it failed."""
@@ -411,8 +403,8 @@ def _raise_unless_finished(report: JobReport) -> None:
         raise JobCancelledError("the job was cancelled")
 
 
-def _answered(question: Callable[[], T]) -> Future[T]:
-    future: Future[T] = Future()
+def _answered(question: Callable[[], T]) -> CompletableFuture[T]:
+    future: CompletableFuture[T] = CompletableFuture()
     try:
         future.set_result(question())
     except Exception as error:
@@ -420,9 +412,9 @@ def _answered(question: Callable[[], T]) -> Future[T]:
     return future
 
 
-def _answered_later(question: Callable[[], T]) -> Future[T]:
+def _answered_later(question: Callable[[], T]) -> CompletableFuture[T]:
     """The answer of a question that takes its time, asked in a thread of its own."""
-    future: Future[T] = Future()
+    future: CompletableFuture[T] = CompletableFuture()
 
     def ask() -> None:
         try:

@@ -20,7 +20,6 @@ from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import build_execution_graph
-from ..protocol.trigger import NEVER_MS
 from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import read_checkpoint
@@ -30,6 +29,7 @@ from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
 from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
+from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .restore import check_restore, recovered_records, restored_state
 from .results import ResultBuffer
@@ -74,7 +74,11 @@ class JobCoordinator:
         before_clean_up: Callable[[bool], None] = lambda keep: None,
     ) -> None:
         self._spec = spec
-        self._ports = ports
+        self.statistics = JobStatistics()
+        self._operators = OperatorCoordinators(
+            spec.graph, ports, self._operator_failed, lambda text: self.statistics.warnings.append(text)
+        )
+        self._ports = self._operators.ports
         self._tracer = tracer
         self._storage = storage
         self._before_clean_up = before_clean_up
@@ -84,6 +88,7 @@ class JobCoordinator:
         self._store: CheckpointStore | None = None
         self._checkpoints: CheckpointDriver | None = None
         self._foreign: CheckpointManifest | None = None
+        self._restored: CheckpointManifest | None = None
         self._attempt = Attempt(0)
         self._restarts = -1
         self._live: set[SubtaskId] = set()
@@ -99,7 +104,6 @@ class JobCoordinator:
         self._queries = StateQueries(
             spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
         )
-        self.statistics = JobStatistics()
         self.results = ResultBuffer()
 
     # ------------------------------------------------------------ seen from outside
@@ -142,7 +146,9 @@ class JobCoordinator:
 
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
-        due = NEVER_MS if self._restart_at_ms is None else self._restart_at_ms
+        due = self._operators.next_due_ms()
+        if self._restart_at_ms is not None:
+            due = min(due, self._restart_at_ms)
         if self._checkpoints is not None:
             due = min(due, self._checkpoints.next_due_ms())
         return due
@@ -206,6 +212,7 @@ class JobCoordinator:
             self._ports,
             self._tracer,
             self.statistics,
+            self._operators,
             fail=self._fail_job,
             stop=self._give_way,
             restart=self._restart_now,
@@ -238,6 +245,8 @@ class JobCoordinator:
         self._live = set(self._graph.subtasks)
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
+        self._restored = manifest
+        self._operators.deploy(self._attempt)
         if self._checkpoints is not None:
             self._checkpoints.remove_orphans(is_recovery=manifest is not None)
         if manifest is not None:
@@ -284,10 +293,12 @@ class JobCoordinator:
             mode=settings.mode,
             batch_size=settings.batch_size,
             buffer_timeout_ms=settings.buffer_timeout_ms,
+            auto_watermark_interval_ms=settings.auto_watermark_interval_ms,
             channel_credit_bytes=settings.channel_credit_bytes,
             result_credit_bytes=settings.result_credit_bytes,
             job_parameters=settings.job_parameters,
             files=settings.files,
+            is_batch=settings.is_batch,
             fail_points=self.fail_points.arming if self.fail_points is not None else None,
         )
 
@@ -304,6 +315,8 @@ class JobCoordinator:
             if self._checkpoints is not None and isinstance(event, core.SubtaskAcknowledged):
                 # It is counted, and nobody else would ever delete its files.
                 self._checkpoints.handle(event)
+        elif isinstance(event, events.FromOperator):
+            self._operators.handle(event)
         elif isinstance(event, events.StateQueried):
             self._queries.answered(event)
         elif isinstance(event, events.TaskInitialized):
@@ -320,6 +333,7 @@ class JobCoordinator:
 
     def tick(self) -> None:
         """Time passed: perform what is due."""
+        self._operators.tick()
         if self._checkpoints is not None and not self.status.is_terminal_state():
             self._checkpoints.handle(core.TimePassed())
         self._go_on_when_stopped()
@@ -395,7 +409,9 @@ class JobCoordinator:
             self._ports.send(self._attempt, target, events.StartRunning())
         if was_restart:
             self._record_recovery()
-        if self._checkpoints is not None and not self._is_stopped:
+        if self._is_stopped or not self._operators.run(self._restored):
+            return
+        if self._checkpoints is not None:
             subtasks = frozenset(self._graph.subtasks)
             self._checkpoints.start(self._attempt, self._restarts, subtasks, self._graph.sources)
 
@@ -424,6 +440,7 @@ class JobCoordinator:
         self._queries.fail("the subtask that owns the key has finished", subtask)
         if self.status is JobStatus.RUNNING and not self._live:
             self._life.handle(JobEvent.TASKS_FINISHED)
+            self._operators.stop()
             if self._checkpoints is not None:
                 self._checkpoints.handle(core.TasksStopped(core.AbortReason.SHUT_DOWN))
             self._clean_up(self._spec.settings.keep_on_finish)
@@ -440,8 +457,11 @@ class JobCoordinator:
             self._go_on_when_stopped()
 
     def _fail_job(self, cause: str) -> None:
+        self._operator_failed(cause, is_recoverable=True)
+
+    def _operator_failed(self, cause: str, is_recoverable: bool) -> None:
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
-            self._restart_or_give_up(cause, "", is_recoverable=True)
+            self._restart_or_give_up(cause, "", is_recoverable)
 
     def _give_way(self, cause: str) -> None:
         """Another coordinator runs the job now: everything in storage is its own."""
@@ -476,6 +496,7 @@ class JobCoordinator:
     def _stop_tasks(self) -> None:
         self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
         self._queries.fail(f"the job is {self.status.name}")
+        self._operators.stop()
         if self._checkpoints is not None:
             is_restart = self.status is JobStatus.RESTARTING
             reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN

@@ -22,6 +22,9 @@ class CoordinatorPorts(Protocol):
     def run_in_background(self, work: Callable[[], None]) -> None:
         """Run `work`, which raises nothing, at some time, off the coordinator's loop."""
 
+    def post(self, action: Callable[[], None]) -> None:
+        """Run `action` on the coordinator's loop soon; may be called from any thread."""
+
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         """Place and initialise subtasks; each answers `TaskInitialized` or `TaskFailed`."""
 

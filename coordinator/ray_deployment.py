@@ -116,6 +116,9 @@ class RayTaskGateway:
     def run_in_background(self, work: Callable[[], None]) -> None:
         self._background.submit(work)
 
+    def post(self, action: Callable[[], None]) -> None:
+        self._post(action)
+
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self._attempt = deployments[0].attempt
         # Later on a node may be missing for a while: then the processes wait for a place.

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 
-
-@dataclass(slots=True)
-class _Sender:
-    next_number: int = 0
-    early: dict[int, bytes] = field(default_factory=dict)
+from ..protocol.mail_order import MailOrder
 
 
 class ReportOrder:
     """Releases each sender's reports by number, without gaps, each once."""
 
     def __init__(self) -> None:
-        self._senders: dict[Hashable, _Sender] = {}
+        self._senders: dict[Hashable, MailOrder[bytes]] = {}
 
     def accept(self, sender: Hashable, number: int, report: bytes) -> list[bytes]:
         """Take a report; returns those that are now in order."""
-        state = self._senders.setdefault(sender, _Sender())
-        if number < state.next_number:
-            return []
-        state.early[number] = report
-        ready: list[bytes] = []
-        while state.next_number in state.early:
-            ready.append(state.early.pop(state.next_number))
-            state.next_number += 1
-        return ready
+        return self._senders.setdefault(sender, MailOrder()).accept(number, report)

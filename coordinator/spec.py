@@ -90,6 +90,7 @@ class JobSettings:
         fail_points: What `TIDEGATE_FAILPOINTS` arms.
         files: Files that travel with the job, which every process gets with its tasks.
         python: What its processes are to be started with (Ray shell).
+        is_batch: Whether every source ends and only final results are wanted.
     """
 
     state_backend: StateBackend
@@ -114,6 +115,7 @@ class JobSettings:
     random_initial_delay: bool = True
     batch_size: int = 4_096
     buffer_timeout_ms: int = 100
+    auto_watermark_interval_ms: int = 200
     channel_credit_bytes: int = 1 << 20
     result_credit_bytes: int = 16 << 20
     job_parameters: dict[str, str] = field(default_factory=dict)
@@ -128,6 +130,7 @@ class JobSettings:
     fail_points: tuple[FailPoint, ...] = ()
     files: tuple[JobFile, ...] = ()
     python: PythonEnvironment = field(default_factory=PythonEnvironment)
+    is_batch: bool = False
 
     def __post_init__(self) -> None:
         if self.trigger is not None and self.checkpoint_dir is None:

@@ -6,6 +6,7 @@ Builds a stream graph and hands it to a shell; nothing here runs records.
 from __future__ import annotations
 
 from ..common.output_tag import OutputTag
+from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
 from ..operators.broadcast_functions import (
     BaseBroadcastProcessFunction,
@@ -13,6 +14,7 @@ from ..operators.broadcast_functions import (
     KeyedBroadcastProcessFunction,
 )
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
+from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import (
     AggregateFunction,
     CoFlatMapFunction,
@@ -29,10 +31,19 @@ from ..operators.functions import (
     Partitioner,
     ProcessFunction,
     ReduceFunction,
+    RichFunction,
+    RichSinkFunction,
     SinkFunction,
 )
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
+from ..operators.source_context import SourceContext
+from ..operators.source_function import (
+    ParallelSourceFunction,
+    RichParallelSourceFunction,
+    RichSourceFunction,
+    SourceFunction,
+)
 from ..operators.sources import Source, SourceReader
 from ..operators.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
@@ -51,6 +62,7 @@ from ..operators.windows.triggers import Trigger, TriggerResult
 from ..operators.windows.windows import CountWindow, GlobalWindow, TimeWindow, Window
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
+from .async_data_stream import AsyncDataStream
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 from .checkpoint_storage import (
     CheckpointStorage,
@@ -83,7 +95,12 @@ __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
     "AllWindowedStream",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
+    "Boundedness",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
@@ -127,6 +144,7 @@ __all__ = [
     "MergingWindowAssigner",
     "NullByteKeySelector",
     "OutputTag",
+    "ParallelSourceFunction",
     "Partitioner",
     "PredefinedOptions",
     "ProcessAllWindowFunction",
@@ -134,6 +152,10 @@ __all__ = [
     "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
+    "RichFunction",
+    "RichParallelSourceFunction",
+    "RichSinkFunction",
+    "RichSourceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SavepointFormatType",
@@ -142,7 +164,11 @@ __all__ = [
     "SinkWriter",
     "SlotSharingGroup",
     "Source",
+    "SourceContext",
+    "SourceFunction",
     "SourceReader",
+    "SplitEnumerator",
+    "SplitEnumeratorContext",
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",

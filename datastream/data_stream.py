@@ -14,6 +14,7 @@ from ..common.errors import ConfigurationError
 from ..common.execution_config import ExecutionConfig
 from ..common.output_tag import OutputTag
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation
+from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collect import CollectSink
 from ..connectors.print_sink import PrintSink
 from ..operators.base import StreamOperator
@@ -23,6 +24,7 @@ from ..operators.elementwise import (
     MapOperator,
     ProcessOperator,
 )
+from ..operators.event_time import TimestampsAndWatermarksOperator
 from ..operators.functions import as_callable
 from ..operators.sinks import Sink, SinkFunctionOperator, SinkOperator
 from ..operators.windows.assigners import WindowAssigner
@@ -34,7 +36,7 @@ from .joined_streams import CoGroupedStreams, JoinedStreams
 from .operator_settings import OperatorSettings
 from .projection import projection
 from .spark_settings import spark_settings
-from .transformation import Input, Transformation
+from .transformation import Input, Transformation, common_type
 from .user_functions import checked
 from .windowed_stream import AllWindowedStream, WindowedStream
 
@@ -89,13 +91,17 @@ class DataStream(OperatorSettings):
         )
 
     def get_type(self) -> TypeInformation:
-        """Type of the records; pickled bytes stand for any type, where nobody said more."""
-        return self.known_type() or PickledBytesTypeInfo()
+        """Type of the records: declared, or else as annotations of the user function give it.
+
+        Records are held to a declared type. What annotations say is taken as it is. Pickled bytes stand for
+        any type, where nobody said more.
+        """
+        hinted = common_type(entry.hinted_type for entry in self._inputs)
+        return self.known_type() or hinted or PickledBytesTypeInfo()
 
     def known_type(self) -> TypeInformation | None:
-        """Type of the records, `None` where nobody said."""
-        types = [entry.type_info for entry in self._inputs]
-        return types[0] if all(each == types[0] for each in types) else None
+        """Declared type of the records, `None` where there is none."""
+        return common_type(entry.type_info for entry in self._inputs)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment the stream belongs to."""
@@ -122,6 +128,19 @@ class DataStream(OperatorSettings):
     def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Run a `ProcessFunction` on every record."""
         return self._then("Process", ProcessOperator(checked(func, "process_element")), output_type)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Give records their event times and the stream its watermarks; earlier watermarks end here.
+
+        Alignment needs a source that can wait: put such a strategy into `from_source`.
+        """
+        if watermark_strategy.alignment is not None:
+            raise ConfigurationError(
+                "with_watermark_alignment() works for sources only; pass the strategy to from_source()"
+            )
+        return self._then(
+            "Timestamps/Watermarks", TimestampsAndWatermarksOperator(watermark_strategy), self.known_type()
+        )
 
     def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition by key: all records of one key meet in one subtask.

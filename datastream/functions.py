@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.broadcast_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -30,9 +31,18 @@ from ..operators.functions import (
     Partitioner,
     ProcessFunction,
     ReduceFunction,
+    RichFunction,
+    RichSinkFunction,
     SinkFunction,
 )
 from ..operators.runtime_context import DistributedCache, KeyedStateStore, RuntimeContext
+from ..operators.source_context import SourceContext
+from ..operators.source_function import (
+    ParallelSourceFunction,
+    RichParallelSourceFunction,
+    RichSourceFunction,
+    SourceFunction,
+)
 from ..operators.timer_service import TimerService
 from ..operators.window_functions import (
     AllWindowFunction,
@@ -51,6 +61,9 @@ from ..state.operator_state import OperatorStateStore
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CheckpointListener",
@@ -76,6 +89,7 @@ __all__ = [
     "MapFunction",
     "NullByteKeySelector",
     "OperatorStateStore",
+    "ParallelSourceFunction",
     "Partitioner",
     "PassThroughAllWindowFunction",
     "PassThroughWindowFunction",
@@ -84,8 +98,14 @@ __all__ = [
     "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
+    "RichFunction",
+    "RichParallelSourceFunction",
+    "RichSinkFunction",
+    "RichSourceFunction",
     "RuntimeContext",
     "SinkFunction",
+    "SourceContext",
+    "SourceFunction",
     "TimerService",
     "WindowFunction",
 ]

@@ -114,6 +114,7 @@ def job_settings(
         allow_non_restored_state=configuration.get(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE),
         batch_size=_positive(configuration.get(DataPlaneOptions.BATCH_SIZE), "tidegate.batch.size"),
         buffer_timeout_ms=buffer_timeout_ms(configuration),
+        auto_watermark_interval_ms=_auto_watermark_interval_ms(configuration),
         channel_credit_bytes=_positive(
             configuration.get(DataPlaneOptions.CHANNEL_CREDIT), "tidegate.channel.credit"
         ),
@@ -277,3 +278,11 @@ def _positive(value: int, key: str) -> int:
     if value < 1:
         raise ConfigurationError(f"{key} is {value}; it must be at least 1")
     return value
+
+
+def _auto_watermark_interval_ms(configuration: Configuration) -> int:
+    option = PipelineOptions.AUTO_WATERMARK_INTERVAL
+    interval_ms = configuration.get(option).to_millis()
+    if interval_ms < 0:
+        raise ConfigurationError(f"{option.key} is {interval_ms} ms; it must be 0, for never, or more")
+    return interval_ms

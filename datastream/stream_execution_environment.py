@@ -29,11 +29,15 @@ from ..common.time import Duration
 from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collection import CollectionSource
-from ..coordinator.job_client import JobClient, JobExecutionResult, JobHandle
+from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
 from ..coordinator.local_job import LocalJob
 from ..coordinator.spec import JobSpec
 from ..coordinator.validation import validate_before_start
+from ..operators.checkpointed import CheckpointedFunction, ListCheckpointed
+from ..operators.enumerators import Boundedness
+from ..operators.source_function import ParallelSourceFunction, SourceFunction, SourceFunctionOperator
 from ..operators.sources import Source, SourceOperator
+from ..operators.typed_output import declared_records
 from ..protocol.elements import CheckpointingMode
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import JobId
@@ -44,6 +48,7 @@ from .checkpoint_config import CheckpointConfig
 from .data_stream import DataStream
 from .default_settings import current_defaults, warn_about_overridden
 from .dependencies import Dependencies, check_local_python
+from .execution_mode import RuntimeExecutionMode
 from .job_settings import buffer_timeout_ms, job_settings
 from .slot_sharing_group import SlotSharingGroup
 from .spark_settings import spark_settings
@@ -52,6 +57,9 @@ from .transformation import (
     Input,
     Transformation,
     build_stream_graph,
+    require_uids,
+    upstream_first,
+    user_line,
     warn_about_generated_uids,
 )
 
@@ -60,6 +68,8 @@ DEFAULT_JOB_NAME = "Tidegate Streaming Job"
 
 class StreamExecutionEnvironment(Dependencies):
     """Collects the operators of one job and runs it."""
+
+    _default_local_parallelism = 1
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         super().__init__()
@@ -70,6 +80,7 @@ class StreamExecutionEnvironment(Dependencies):
         self._restart: RestartStrategyConfiguration | None = None
         self._state_backend: StateBackend | None = None
         self._chaining = True
+        self._changelog: bool | None = None
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
 
     @staticmethod
@@ -100,6 +111,9 @@ class StreamExecutionEnvironment(Dependencies):
 
     def get_parallelism(self) -> int:
         """Parallelism of every operator that sets none itself."""
+        chosen = self._configuration.contains_key(CoreOptions.DEFAULT_PARALLELISM.key)
+        if not chosen and self._configuration.get(DeploymentOptions.TARGET) == "local":
+            return self.get_default_local_parallelism()
         return self._configuration.get(CoreOptions.DEFAULT_PARALLELISM)
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
@@ -138,6 +152,18 @@ class StreamExecutionEnvironment(Dependencies):
     def is_force_unaligned_checkpoints(self) -> bool:
         """Whether barriers may also overtake records where the order of records matters."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Choose how jobs run: as streams, as batches, or as batches where all sources end.
+
+        See `docs/guide/batch-mode.md`.
+        """
+        if not isinstance(execution_mode, RuntimeExecutionMode):
+            raise ConfigurationError(
+                f"set_runtime_mode() takes a RuntimeExecutionMode, not {execution_mode!r}"
+            )
+        self._configuration.set(ExecutionOptions.RUNTIME_MODE, execution_mode.name)
+        return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
         """Longest time for which a record waits for its batch to fill.
@@ -205,15 +231,52 @@ class StreamExecutionEnvironment(Dependencies):
         """Whether operators may share a task."""
         return self._chaining
 
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """False: the subtasks of a task share one range of key groups."""
+        return False
+
+    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
+        """Without effect: a checkpoint only ever stores what has changed, with every state backend."""
+        self._changelog = enabled
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """What `enable_changelog_state_backend` was told, `None` where it was not called."""
+        return self._changelog
+
+    def get_default_local_parallelism(self) -> int:
+        """Parallelism of local jobs that set none, in any environment of this process."""
+        return StreamExecutionEnvironment._default_local_parallelism
+
+    def set_default_local_parallelism(self, parallelism: int) -> None:
+        """Set the parallelism of local jobs that set none, in any environment of this process."""
+        if parallelism < 1:
+            raise ConfigurationError(f"the parallelism must be at least 1, got {parallelism}")
+        StreamExecutionEnvironment._default_local_parallelism = parallelism
+
     # ------------------------------------------------------------ sources
 
     def from_collection(
         self, collection: Iterable[Any], type_info: TypeInformation | None = None
     ) -> DataStream:
-        """A stream of the records of a collection, in order, from one subtask."""
-        return self.from_source(
+        """A stream of the records of a collection, in order, from one subtask.
+
+        Args:
+            collection: The records.
+            type_info: Their type. They are brought to it at once; an integer that is too large for it keeps
+                its low bits, as in PyFlink.
+
+        Raises:
+            OutputTypeError: A record has another type.
+        """
+        if type_info is not None:
+            where = f"from_collection() ({user_line()})"
+            collection = declared_records(list(collection), type_info, where)
+        stream = self.from_source(
             CollectionSource(collection), WatermarkStrategy.no_watermarks(), "Collection", type_info
         )
+        stream.transformation.operator.keeps_type = True
+        return stream
 
     def from_source(
         self,
@@ -230,10 +293,35 @@ class StreamExecutionEnvironment(Dependencies):
             )
         transformation = Transformation(
             source_name,
-            SourceOperator(source),
+            SourceOperator(source, watermark_strategy),
             highest_parallelism=source.max_source_parallelism(),
             is_source=True,
+            is_coordinated=source.is_enumerated or watermark_strategy.alignment is not None,
+            is_bounded=source.get_boundedness() is Boundedness.BOUNDED,
             colocation_group=source.colocation_group(),
+            output_type=type_info,
+        )
+        self.register(transformation)
+        return DataStream(self, [Input(transformation)])
+
+    def add_source(
+        self,
+        source_func: SourceFunction,
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """A stream of the records that a source function emits.
+
+        It runs in one subtask, unless it is a `ParallelSourceFunction`.
+        """
+        is_parallel = isinstance(source_func, ParallelSourceFunction)
+        transformation = Transformation(
+            source_name,
+            SourceFunctionOperator(source_func),
+            highest_parallelism=None if is_parallel else 1,
+            is_source=True,
+            is_stateful=isinstance(source_func, (CheckpointedFunction, ListCheckpointed)),
+            is_bounded=False,
             output_type=type_info,
         )
         self.register(transformation)
@@ -283,7 +371,7 @@ class StreamExecutionEnvironment(Dependencies):
         """The operators so far and how records travel between them, as JSON (see `docs/guide/plan.md`)."""
         return json.dumps(execution_plan(build_job_graph(self.get_stream_graph(), self._chaining)), indent=2)
 
-    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+    def execute(self, job_name: str | None = None) -> FinishedJob:
         """Run the job and wait for its end.
 
         Raises:
@@ -315,6 +403,17 @@ class StreamExecutionEnvironment(Dependencies):
             handle = _submit_to_ray(spec)
         return JobClient(JobID(spec.job_id), handle)
 
+    def _is_batch(self) -> bool:
+        mode = RuntimeExecutionMode[self._configuration.get(ExecutionOptions.RUNTIME_MODE)]
+        sources = [entry for entry in upstream_first(self._transformations) if entry.is_source]
+        unbounded = [source for source in sources if not source.is_bounded]
+        if mode is RuntimeExecutionMode.BATCH and unbounded:
+            raise ConfigurationError(
+                f"{unbounded[0]} may never end, so the job cannot run in batch mode; use a source that says "
+                f"it ends (get_boundedness), or RuntimeExecutionMode.STREAMING"
+            )
+        return mode is not RuntimeExecutionMode.STREAMING and not unbounded
+
     def _restart_strategy(self) -> RestartStrategyConfiguration:
         if self._restart is None or isinstance(self._restart, FallbackRestartStrategyConfiguration):
             return restart_strategy_from(self._configuration)
@@ -322,13 +421,20 @@ class StreamExecutionEnvironment(Dependencies):
 
     def _job_spec(self, job_name: str | None) -> JobSpec:
         graph = self.get_stream_graph(job_name)
+        if not self._configuration.get(PipelineOptions.AUTO_GENERATE_UIDS):
+            require_uids(graph)
         warn_about_overridden(self._configuration)
         settings = job_settings(
             self._configuration,
             self._restart_strategy(),
             self._state_backend,
         )
-        settings = replace(settings, files=self.carried_files(), python=self.python_environment())
+        settings = replace(
+            settings,
+            files=self.carried_files(),
+            python=self.python_environment(),
+            is_batch=self._is_batch(),
+        )
         spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self._chaining), settings)
         offer(spec)
         if self._configuration.get(DeploymentOptions.TARGET) == "local":

@@ -12,9 +12,10 @@ from itertools import count
 
 import cloudpickle
 
-from ..common.errors import SerializationError
+from ..common.errors import GraphError, SerializationError
 from ..common.typeinfo import TypeInformation
 from ..operators.base import StreamOperator
+from ..operators.typed_output import OutputTypes
 from ..protocol.key_groups import default_max_parallelism
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import (
@@ -50,6 +51,16 @@ class Input:
             return self.source.output_type
         return self.source.side_outputs[self.output_tag]
 
+    @property
+    def hinted_type(self) -> TypeInformation | None:
+        """Type of the records, declared or as annotations give it; `None` if neither says anything."""
+        if self.type_info is not None or self.output_tag is not None:
+            return self.type_info
+        operator = self.source.operator
+        if operator.keeps_type and self.source.inputs:
+            return common_type(entry.hinted_type for entry in self.source.inputs)
+        return operator.hinted_type
+
 
 @dataclass(slots=True, eq=False)
 class Transformation:
@@ -67,6 +78,9 @@ class Transformation:
     is_source: bool = False
     is_sink: bool = False
     is_stateful: bool = False
+    is_coordinated: bool = False
+    is_bounded: bool = True
+    """Of a source, whether its records end by themselves."""
     colocation_group: str | None = None
     output_type: TypeInformation | None = None
     """Type of what the operator emits, `None` where nobody said."""
@@ -80,6 +94,17 @@ class Transformation:
 
     def __str__(self) -> str:
         return f"operator {self.name!r} ({self.defined_at})"
+
+    def output_types(self) -> OutputTypes:
+        """What the program declared about the outputs."""
+        sides = {tag: type_info for tag, type_info in self.side_outputs.items() if type_info is not None}
+        return OutputTypes(self.output_type, sides, self.defined_at)
+
+
+def common_type(types: Iterable[TypeInformation | None]) -> TypeInformation | None:
+    """The one type that streams have together; `None` if they differ, or one is not known."""
+    first, *others = types
+    return first if all(other == first for other in others) else None
 
 
 def user_line() -> str:
@@ -113,7 +138,7 @@ def build_stream_graph(
         max_parallelism: Likewise; `None` lets it follow from the parallelism.
         slots: What slots of the slot sharing groups take, for those where something was said.
     """
-    ordered = _upstream_first(sinks)
+    ordered = upstream_first(sinks)
     ids = {id(transformation): number for number, transformation in enumerate(ordered, start=1)}
     graph = StreamGraph(job_name, slots=dict(slots))
     uids = _assign_uids(ordered)
@@ -123,6 +148,7 @@ def build_stream_graph(
         if transformation.highest_parallelism is not None:
             own = min(own, transformation.highest_parallelism)
         node_id = ids[id(transformation)]
+        transformation.operator.output_types = transformation.output_types()
         graph.nodes[node_id] = StreamNode(
             node_id=node_id,
             name=transformation.name,
@@ -134,6 +160,7 @@ def build_stream_graph(
             is_source=transformation.is_source,
             is_sink=transformation.is_sink,
             is_stateful=transformation.is_stateful,
+            is_coordinated=transformation.is_coordinated,
             uid_is_explicit=transformation.uid is not None,
             previous_uids=transformation.previous_uids,
             colocation_group=transformation.colocation_group,
@@ -147,6 +174,20 @@ def build_stream_graph(
         for entry in transformation.inputs:
             graph.edges.append(_edge(next(numbers), entry, transformation, graph, ids))
     return graph
+
+
+def require_uids(graph: StreamGraph) -> None:
+    """Refuse a job in which an operator has no uid of its own.
+
+    Raises:
+        GraphError: Naming every such operator.
+    """
+    without = [str(node) for node in graph.nodes.values() if not node.uid_is_explicit]
+    if without:
+        raise GraphError(
+            f"no uid() on {', '.join(without)}, and pipeline.auto-generate-uids is false: give each one with "
+            f".uid('some-name'), or allow generated uids"
+        )
 
 
 def warn_about_generated_uids(graph: StreamGraph) -> None:
@@ -200,7 +241,8 @@ def _pickled(transformation: Transformation, thing: object, what: str) -> bytes:
         ) from error
 
 
-def _upstream_first(sinks: Iterable[Transformation]) -> list[Transformation]:
+def upstream_first(sinks: Iterable[Transformation]) -> list[Transformation]:
+    """Everything that some transformation in `sinks` needs, and themselves; each after its inputs."""
     ordered: list[Transformation] = []
     seen: set[int] = set()
 

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
-from ..common.errors import StateMigrationError, TidegateError, UserCodeError
+from ..common.errors import ConfigurationError, StateMigrationError, TidegateError, UserCodeError
+from ..common.type_conversion import shortened
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
 from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.ids import Attempt, CheckpointId, JobId
+from ..protocol.source_events import CoordinatorEvent, ReaderEvent, SourceEventSent
 from ..protocol.watermarks import WatermarkValve
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..state.operator_state import FrozenOperatorState, OperatorStateBackend
@@ -24,8 +26,10 @@ from ..state.raw_state import (
     RawOperatorStateOutput,
     split_raw,
 )
+from .async_loop import EventLoopThread, SharedEventLoop
 from .output import Emit, Output
 from .processing_time import ProcessingTimeService
+from .typed_output import OutputTypes
 
 
 class ResultPort(Protocol):
@@ -41,12 +45,17 @@ class ResultPort(Protocol):
         """Whether the driver has taken enough of what was offered before."""
 
 
+def _no_coordinator(event: ReaderEvent) -> None:
+    raise ConfigurationError("only a source with an enumerator has somebody to talk to in the coordinator")
+
+
 @dataclass
 class OperatorContext:
     """One operator's place in the job, and the services it may use.
 
     Attributes:
         processing_time: Runs actions at a time of day, on the task's loop.
+        event_loop: The event loop that the async functions of the task share.
         mailbox: Hands an action over to the task's loop, from any thread; it runs between two elements.
     """
 
@@ -66,12 +75,23 @@ class OperatorContext:
     results: ResultPort
     processing_time: ProcessingTimeService = field(kw_only=True)
     mailbox: Callable[[Callable[[], None]], None] = field(kw_only=True)
+    event_loop: SharedEventLoop = field(
+        default_factory=lambda: SharedEventLoop(EventLoopThread, "task"), kw_only=True
+    )
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     job_id: JobId = field(default=JobId(""))
     restored_checkpoint_id: CheckpointId | None = None
     raw_keyed: RawKeyedState | None = None
     cached_files: Mapping[str, str] = field(default_factory=dict)
     """Where the files that travelled with the job are, by name."""
+    is_batch: bool = False
+    """Whether every source ends and only final results are wanted."""
+    auto_watermark_interval_ms: int = 200
+    send_to_coordinator: Callable[[ReaderEvent], None] = _no_coordinator
+
+    def send_source_event(self, event: Any) -> None:
+        """Send something (picklable) to `SplitEnumerator.handle_source_event` of this source."""
+        self.send_to_coordinator(SourceEventSent(event))
 
     @property
     def name_with_subtask(self) -> str:
@@ -105,9 +125,15 @@ class StreamOperator(ABC):
         input_count: How many inputs the operator has; `process_batch` tells them by their index.
         output: Where it sends watermarks and side outputs.
         emit: Where it sends records of the main output: `output.emit`.
+        output_types: What the program declared about its outputs; emitted records are held to it.
+        keeps_type: Whether it emits records that it was given as they are, so that nobody need look again.
+        hinted_type: What annotations say about its main output, where they do. It is not enforced.
     """
 
     input_count: int = 1
+    output_types: OutputTypes = OutputTypes()
+    keeps_type: bool = False
+    hinted_type: TypeInformation | None = None
     context: OperatorContext
     output: Output
     emit: Emit
@@ -120,6 +146,8 @@ class StreamOperator(ABC):
         """Bind to the subtask; state is not there yet."""
         self.context = context
         self.output = output
+        if not self.keeps_type:
+            output.hold_to(self.output_types, f"operator {context.name_with_subtask}")
         self.emit = output.emit
         self._event_time = WatermarkValve(self.input_count)
 
@@ -255,6 +283,10 @@ class StreamOperator(ABC):
         assert self.context.raw_keyed is not None, "a task gives every operator its raw keyed state"
         return self.context.raw_keyed
 
+    def handle_coordinator_event(self, event: CoordinatorEvent) -> None:
+        """The operator's half in the coordinator said something."""
+        raise AssertionError(f"{self.context.name_with_subtask} has no half in the coordinator")
+
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint is complete, perhaps an earlier one than this operator's latest."""
 
@@ -277,7 +309,7 @@ class StreamOperator(ABC):
         """The error to raise when user code failed in `action`. Errors of our own pass unchanged."""
         if isinstance(error, TidegateError):
             return error
-        shown = f" on the record {_shortened(record)}" if record is not None else ""
+        shown = f" on the record {shortened(record)}" if record is not None else ""
         return UserCodeError(
             f"operator {self.context.name_with_subtask}: {action} raised "
             f"{type(error).__name__}: {error}{shown}"
@@ -291,8 +323,3 @@ def rows(batch: Batch) -> list[Any]:
         return values
     columns: Sequence[list[Any]] = [column.to_pylist() for column in values.columns]
     return list(zip(*columns))
-
-
-def _shortened(record: object, limit: int = 200) -> str:
-    text = repr(record)
-    return text if len(text) <= limit else text[:limit] + "…"

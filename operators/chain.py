@@ -11,10 +11,11 @@ from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.plan import StreamNode, Subtask
+from ..protocol.source_events import CoordinatorEvent
 from ..state.backend import FrozenKeyedState
 from .base import FrozenOperator, OperatorContext, StreamOperator
 from .output import Output, Receiver
-from .sources import SourceOperator
+from .sources import PolledOperator
 
 
 class OperatorChain:
@@ -36,8 +37,9 @@ class OperatorChain:
         self._operators = {node.node_id: load_operator(node) for node in self._nodes}
         try:
             for node in self._nodes:
-                output = Output(self._receivers(subtask, node, exchange_of))
-                self._operators[node.node_id].setup(context_of(node), output)
+                context = context_of(node)
+                output = Output(self._receivers(subtask, node, exchange_of), context.is_batch)
+                self._operators[node.node_id].setup(context, output)
         except BaseException:
             # Nobody gets hold of this chain, so what its first operators opened is closed here.
             self.close()
@@ -59,9 +61,9 @@ class OperatorChain:
         return [self._operators[node.node_id] for node in self._nodes]
 
     @property
-    def source(self) -> SourceOperator | None:
+    def source(self) -> PolledOperator | None:
         """The source at the head, if the task has no input."""
-        return self._head if isinstance(self._head, SourceOperator) else None
+        return self._head if isinstance(self._head, PolledOperator) else None
 
     def restore(self, snapshots: Mapping[str, OperatorSnapshot], owned: bool) -> None:
         """Give every operator its restored state; before `open`."""
@@ -87,6 +89,11 @@ class OperatorChain:
     def process_status(self, is_idle: bool, input_index: int) -> None:
         """An input became idle, or active again; each operator passes it on to the next."""
         self._head.process_status(is_idle, input_index)
+
+    def handle_coordinator_event(self, operator_uid: str, event: CoordinatorEvent) -> None:
+        """Give one of the operators what its half in the coordinator said."""
+        (node,) = (node for node in self._nodes if node.uid == operator_uid)
+        self._operators[node.node_id].handle_coordinator_event(event)
 
     def peek(self, operator_uid: str, state_name: str, key: Any, namespace: Any) -> Any:
         """What a keyed state of one of the operators holds for a key; see `KeyedStateBackend.peek`.

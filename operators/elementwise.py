@@ -6,14 +6,22 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, compress, repeat
 from typing import Any
 
+from ..common.type_hints import element_type_of, result_type_of
+from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
 from .base import FrozenOperator, StreamOperator, rows
 from .checkpointed import CheckpointHooks
-from .functions import ProcessFunction, as_callable
+from .functions import ProcessFunction, RichFunction, as_callable
 from .process import RecordContext, not_iterable
 from .results import emit_results
 from .runtime_context import RuntimeContext
+
+_HINTS: dict[str, Callable[[Callable[..., Any]], TypeInformation | None]] = {
+    "map": result_type_of,
+    "flat_map": element_type_of,
+    "process_element": element_type_of,
+}
 
 
 class FunctionOperator(StreamOperator):
@@ -28,6 +36,8 @@ class FunctionOperator(StreamOperator):
         self._life_cycle, self._call = as_callable(function, method)
         self._hooks = CheckpointHooks(function)
         self._method = method
+        hint = _HINTS.get(method)
+        self.hinted_type = None if hint is None else hint(self._call)
         self._is_open = False
 
     def open(self) -> None:
@@ -37,7 +47,10 @@ class FunctionOperator(StreamOperator):
             raise self.user_error("initialize_state()", error) from error
         self._is_open = True
         try:
-            self._life_cycle.open(RuntimeContext(self.context, self.keyed))
+            context = RuntimeContext(self.context, self.keyed)
+            if isinstance(self._life_cycle, RichFunction):
+                self._life_cycle.set_runtime_context(context)
+            self._life_cycle.open(context)
         except Exception as error:
             raise self.user_error("open()", error) from error
 
@@ -101,6 +114,8 @@ class MapOperator(FunctionOperator):
 
 class FilterOperator(FunctionOperator):
     """Keeps the records for which the function is true."""
+
+    keeps_type = True
 
     def __init__(self, function: Any) -> None:
         super().__init__(function, "filter")

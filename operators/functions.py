@@ -22,6 +22,26 @@ class Function(ABC):
         """Called once per subtask at the end, also after a failure."""
 
 
+class RichFunction(Function):
+    """A function that can ask for its `RuntimeContext` at any time from `open` on."""
+
+    _runtime_context: RuntimeContext | None = None
+
+    def set_runtime_context(self, runtime_context: RuntimeContext) -> None:
+        """Called by the runtime, before `open`."""
+        self._runtime_context = runtime_context
+
+    def get_runtime_context(self) -> RuntimeContext:
+        """Facts about the running subtask.
+
+        Raises:
+            RuntimeError: The function does not run yet.
+        """
+        if self._runtime_context is None:
+            raise RuntimeError("there is no runtime context before open(): the function is not in a task yet")
+        return self._runtime_context
+
+
 class MapFunction(Function):
     """One record in, one record out."""
 
@@ -226,9 +246,32 @@ class KeyedCoProcessFunction(Function):
 class SinkFunction(Function):
     """Takes records out of the job one by one, at least once."""
 
+    class Context(ABC):
+        """What is known about the record at hand."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Event time of the record in milliseconds, if it has one."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """How far event time has come, in milliseconds; the lowest integer of 64 bits at first."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """The time of day, in milliseconds since the epoch."""
+
     @abstractmethod
-    def invoke(self, value: Any) -> None:
-        """Write one record."""
+    def invoke(self, value: Any, *args: Any, **kwargs: Any) -> None:
+        """Write one record.
+
+        To be written as `invoke(self, value)`, or as `invoke(self, value, context)` with a
+        `SinkFunction.Context`.
+        """
+
+
+class RichSinkFunction(SinkFunction, RichFunction):
+    """A `SinkFunction` that knows its `RuntimeContext`."""
 
 
 class CallableFunction(Function):

@@ -205,8 +205,8 @@ def _on_timer_of(function: Any) -> Callable[..., Any] | None:
     return None if getattr(call, "__func__", None) in inherited else call
 
 
-class KeyedReduceOperator(KeyedOperator):
-    """Running reduce per key: emits the value so far for every record."""
+class KeyedReduceOperator(KeyedOperator, TimerTarget):
+    """Reduce per key: emits the value so far for every record, in batch mode the last value of every key."""
 
     STATE_NAME = "_reduce"
 
@@ -224,13 +224,25 @@ class KeyedReduceOperator(KeyedOperator):
     def open(self) -> None:
         super().open()
         self._state = self.keyed.get_value_state(ValueStateDescriptor(self.STATE_NAME, self._value_type))
+        self._timers = TimerServices(self.context, self.keyed)
+        self._last_values: list[Any] = []
+        if self.context.is_batch:
+            self._end = self._timers.create("reduce", self)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         values = rows(batch)
-        call, keyed, state = self._call, self.keyed, self._state
         keys = self.keys_of(batch, values)
-        keyed.prefetch(keys)
+        self.keyed.prefetch(keys)
+        results = self._reduced(values, keys)
+        self.keyed.current_key = None
+        self.keyed.records_processed(len(values))
+        if not self.context.is_batch:
+            self.emit(Batch(results, batch.timestamps))
+
+    def _reduced(self, values: list[Any], keys: Sequence[Any]) -> list[Any]:
+        call, keyed, state = self._call, self.keyed, self._state
         results: list[Any] = []
+        seen = self._note_first if self.context.is_batch else results.append
         value: Any = None
         try:
             for value, key in zip(values, keys):
@@ -239,12 +251,30 @@ class KeyedReduceOperator(KeyedOperator):
                 if previous is not None:
                     value = call(previous, value)
                 state.update(value)
-                results.append(value)
+                seen(value)
         except Exception as error:
             raise self.user_error("reduce()", error, value) from error
-        keyed.current_key = None
-        keyed.records_processed(len(values))
-        self.emit(Batch(results, batch.timestamps))
+        return results
+
+    # ------------------------------------------------------------ the end, in batch mode
+
+    def _note_first(self, value: Any) -> None:
+        # However often it is registered, there is one timer per key.
+        self._end.register_event_time_timer(None, MAX_WATERMARK_MS)
+
+    def advance_watermark(self, timestamp_ms: int) -> None:
+        super().advance_watermark(timestamp_ms)
+        self._timers.advance_watermark(timestamp_ms)
+
+    def on_event_time(self, timer: Timer) -> None:
+        self._last_values.append(self._state.value())
+
+    def on_processing_time(self, timer: Timer) -> None:
+        raise AssertionError("no timer of processing time was ever registered")
+
+    def timers_fired(self) -> None:
+        values, self._last_values = self._last_values, []
+        self.emit(Batch(values))
 
 
 class _KeyedMap:

@@ -7,7 +7,9 @@ after a restore those in the snapshot are committed again, so a commit must be i
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,7 @@ from ..state.kinds import ListState
 from .base import FrozenOperator, OperatorContext, StreamOperator, rows
 from .checkpointed import CheckpointHooks
 from .elementwise import FunctionOperator
+from .functions import SinkFunction
 
 
 class SinkWriter(ABC):
@@ -268,9 +271,47 @@ class SinkFunctionOperator(FunctionOperator):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function, "invoke")
+        self._takes_context = isinstance(function, SinkFunction) and _takes_two(function.invoke)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        self.apply(rows(batch), _invoke_all)
+        if not self._takes_context:
+            self.apply(rows(batch), _invoke_all)
+            return
+        context = _SinkContext(self, batch.timestamps)
+
+        def invoke_each(call: Any, values: Any) -> list[Any]:
+            for context.position, value in enumerate(values):
+                call(value, context)
+            return []
+
+        self.apply(rows(batch), invoke_each)
+
+
+class _SinkContext(SinkFunction.Context):
+    """The record at `position` of a batch."""
+
+    def __init__(self, operator: SinkFunctionOperator, timestamps: Sequence[int] | None) -> None:
+        self._operator = operator
+        self._timestamps = timestamps
+        self.position = 0
+
+    def timestamp(self) -> int | None:
+        return None if self._timestamps is None else self._timestamps[self.position]
+
+    def current_watermark(self) -> int:
+        return self._operator.current_watermark_ms
+
+    def current_processing_time(self) -> int:
+        return self._operator.context.processing_time.now_ms()
+
+
+def _takes_two(method: Callable[..., Any]) -> bool:
+    """Whether a bound method can be called with two arguments."""
+    try:
+        inspect.signature(method).bind(None, None)
+    except TypeError:
+        return False
+    return True
 
 
 def _invoke_all(call: Any, values: Any) -> list[Any]:

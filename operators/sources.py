@@ -11,12 +11,25 @@ from typing import Any
 
 from ..common import failpoints
 from ..common.errors import ConfigurationError
-from ..protocol.elements import Batch, CheckpointBarrier
+from ..common.watermark_strategy import WatermarkStrategy
+from ..protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
+from ..protocol.source_events import (
+    CoordinatorEvent,
+    NoMoreSplits,
+    ReaderStarted,
+    SplitRequested,
+    SplitsAssigned,
+    WatermarkLimit,
+)
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState
 from .base import FrozenOperator, OperatorContext, StreamOperator
 from .checkpointed import CheckpointHooks
+from .enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
+from .event_time import EventTime
+from .output import Emit
+from .source_alignment import SourceAlignment
 
 
 class SourceReader(ABC):
@@ -43,20 +56,59 @@ class SourceReader(ABC):
     def snapshot_state(self) -> list[Any]:
         """The splits with their positions: picklable, and independent of later polls."""
 
+    def add_splits(self, splits: list[Any]) -> None:
+        """Read these too. Only a source with an enumerator calls it."""
+        raise NotImplementedError(f"{type(self).__name__} has no add_splits(), which an enumerator needs")
+
+    def handle_source_event(self, source_event: Any) -> None:
+        """The enumerator sent something by `send_event_to_source_reader`."""
+        raise NotImplementedError(f"{type(self).__name__} has no handle_source_event()")
+
     def close(self) -> None:
         """Release everything; called once, also after a failure."""
 
 
 class Source(ABC):
-    """Describes where records come from. Picklable; it travels from the driver to the tasks."""
+    """Describes where records come from. Picklable; it travels from the driver to the tasks.
 
-    @abstractmethod
+    It either knows its splits when the job starts (`create_splits`), or has an enumerator that finds them
+    while the job runs and gives them to the readers (`create_enumerator` and `restore_enumerator`).
+    """
+
+    def get_boundedness(self) -> Boundedness:
+        """Whether the records end by themselves."""
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
     def create_splits(self, parallelism: int) -> list[Any]:
-        """All splits at their start, the same list in every process and on every run."""
+        """All splits at their start, the same list in every process and on every run.
+
+        Subtask `i` of `n` begins with every `n`-th of them, from the `i`-th on.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has neither create_splits() nor create_enumerator()"
+        )
+
+    def create_enumerator(self, context: SplitEnumeratorContext) -> SplitEnumerator:
+        """What finds the splits, when the job starts without state. Called in the coordinator."""
+        raise NotImplementedError(f"{type(self).__name__} has no create_enumerator()")
+
+    def restore_enumerator(self, context: SplitEnumeratorContext, checkpoint: Any) -> SplitEnumerator:
+        """The enumerator as it was when `checkpoint` was what its `snapshot_state` returned."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has create_enumerator() but no restore_enumerator(): add it"
+        )
+
+    @property
+    def is_enumerated(self) -> bool:
+        """Whether an enumerator finds the splits, rather than `create_splits`."""
+        return type(self).create_enumerator is not Source.create_enumerator
 
     @abstractmethod
     def create_reader(self, splits: list[Any]) -> SourceReader:
-        """A reader for some splits, as created or as a reader's `snapshot_state` returned them."""
+        """A reader for some splits, as created or as a reader's `snapshot_state` returned them.
+
+        With an enumerator there are none at first.
+        """
 
     def max_source_parallelism(self) -> int | None:
         """The most subtasks that can share the work, or `None` if any number can."""
@@ -70,16 +122,52 @@ class Source(ABC):
         """Called in the driver before the job starts: raise `ConfigurationError` if it cannot run."""
 
 
-class SourceOperator(StreamOperator):
+class PolledOperator(StreamOperator):
+    """The head of a task without input: the task asks it for records."""
+
+    @abstractmethod
+    def poll(self, max_records: int) -> bool:
+        """Emit the next records; whether there were any. Raises `EndOfSource` at the end."""
+
+    @abstractmethod
+    def stop(self) -> bool:
+        """The input is to end here, whatever it still has.
+
+        Returns:
+            True if it ends at once, false if `poll` will raise `EndOfSource` soon.
+        """
+
+    def try_pause(self) -> bool:
+        """Keep everything as it is until `resume`: a snapshot is due. False if it has to come later."""
+        return True
+
+    def resume(self) -> None:
+        """Go on after `try_pause`."""
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        raise ConfigurationError(f"operator {self.context.operator_name!r} is a source without input")
+
+
+class SourceOperator(PolledOperator):
     """Polls a reader; its splits are even-split list state, so they move on a rescale."""
 
     STATE_NAME = "_source_splits"
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, watermark_strategy: WatermarkStrategy | None = None) -> None:
         self._source = source
+        self._strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
+        self._alignment: SourceAlignment | None = None
         self._reader: SourceReader | None = None
+        self._has_asked = False
+        self._no_more_splits = False
+        self._pass_on: Emit
         self._splits: ListState[Any]
         self._hooks: CheckpointHooks
+
+    @property
+    def source(self) -> Source:
+        """Where the records come from."""
+        return self._source
 
     def validate(self) -> None:
         self._source.validate()
@@ -91,33 +179,90 @@ class SourceOperator(StreamOperator):
         self.declare_states()
         context = self.context
         try:
-            if context.is_restored:
-                splits = list(self._splits.get())
-            else:
-                every = self._source.create_splits(context.parallelism)
-                splits = every[context.subtask_index :: context.parallelism]
-            self._reader = self._source.create_reader(splits)
+            restored = list(self._splits.get()) if context.is_restored else None
+            self._reader = self._source.create_reader(self._first_splits(restored))
             self._hooks = CheckpointHooks(self._reader)
             self._reader.open(context)
         except Exception as error:
             raise self.user_error("opening the source", error) from error
+        if self._source.is_enumerated:
+            context.send_to_coordinator(ReaderStarted(tuple(restored or ())))
+        self._begin_event_time()
+
+    def _begin_event_time(self) -> None:
+        self._pass_on = self.emit
+        if self._strategy == WatermarkStrategy.no_watermarks():
+            return
+        event_time = EventTime(
+            self._strategy,
+            self.context,
+            self.emit,
+            self.process_watermark,
+            self.process_status,
+            self.user_error,
+        )
+        event_time.start()
+        self._pass_on = event_time.process
+        if self._strategy.alignment is not None:
+            self._alignment = SourceAlignment(self._strategy.alignment, self.context, event_time)
+            self._alignment.start()
+
+    def advance_watermark(self, timestamp_ms: int) -> None:
+        if timestamp_ms == MAX_WATERMARK_MS and self._alignment is not None:
+            self._alignment.end()
+
+    def _first_splits(self, restored: list[Any] | None) -> list[Any]:
+        if self._source.is_enumerated:
+            # What is restored goes back to the enumerator, which shares it out among the readers of now.
+            return []
+        if restored is not None:
+            return restored
+        every = self._source.create_splits(self.context.parallelism)
+        return every[self.context.subtask_index :: self.context.parallelism]
 
     def poll(self, max_records: int) -> bool:
-        """Emit the next records; whether there were any. Raises `EndOfSource` at the end."""
         assert self._reader is not None
+        if self._alignment is not None and self._alignment.must_wait():
+            return False
         try:
             batch = self._reader.poll(max_records)
         except Exception as error:
             raise self.user_error("reading the source", error) from error
         if batch is None:
-            raise EndOfSource
+            return self._nothing_left()
         if len(batch):
             failpoints.reach("process")
-            self.emit(batch)
+            self._pass_on(batch)
         return len(batch) > 0
 
-    def process_batch(self, batch: Batch, input_index: int) -> None:
-        raise ConfigurationError(f"operator {self.context.operator_name!r} is a source without input")
+    def _nothing_left(self) -> bool:
+        if not self._source.is_enumerated or self._no_more_splits:
+            raise EndOfSource
+        if not self._has_asked:
+            self._has_asked = True
+            self.context.send_to_coordinator(SplitRequested())
+        return False
+
+    def handle_coordinator_event(self, event: CoordinatorEvent) -> None:
+        assert self._reader is not None
+        if isinstance(event, NoMoreSplits):
+            self._no_more_splits = True
+            return
+        if isinstance(event, WatermarkLimit):
+            assert self._alignment is not None
+            self._alignment.set_limit(event.limit_ms)
+            return
+        try:
+            if isinstance(event, SplitsAssigned):
+                self._has_asked = False
+                self._reader.add_splits(list(event.splits))
+            else:
+                self._reader.handle_source_event(event.event)
+        except Exception as error:
+            raise self.user_error("telling the reader of its enumerator", error) from error
+
+    def stop(self) -> bool:
+        return True
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         assert self._reader is not None

@@ -41,11 +41,13 @@ class OperatorManifest:
     name: str
     max_parallelism: int
     subtasks: tuple[OperatorSnapshot, ...]
+    coordinator: bytes | None = field(default=None, repr=False)
+    """State of the operator's half in the coordinator, pickled; `None` if it has none."""
 
     @property
     def has_state(self) -> bool:
-        """Whether any subtask stored anything."""
-        return any(
+        """Whether any subtask, or the half in the coordinator, stored anything."""
+        return self.coordinator is not None or any(
             snapshot.keyed.segments
             or any(handle.item_count for handle in snapshot.lists)
             or snapshot.channels is not None
@@ -130,10 +132,15 @@ def _to_json(manifest: CheckpointManifest) -> dict[str, Any]:
                 "name": operator.name,
                 "max_parallelism": operator.max_parallelism,
                 "subtasks": [_snapshot_to_json(snapshot) for snapshot in operator.subtasks],
+                **_coordinator_to_json(operator.coordinator),
             }
             for operator in manifest.operators.values()
         ],
     }
+
+
+def _coordinator_to_json(state: bytes | None) -> dict[str, Any]:
+    return {} if state is None else {"coordinator": base64.b64encode(state).decode("ascii")}
 
 
 def _snapshot_to_json(snapshot: OperatorSnapshot) -> dict[str, Any]:
@@ -196,6 +203,7 @@ def _from_json(body: dict[str, Any]) -> CheckpointManifest:
             operator["name"],
             operator["max_parallelism"],
             tuple(_snapshot_from_json(snapshot) for snapshot in operator["subtasks"]),
+            base64.b64decode(operator["coordinator"]) if "coordinator" in operator else None,
         )
         for operator in body["operators"]
     }

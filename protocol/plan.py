@@ -78,6 +78,8 @@ class StreamNode:
     is_source: bool = False
     is_sink: bool = False
     is_stateful: bool = False
+    is_coordinated: bool = False
+    """Whether half of the operator runs in the coordinator."""
     uid_is_explicit: bool = False
     colocation_group: str | None = None
     """Subtasks of one group with the same index run in one process."""

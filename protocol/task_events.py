@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from .checkpoint_events import SubtaskAcknowledged, SubtaskDeclined, SubtaskInputEnded
 from .elements import CheckpointBarrier
 from .ids import Attempt, ChannelId, CheckpointId, SubtaskId
+from .source_events import CoordinatorEvent, ReaderEvent
 
 # ---------------------------------------------------------------- to a task
 
@@ -74,7 +75,23 @@ class QueryState:
     namespace: Any
 
 
-TaskMail = (
+@dataclass(frozen=True, slots=True)
+class ToOperator:
+    """The coordinator's half of an operator speaks to its other half in a subtask."""
+
+    operator_uid: str
+    event: CoordinatorEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Mail that must be taken in the order of its numbers, which start at 0 in every attempt."""
+
+    number: int
+    mail: TaskMail
+
+
+TaskMail: TypeAlias = (
     StartRunning
     | TriggerCheckpoint
     | EndSource
@@ -84,6 +101,8 @@ TaskMail = (
     | CreditReturned
     | ResultsTaken
     | QueryState
+    | ToOperator
+    | Numbered
 )
 
 # ---------------------------------------------------------------- from a task
@@ -155,8 +174,19 @@ class StateQueried:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FromOperator:
+    """An operator in a subtask speaks to its half in the coordinator."""
+
+    attempt: Attempt
+    subtask: SubtaskId
+    operator_uid: str
+    event: ReaderEvent
+
+
 TaskEvent = (
     SpansRecorded
+    | FromOperator
     | StateQueried
     | TaskInitialized
     | TaskFinished

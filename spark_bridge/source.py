@@ -8,6 +8,7 @@ from typing import Any
 
 from ..common.errors import ConfigurationError
 from ..operators.base import OperatorContext
+from ..operators.enumerators import Boundedness
 from ..operators.sources import Source, SourceReader
 from ..protocol.elements import Batch
 from .java import require_java
@@ -44,6 +45,9 @@ class SparkSource(Source):
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
         return _SparkReader(self._build, self._order_by, self._settings, splits)
+
+    def get_boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
 
     def max_source_parallelism(self) -> int | None:
         return 1

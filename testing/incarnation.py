@@ -152,6 +152,9 @@ class Incarnation:
         self.shell.point()
         self._world.soon(2 * DELAY_NS, lambda: self.shell.run_as(None, work))
 
+    def post(self, action: Callable[[], None]) -> None:
+        self._world.soon(DELAY_NS, lambda: self.perform(action))
+
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self.shell.deployed(deployments[0])
         for deployment in deployments:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..actors.ports import TaskDeployment
 from ..actors.task import StreamTask, TaskPhase
+from ..operators.async_loop import TaskEventLoop
 from ..protocol.checkpoint_events import SubtaskDeclined
 from ..protocol.elements import (
     Batch,
@@ -21,6 +22,7 @@ from ..protocol.elements import (
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import TaskEvent
 from .outside import outside
+from .simulated_event_loop import simulated_event_loop
 
 if TYPE_CHECKING:
     from .incarnation import Incarnation
@@ -159,3 +161,9 @@ class _TaskPorts:
     def run_in_background(self, work: Callable[[], None]) -> None:
         self._shell.point()
         self._process.owner.run_for_task(self._process, work)
+
+    def create_event_loop(self, name: str) -> TaskEventLoop:
+        return simulated_event_loop(self._process)
+
+    def wake(self) -> None:
+        self._process.owner.step_soon(self._process)

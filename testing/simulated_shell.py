@@ -19,6 +19,7 @@ from .simulated_graph import job_graph
 from .simulated_process import Process, ProcessDied
 from .simulated_storage import SimulatedStorage
 from .simulated_user import SimulatedUser
+from .virtual_event_loop import VirtualEventLoop
 from .world import World
 
 _RESTARTED_NS = 10 * MILLISECOND
@@ -53,6 +54,7 @@ class SimulatedShell:
         self.copies = None if copies is None else LocalCopies(world, copies, plan.faults.damaged_copy)
         self.user = SimulatedUser(self)
         self._graphs: dict[int, JobGraph] = {}
+        self.event_loops: list[VirtualEventLoop] = []
         self._lives = 0
         self._triggered: dict[tuple[JobId, CheckpointId], int] = {}
         self._newest_id: dict[JobId, int] = {}
@@ -63,12 +65,16 @@ class SimulatedShell:
     def _spec(self) -> JobSpec:
         run = self.run_number
         if run not in self._graphs:
-            self._graphs[run] = job_graph(self.plan, self.plan.runs[run])
+            self._graphs[run] = self.new_graph(run)
         user = self.user
         settings = replace(
             self._settings, restore_path=user.restore_path, claims_restored=user.claims_restored
         )
         return JobSpec(JobId(f"job-{self._jobs}"), self._graphs[run], settings)
+
+    def new_graph(self, run: int) -> JobGraph:
+        """The job of a run of the plan."""
+        return job_graph(self.plan, self.plan.runs[run])
 
     def _new_life(self) -> Incarnation:
         self._lives += 1
@@ -225,6 +231,11 @@ class SimulatedShell:
         """Raise `AssertionError` if the job, which keeps no checkpoints, left files."""
         left = self.storage.list_files(self.current.spec.job_id)
         assert not left, f"files are left behind: {left}"
+
+    def close_event_loops(self) -> None:
+        """End what the async functions of dead processes left behind."""
+        for loop in self.event_loops:
+            loop.close()
 
     def stuck(self) -> str:
         """Who waits for what, for the report of a deadlock."""

@@ -94,7 +94,7 @@ class StorageWatcher:
             )
 
     def _is_replaced(self, directory: str) -> bool:
-        """Whether a job has claimed a savepoint or checkpoint, and has checkpoints of its own or has ended."""
+        """Whether a job has claimed what was restored, and has checkpoints of its own or has ended."""
         owner = self._claims.get(directory, "")
         has_its_own = any(job == owner for job, _ in self.completed)
         return has_its_own or f"ended/{owner}" in self._files

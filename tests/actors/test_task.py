@@ -712,3 +712,15 @@ def test_a_chain_hands_records_on_from_operator_to_operator() -> None:
     test = TaskUnderTest(subtask_of([MapOperator(str), Diary(), MapOperator(str.upper)])).start()
     test.receive(Batch([1, 2]), EndOfInput())
     assert test.ports.records() == ["1@0", "2@0", f"WATERMARK {MAX_WATERMARK_MS}", "FINISH"]
+
+
+def test_numbered_mail_is_taken_in_its_order_and_once() -> None:
+    source = SourceOperator(CollectionSource(range(5)))
+    test = TaskUnderTest(subtask_of([source], channels=0))
+    test.task.initialize()
+    trigger = events.Numbered(1, events.TriggerCheckpoint(stop(1)))
+    test.put(trigger)
+    assert test.task.phase is TaskPhase.INITIALIZED
+    test.put(events.Numbered(0, events.StartRunning()), trigger)
+    assert test.task.phase is TaskPhase.STOPPING
+    assert test.ports.records() == []

@@ -188,3 +188,22 @@ def test_a_value_of_the_wrong_type_is_refused_when_it_is_set() -> None:
     with pytest.raises(ConfigurationError, match=SIZE.key):
         conf.set(SIZE, -1)
     assert conf.to_dict() == {}
+
+
+def test_a_configuration_can_be_made_of_a_dict() -> None:
+    made = Configuration.from_dict({"a": "1", "b": 2})
+    assert made.get_integer("a", 0) == 1
+    assert made.to_dict() == {"a": "1", "b": "2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", []),
+        ("a;b", ["a", "b"]),
+        ("['file:///a.py', b]", ["file:///a.py", "b"]),
+        ("- a\n- 'b'\n", ["a", "b"]),
+    ],
+)
+def test_the_text_of_a_list_is_split(text: str, parts: list[str]) -> None:
+    assert Configuration.parse_list_value(text) == parts

@@ -94,3 +94,11 @@ def test_flinks_older_keys_are_read_and_the_newer_one_wins(old: str, new: str, v
     other = {"7": "8", "true": "false"}.get(value, "none")
     configuration.set_string(new, other)
     assert configuration.get(option) == from_pairs({new: other}).get(option)
+
+
+@pytest.mark.parametrize("key", ["python.fn-execution.bundle.size", "pekko.ask.timeout"])
+def test_a_setting_of_pyflinks_workers_is_accepted_with_a_warning(
+    key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    check_settings(from_pairs({key: "1"}))
+    assert f"{key} has no effect: " in caplog.text

@@ -10,19 +10,20 @@ from tidegate.common import Row, RowKind
 def test_rows_print_as_in_pyflink() -> None:
     person = Row("name", "age")
     assert str(Row("a", 2)) == repr(Row("a", 2)) == "<Row('a', 2)>"
-    assert repr(Row(name="Alice", age=11)) == "Row(age=11, name='Alice')"
+    assert repr(Row(name="Alice", age=11)) == "Row(name='Alice', age=11)"
     assert repr(person("Alice", 11)) == "Row(name='Alice', age=11)"
     assert repr(Row()) == "<Row()>"
 
 
 def test_fields_are_read_by_position_name_and_attribute() -> None:
     row = Row(name="Alice", age=11)
-    assert (row[0], row[-1], row[0:2]) == (11, "Alice", [11, "Alice"])
+    assert (row[0], row[-1], row[0:2]) == ("Alice", 11, ["Alice", 11])
     assert (row["name"], row.age) == ("Alice", 11)
-    assert list(row) == [11, "Alice"]
+    assert list(row) == ["Alice", 11]
     assert len(row) == 2
-    assert "Alice" in row
-    assert "name" not in row
+    assert "name" in row
+    assert "Alice" not in row
+    assert "Alice" in Row("Alice", 11)
 
 
 def test_fields_are_written_by_position_and_name_only() -> None:
@@ -42,7 +43,7 @@ def test_a_field_called_like_a_method_is_reached_with_brackets() -> None:
 
 def test_an_unknown_field_is_an_error_that_lists_the_fields() -> None:
     row = Row(name="Alice", age=11)
-    with pytest.raises(ValueError, match=r"no field 'size': it has \['age', 'name'\]"):
+    with pytest.raises(ValueError, match=r"no field 'size': it has \['name', 'age'\]"):
         row["size"]
     with pytest.raises(ValueError, match="no field 'size'"):
         row["size"] = 1
@@ -59,6 +60,9 @@ def test_equality_looks_at_values_names_and_kind() -> None:
     assert named == Row(a=1, b=2)
     assert named != Row(1, 2)
     assert named != Row("b", "a")(1, 2)
+    assert named == Row(b=2, a=1)
+    assert hash(named) == hash(Row(b=2, a=1))
+    assert named != Row(a=1)
     assert Row(1, 2) != (1, 2)
     assert hash(named) == hash(Row(1, 2)) == hash((1, 2))
     deleted = Row("a", "b")(1, 2)
@@ -75,6 +79,19 @@ def test_a_row_of_names_hands_its_kind_on_and_takes_no_more_values_than_names() 
     assert names(1).as_dict() == {"a": 1}
     with pytest.raises(ValueError, match="names 2 fields, got 3 values"):
         names(1, 2, 3)
+
+
+def test_a_row_is_made_of_any_kind_which_prints_as_in_flink() -> None:
+    row = Row.of_kind(RowKind.UPDATE_BEFORE, "a", 1)
+    assert row.get_row_kind() is RowKind.UPDATE_BEFORE
+    assert [str(kind) for kind in RowKind] == ["+I", "-U", "+U", "-D"]
+
+
+def test_fields_are_picked_by_name() -> None:
+    assert Row(name="Alice", age=11).get_fields_by_names(["age", "name"]) == [11, "Alice"]
+    assert Row(1, 2).get_fields_by_names(["f1"]) == [1, 2]
+    with pytest.raises(ValueError, match="no field 'size'"):
+        Row(name="Alice").get_fields_by_names(["size"])
 
 
 def test_names_can_be_set_later() -> None:

@@ -83,6 +83,9 @@ class FakeCluster:
     def run_in_background(self, work: Callable[[], None]) -> None:
         work()
 
+    def post(self, action: Callable[[], None]) -> None:
+        action()
+
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self.deployments.append(list(deployments))
 

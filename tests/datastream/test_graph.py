@@ -175,3 +175,12 @@ def test_chains_end_where_the_user_says() -> None:
     ).name("c").add_sink(print)
     tasks = [task.name for task in build_job_graph(env.get_stream_graph()).tasks]
     assert tasks == ["Collection", "a", "b", "c -> Sink"]
+
+
+def test_a_job_without_generated_uids_names_every_operator_that_has_none() -> None:
+    env = environment()
+    env.get_config().disable_auto_generated_uids()
+    env.from_collection([1]).uid("source").map(str).name("forgotten").add_sink(print)
+    message = r"no uid\(\) on operator 'forgotten' \(test_graph.*'Sink'.*pipeline\.auto-generate-uids"
+    with pytest.raises(GraphError, match=message):
+        env.execute()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tidegate.common.errors import ConfigurationError, UserCodeError
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.number_sequence import NumberSequenceSource
 from tidegate.operators.base import OperatorContext
-from tidegate.operators.functions import SinkFunction
+from tidegate.operators.functions import RichSinkFunction, SinkFunction
 from tidegate.operators.sinks import (
     Committer,
     Sink,
@@ -392,3 +392,25 @@ def test_a_sink_function_gets_every_record() -> None:
 
     OperatorUnderTest(SinkFunctionOperator(Append())).open().process(["a", "b"])
     assert seen == ["a", "b"]
+
+
+class Told(RichSinkFunction):
+    """Keeps what it is told with each record."""
+
+    told: ClassVar[list[Any]] = []
+
+    def invoke(self, value: Any, context: SinkFunction.Context) -> None:
+        subtask = self.get_runtime_context().get_index_of_this_subtask()
+        Told.told.append((
+            value, subtask, context.timestamp(), context.current_watermark(),
+            context.current_processing_time(),
+        ))  # fmt: skip
+
+
+def test_a_sink_function_that_asks_for_the_context_gets_it() -> None:
+    test = OperatorUnderTest(SinkFunctionOperator(Told())).open()
+    test.operator.process_watermark(7)
+    test.now_ms = 99
+    test.process(["a", "b"], [8, 9])
+    test.process(["c"])
+    assert Told.told == [("a", 0, 8, 7, 99), ("b", 0, 9, 7, 99), ("c", 0, None, 7, 99)]
