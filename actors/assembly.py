@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..common.typeinfo import TypeInformation
+from ..operators.async_loop import SharedEventLoop
 from ..operators.base import OperatorContext
 from ..operators.chain import OperatorChain
 from ..operators.output import Receiver
@@ -71,7 +72,10 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
     copies, storage = _local_snapshots(deployment), deployment.settings.storage
     if copies is not None and storage is not None:
         storage = copies.beside(storage)
-    context_of = _ContextFactory(deployment, results, storage, processing_time, mailbox, ports.report)
+    event_loop = SharedEventLoop(ports.create_event_loop, subtask.name)
+    context_of = _ContextFactory(
+        deployment, results, storage, processing_time, mailbox, event_loop, ports.report
+    )
     chain = OperatorChain(subtask, context_of, exchanges)
     return TaskParts(gate, TaskOutput(list(channels.values())), chain, results, processing_time, copies)
 
@@ -119,12 +123,14 @@ class _ContextFactory:
         storage: CheckpointStorage | None,
         processing_time: ProcessingTimeService,
         mailbox: Mailbox,
+        event_loop: SharedEventLoop,
         report: Callable[[TaskEvent], None],
     ) -> None:
         self._deployment = deployment
         self._report = report
         self._processing_time = processing_time
         self._mailbox = mailbox
+        self._event_loop = event_loop
         self._storage = storage
         self._results = results
         settings = deployment.settings
@@ -145,6 +151,7 @@ class _ContextFactory:
             now_ms=self._processing_time.now_ms,
             processing_time=self._processing_time,
             mailbox=self._mailbox,
+            event_loop=self._event_loop,
             create_keyed_backend=lambda key_type: self._keyed_backend(node, key_type),
             operator_state=self._operator_state(node),
             local_dir=self._local_dir(node),

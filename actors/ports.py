@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ..common.failpoints import Arming
 from ..common.job_files import JobFile
+from ..operators.async_loop import TaskEventLoop
 from ..protocol.channel_state import RecoveredChannel
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
 from ..protocol.handles import OperatorSnapshot
@@ -41,6 +42,12 @@ class TaskPorts(Protocol):
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         """Run `work` off the task's loop, in the order of the calls, one at a time."""
+
+    def create_event_loop(self, name: str) -> TaskEventLoop:
+        """An event loop for the async functions of the task."""
+
+    def wake(self) -> None:
+        """Another thread put mail into the task's mailbox; may be called from any thread."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from ..common.clock import SteadyClock
+from ..operators.async_loop import EventLoopThread, TaskEventLoop
 from ..protocol.elements import Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CreditReturned, TaskEvent
@@ -78,6 +79,12 @@ class RayTaskPorts:
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         self._background.submit(work)
+
+    def create_event_loop(self, name: str) -> TaskEventLoop:
+        return EventLoopThread(name)
+
+    def wake(self) -> None:
+        """The task's thread waits for mail, and nothing else."""
 
     # ------------------------------------------------------------ incoming
 

@@ -221,7 +221,7 @@ class StreamTask:
 
     def _initialize(self) -> None:
         check_storage_is_shared(self._deployment)
-        self._parts = assemble(self._deployment, self._ports, lambda action: self.put(_RunAction(action)))
+        self._parts = assemble(self._deployment, self._ports, self._take_action)
         self._chain = self._parts.chain
         copies = self._parts.local_snapshots
         self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
@@ -463,6 +463,11 @@ class StreamTask:
                 if source is not None and self._phase is not TaskPhase.STOPPING:
                     source.resume()
 
+    def _take_action(self, action: Callable[[], None]) -> None:
+        """Put an action into the mailbox, from any thread."""
+        self.put(_RunAction(action))
+        self._ports.wake()
+
     def _run_action(self, action: Callable[[], None]) -> None:
         """Now, or as soon as the task runs: not before the start, nor after the barrier of a stop."""
         if self._phase is TaskPhase.RUNNING:
@@ -504,8 +509,12 @@ class StreamTask:
 
     def _take_checkpoint_mail(self, mail: _CheckpointMail) -> None:
         if isinstance(mail, events.TriggerCheckpoint):
+            if mail.barrier.kind is not SnapshotKind.FINAL:
+                self._give_up_stop_before(mail.barrier.checkpoint_id)
             self._align(CheckpointTriggered(mail.barrier))
         elif isinstance(mail, events.EndSource):
+            if self._final_id is not None:
+                self._give_up_stop_before(CheckpointId(self._final_id + 1))
             source = self._chain.source
             if self._phase is TaskPhase.RUNNING and not self._has_ended and (source is None or source.stop()):
                 self._end_of_input()
@@ -525,6 +534,14 @@ class StreamTask:
                     self._run()
             self._align(CheckpointGivenUp(mail.checkpoint_id))
             self._chain.notify_checkpoint_aborted(mail.checkpoint_id)
+
+    def _give_up_stop_before(self, checkpoint_id: CheckpointId) -> None:
+        """The job goes on after a stop. What it does next may be heard of before the stop's failure is."""
+        if self._final_id is None or self._final_id >= checkpoint_id:
+            return
+        self._final_id = None
+        if self._phase is TaskPhase.STOPPING:
+            self._phase = TaskPhase.RUNNING
 
     def _cancel(self) -> None:
         self._phase = TaskPhase.CANCELED

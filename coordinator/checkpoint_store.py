@@ -74,7 +74,7 @@ class CheckpointStore:
         self._num_retained = num_retained
         self._deleting_threads = deleting_threads
         self._retained: dict[CheckpointId, CheckpointManifest] = {}
-        self._doubtful: set[CheckpointId] = set()
+        self._doubtful: dict[CheckpointId, CheckpointManifest] = {}
         self._registry = SharedStateRegistry()
         self._not_deleted: deque[Garbage] = deque()
         self._condemned: set[str] = set()
@@ -183,7 +183,7 @@ class CheckpointStore:
         path = _manifest_path(checkpoint_id)
         self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
         # Until storage has answered, the manifest may exist, and its files must.
-        self._doubtful.add(checkpoint_id)
+        self._doubtful[checkpoint_id] = manifest
         written = bytes(failpoints.passing("before_manifest", data))
         if not self._storage.create_exclusive(path, written):
             raise FencedError(f"{path} exists already: another coordinator completed it")
@@ -195,11 +195,35 @@ class CheckpointStore:
         except FencedError:
             self._withdraw(checkpoint_id)
             raise
-        self._doubtful.remove(checkpoint_id)
-        self._retained[checkpoint_id] = manifest
+        self._retained[checkpoint_id] = self._doubtful.pop(checkpoint_id)
+
+    def settle_doubtful(self) -> None:
+        """Find out which failed checkpoints exist after all, before the job goes back to the newest one.
+
+        Otherwise a later coordinator might find one whose transactions have been thrown away since.
+
+        Raises:
+            FencedError: Another coordinator took over; it judges by itself.
+            CheckpointStorageError: Storage refuses; nothing has changed.
+        """
+        if not self._doubtful:
+            return
+        stored = set(self._stored_ids())
+        # After the list, as in `complete`: a newer coordinator that is not there yet will find them too.
+        self.check_fence()
+        for checkpoint_id, manifest in self._doubtful.items():
+            if checkpoint_id in stored:
+                self._retained[checkpoint_id] = manifest
+            else:
+                self._registry.release_checkpoint(checkpoint_id)
+        self._doubtful.clear()
 
     def _withdraw(self, checkpoint_id: CheckpointId) -> None:
         """Remove a manifest of our own that came too late, if it is certain that it did."""
+        if not self._storage.list_files("epochs"):
+            # The job is over, and everything else of it is removed.
+            self._storage.delete([_manifest_path(checkpoint_id)])
+            return
         path = f"accepted/{self.epoch + 1}"
         if path not in self._storage.list_files("accepted"):
             return
@@ -207,13 +231,13 @@ class CheckpointStore:
             self._storage.delete([_manifest_path(checkpoint_id)])
 
     def check_fence(self) -> None:
-        """Raise `FencedError` if another coordinator has claimed the job."""
-        newer = f"epochs/{self.epoch + 1}"
-        if newer in self._storage.list_files("epochs"):
+        """Raise `FencedError` if another coordinator has claimed the job, and perhaps ended it since."""
+        found = self._storage.list_files("epochs")
+        if f"epochs/{self.epoch + 1}" in found or f"epochs/{self.epoch}" not in found:
             raise FencedError(f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job")
 
-    def owns(self, claimed: ClaimedCheckpoint) -> None:
-        """The job was started from this, and removes it as the oldest of its checkpoints."""
+    def owns(self, claimed: ClaimedCheckpoint | None) -> None:
+        """The job was started from this, if anything, and removes it as the oldest of its checkpoints."""
         self._claimed = claimed
 
     # ------------------------------------------------------------ files of acknowledgements
@@ -261,11 +285,9 @@ class CheckpointStore:
         excess += sorted(doubtful for doubtful in self._doubtful if doubtful < newest)
         for checkpoint_id in excess:
             self._retained.pop(checkpoint_id, None)
-            self._doubtful.discard(checkpoint_id)
+            self._doubtful.pop(checkpoint_id, None)
             self._registry.release_checkpoint(checkpoint_id)
-        claimed = None
-        if len(self._retained) >= self._num_retained:
-            claimed, self._claimed = self._claimed, None
+        claimed = self._claimed if len(self._retained) >= self._num_retained else None
         manifests = [_manifest_path(checkpoint_id) for checkpoint_id in excess]
         self._condemned.update(manifests)
         files = self._registry.take_unreferenced()
@@ -273,7 +295,6 @@ class CheckpointStore:
             again = self._not_deleted.popleft()
             manifests += again.manifests
             files += again.files
-            claimed = claimed or again.claimed
         garbage = Garbage(tuple(manifests), tuple(files), claimed)
         return garbage if manifests or files or claimed else None
 
@@ -286,6 +307,7 @@ class CheckpointStore:
             self._delete(garbage.files)
             if garbage.claimed is not None:
                 garbage.claimed.remove()
+                self._claimed = None
         except CheckpointStorageError:
             self._not_deleted.append(garbage)
             raise
@@ -302,7 +324,10 @@ class CheckpointStore:
             part.result()
 
     def remove_orphans(self) -> list[str]:
-        """Delete files of state that no checkpoint refers to; only while no task runs.
+        """Delete what no checkpoint needs, now that the job has ended.
+
+        Returns:
+            The files of state among it.
 
         Raises:
             FencedError: Another coordinator took over, and its tasks may have written files.
@@ -310,6 +335,8 @@ class CheckpointStore:
         garbage = self._orphans()
         self._delete(garbage.manifests)
         self._delete(garbage.files)
+        if self._claimed is not None and len(self._retained) >= self._num_retained:
+            self._claimed.remove()
         return list(garbage.files)
 
     def find_orphans(self) -> None:
@@ -342,8 +369,11 @@ class CheckpointStore:
         """
         found = self._storage.list_files("")
         self.check_fence()
+        epochs = [path for path in found if path.startswith("epochs/")]
         self._delete([path for path in found if path.endswith(MANIFEST_NAME)])
-        self._delete([path for path in found if not path.endswith(MANIFEST_NAME)])
+        self._delete([path for path in found if not path.endswith(MANIFEST_NAME) and path not in epochs])
+        # Last, and the oldest first: without any, whoever was replaced still finds itself fenced.
+        self._storage.delete(sorted(epochs, key=lambda path: _numbers([path])))
         self._retained.clear()
         if self._claimed is not None:
             self._claimed.remove()

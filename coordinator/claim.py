@@ -15,6 +15,9 @@ from ..state.storage import is_absolute, open_storage
 from ..state.stored_checkpoint import MANIFEST_NAME
 from .savepoints import CLAIM_NAME
 
+_REMOVED_NAME = "REMOVED"
+"""The manifest of a checkpoint that is being deleted."""
+
 
 class ClaimedCheckpoint:
     """A savepoint or retained checkpoint that one job owns.
@@ -52,17 +55,22 @@ class ClaimedCheckpoint:
         """Delete it; files that other checkpoints beside it refer to stay. Nothing to do if it is gone.
 
         Raises:
-            CheckpointStorageError: Storage refuses; may be tried again.
+            CheckpointStorageError: Storage refuses; may be tried again, also by another coordinator.
         """
         storage = open_storage(self.path)
         found = storage.list_files("")
         if CLAIM_NAME not in found or storage.read(CLAIM_NAME).decode() != self._job_id:
             return
         if MANIFEST_NAME in found:
-            manifest = decode_manifest(storage.read(MANIFEST_NAME), f"{self.path}/{MANIFEST_NAME}")
+            # With missing files it must not seem to exist, but somebody has to know what they were.
+            storage.create_exclusive(_REMOVED_NAME, storage.read(MANIFEST_NAME))
+            storage.delete([MANIFEST_NAME])
+            found.append(_REMOVED_NAME)
+        if _REMOVED_NAME in found:
+            manifest = decode_manifest(storage.read(_REMOVED_NAME), f"{self.path}/{_REMOVED_NAME}")
             if manifest.kind is not SnapshotKind.SAVEPOINT:
                 self._remove_shared(manifest)
-            storage.delete([MANIFEST_NAME])
+            storage.delete([_REMOVED_NAME])
         storage.delete_all()
 
     def _remove_shared(self, manifest: CheckpointManifest) -> None:
@@ -70,19 +78,14 @@ class ClaimedCheckpoint:
         root = open_storage(storage_root(self.path))
         kept: set[str] = set()
         for path in root.list_files(""):
-            if path.rsplit("/", 1)[-1] == MANIFEST_NAME and path != f"{_name(self.path)}/{MANIFEST_NAME}":
+            if path.rsplit("/", 1)[-1] == MANIFEST_NAME:
                 kept |= _files(decode_manifest(root.read(path), f"{root.uri}/{path}"))
-        open_storage(self.path).delete([MANIFEST_NAME])
         root.delete(sorted(_files(manifest) - kept))
 
 
 def storage_root(path: str) -> str:
     """The directory of the job that a checkpoint directory is in."""
     return open_storage(path).uri.rstrip("/").rpartition("/")[0]
-
-
-def _name(path: str) -> str:
-    return path.rstrip("/").rsplit("/", 1)[-1]
 
 
 def _files(manifest: CheckpointManifest) -> set[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..actors.ports import TaskDeployment, TaskSettings
-from ..common.errors import TidegateError
+from ..common.errors import CheckpointStorageError, TidegateError
 from ..common.job_status import JobStatus
 from ..protocol import checkpoint as core
 from ..protocol import task_events as events
@@ -26,7 +26,7 @@ from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
 from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
-from .checkpoint_store import CheckpointStore
+from .checkpoint_store import CheckpointStore, FencedError
 from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
 from .operator_coordinators import OperatorCoordinators
@@ -40,6 +40,9 @@ from .stored_statistics import read_statistics
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
+
+STORAGE_RETRY_MS = 1_000
+"""Pause before a restart asks storage again for the newest checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ class JobCoordinator:
         self._restart_at_ms: int | None = None
         self._is_fenced = False
         self._is_beyond_restart = False
+        self._stopped_with = ""
         self._failure: Failure | None = None
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
@@ -134,6 +138,12 @@ class JobCoordinator:
         """The job's completed checkpoints, `None` without checkpointing."""
         return self._store
 
+    @property
+    def stopped_with(self) -> str:
+        """The savepoint that the job was stopped with, if any; also when its checkpoints are gone."""
+        newest = self._store.newest if self._store is not None else None
+        return self._stopped_with if newest is None else newest.savepoint_path
+
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
         due = self._operators.next_due_ms()
@@ -163,14 +173,19 @@ class JobCoordinator:
         self._life.handle(JobEvent.DEPLOYED)
         self._deploy()
 
-    def finish_clean_up(self) -> None:
-        """The job has ended, but a predecessor may have died before it removed all checkpoints."""
+    def finish_clean_up(self, keep_checkpoints: bool) -> None:
+        """The job has ended, but a predecessor may have died before it removed what is to go."""
         store = self._new_store()
         if store is None:
             return
         try:
             store.claim()
-            store.remove_all()
+            store.owns(self._claimed_checkpoint())
+            if keep_checkpoints:
+                store.load()
+                store.remove_orphans()
+            else:
+                store.remove_all()
         except TidegateError as error:
             self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
 
@@ -206,15 +221,21 @@ class JobCoordinator:
     def _find_foreign_state(self) -> None:
         path = self._spec.settings.restore_path
         is_first_start = self._store is None or self._store.newest is None
-        if path is not None and self._spec.settings.claims_restored and self._store is not None:
-            claimed = ClaimedCheckpoint(path, self._spec.job_id)
-            if is_first_start:
-                claimed.take()
+        claimed = self._claimed_checkpoint()
+        if claimed is not None and is_first_start:
+            claimed.take()
+        if self._store is not None:
             self._store.owns(claimed)
         if path is None or not is_first_start:
             return
         self._foreign = read_checkpoint(path)
         check_restore(self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state)
+
+    def _claimed_checkpoint(self) -> ClaimedCheckpoint | None:
+        settings = self._spec.settings
+        if settings.restore_path is None or not settings.claims_restored or settings.trigger is None:
+            return None
+        return ClaimedCheckpoint(settings.restore_path, self._spec.job_id)
 
     def _deploy(self) -> None:
         self._attempt = Attempt(self._attempt + 1)
@@ -487,12 +508,27 @@ class JobCoordinator:
         if self._live:
             return
         if self.status is JobStatus.RESTARTING and self._restart_at_ms is not None:
-            if self._restart_at_ms <= self._now_ms():
+            if self._restart_at_ms <= self._now_ms() and self._knows_newest():
                 self._deploy()
         elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING):
             settings = self._spec.settings
             ended = self._life.handle(JobEvent.TASKS_STOPPED)
             self._clean_up(self._keeps_on_fail if ended is JobStatus.FAILED else settings.keep_on_cancel)
+
+    def _knows_newest(self) -> bool:
+        """Whether it is certain which checkpoint is the newest; if not, this is tried again later."""
+        try:
+            if self._store is not None:
+                self._store.settle_doubtful()
+            return True
+        except FencedError as error:
+            self._give_way(str(error))
+        except CheckpointStorageError as error:
+            self.statistics.warnings.append(
+                f"the newest checkpoint cannot be found, so the job waits: {error}"
+            )
+            self._restart_at_ms = self._now_ms() + STORAGE_RETRY_MS
+        return False
 
     @property
     def _keeps_on_fail(self) -> bool:
@@ -504,6 +540,9 @@ class JobCoordinator:
             self.fail_points.settle()
         if self._store is not None and not self._is_fenced:
             try:
+                self._store.check_fence()
+                self._store.settle_doubtful()
+                self._stopped_with = self.stopped_with
                 self._before_clean_up(keep_checkpoints)
                 self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()
             except TidegateError as error:

@@ -17,6 +17,7 @@ from ..actors.ports import TaskDeployment
 from ..actors.task import StreamTask
 from ..common.clock import SteadyClock
 from ..common.errors import JobExecutionError
+from ..operators.async_loop import EventLoopThread
 from ..protocol.elements import Batch, Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.plan import build_execution_graph
@@ -169,6 +170,10 @@ class LocalExecutor:
         """Give credit back to the sender of a channel."""
         self._tasks[self._senders[channel]].put(CreditReturned(channel, size_bytes))
 
+    def wake(self) -> None:
+        """A task has mail from another thread."""
+        self._wake.set()
+
     def run_in_background(self, work: Callable[[], None]) -> None:
         """Run `work` on the background thread."""
         self._background.submit(work).add_done_callback(lambda _: self._wake.set())
@@ -183,6 +188,8 @@ class _LocalTaskPorts:
         self.report = executor.report
         self.send = executor.route
         self.run_in_background = executor.run_in_background
+        self.create_event_loop = EventLoopThread
+        self.wake = executor.wake
 
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
         records = sum(len(element) for element in elements if isinstance(element, Batch))

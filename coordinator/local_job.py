@@ -160,7 +160,7 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         newest_checkpoint=None
         if store is None or newest is None
         else store.directory_of(newest.checkpoint_id),
-        stopped_with="" if newest is None else newest.savepoint_path,
+        stopped_with=coordinator.stopped_with,
         job_name=coordinator.job_name,
         checkpointing_mode=str(coordinator.barrier_mode or ""),
         fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),

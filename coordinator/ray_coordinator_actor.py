@@ -83,8 +83,7 @@ class CoordinatorActor:
         self._end, waiting = ended
         for event in waiting:
             self._coordinator.results.add(event)
-        if self._end.newest_checkpoint is None:
-            self._coordinator.finish_clean_up()
+        self._coordinator.finish_clean_up(keep_checkpoints=self._end.newest_checkpoint is not None)
         return True
 
     def _record_end(self, keep_checkpoints: bool) -> None:

@@ -6,6 +6,7 @@ Builds a stream graph and hands it to a shell; nothing here runs records.
 from __future__ import annotations
 
 from ..common.output_tag import OutputTag
+from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
 from ..operators.broadcast_functions import (
     BaseBroadcastProcessFunction,
@@ -48,6 +49,7 @@ from ..operators.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
+from .async_data_stream import AsyncDataStream
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 from .checkpoint_storage import (
     CheckpointStorage,
@@ -76,6 +78,10 @@ from .stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "AggregateFunction",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "Boundedness",
     "BroadcastConnectedStream",

@@ -26,6 +26,7 @@ from ..state.raw_state import (
     RawOperatorStateOutput,
     split_raw,
 )
+from .async_loop import EventLoopThread, SharedEventLoop
 from .output import Emit, Output
 from .processing_time import ProcessingTimeService
 from .typed_output import OutputTypes
@@ -54,6 +55,7 @@ class OperatorContext:
 
     Attributes:
         processing_time: Runs actions at a time of day, on the task's loop.
+        event_loop: The event loop that the async functions of the task share.
         mailbox: Hands an action over to the task's loop, from any thread; it runs between two elements.
     """
 
@@ -73,6 +75,9 @@ class OperatorContext:
     results: ResultPort
     processing_time: ProcessingTimeService = field(kw_only=True)
     mailbox: Callable[[Callable[[], None]], None] = field(kw_only=True)
+    event_loop: SharedEventLoop = field(
+        default_factory=lambda: SharedEventLoop(EventLoopThread, "task"), kw_only=True
+    )
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     job_id: JobId = field(default=JobId(""))
     restored_checkpoint_id: CheckpointId | None = None

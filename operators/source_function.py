@@ -26,16 +26,18 @@ from .sources import EndOfSource, PolledOperator
 
 logger = logging.getLogger(__name__)
 
-STOP_TIMEOUT_MS = 5_000
-"""How long `run` may go on after `cancel`, in milliseconds."""
-
 
 class SourceFunction(Function):
     """Emits records from `run`, in one subtask. Derive from `ParallelSourceFunction` to run in several.
 
     To keep its position in checkpoints it is also a `CheckpointedFunction`, and emits each record together
     with the step of its position while it holds `ctx.get_checkpoint_lock()`.
+
+    Attributes:
+        stop_timeout_ms: How long `run` may go on after `cancel`.
     """
+
+    stop_timeout_ms: int = 5_000
 
     @abstractmethod
     def run(self, ctx: SourceContext) -> None:
@@ -151,7 +153,7 @@ class SourceFunctionOperator(PolledOperator):
 
     def stop(self) -> bool:
         if self._stop_deadline_ms is None:
-            self._stop_deadline_ms = self.context.now_ms() + STOP_TIMEOUT_MS
+            self._stop_deadline_ms = self.context.now_ms() + self._function.stop_timeout_ms
             self._cancel_function()
         return False
 
@@ -165,8 +167,8 @@ class SourceFunctionOperator(PolledOperator):
         if self._stop_deadline_ms is not None and self.context.now_ms() >= self._stop_deadline_ms:
             raise UserCodeError(
                 f"operator {self.context.name_with_subtask}: run() did not return within "
-                f"{STOP_TIMEOUT_MS} ms after cancel(); let cancel() set a flag that run() looks at, and let "
-                f"run() wait for nothing without a timeout"
+                f"{self._function.stop_timeout_ms} ms after cancel(); let cancel() set a flag that run() "
+                f"looks at, and let run() wait for nothing without a timeout"
             )
 
     def try_pause(self) -> bool:
@@ -233,7 +235,7 @@ class SourceFunctionOperator(PolledOperator):
         try:
             self._cancel_function()
         finally:
-            thread.join(STOP_TIMEOUT_MS / 1_000)
+            thread.join(self._function.stop_timeout_ms / 1_000)
             if thread.is_alive():
                 self._report_hanging(thread)
 
@@ -243,6 +245,6 @@ class SourceFunctionOperator(PolledOperator):
             "operator %s: run() is still going on %d ms after cancel(); its thread is left behind. Let "
             "cancel() set a flag that run() looks at, and let run() wait for nothing without a timeout. It "
             "is at:\n%s",
-            self.context.name_with_subtask, STOP_TIMEOUT_MS,
+            self.context.name_with_subtask, self._function.stop_timeout_ms,
             "" if frame is None else "".join(traceback.format_stack(frame)),
         )  # fmt: skip

@@ -7,21 +7,19 @@ key and namespace set to theirs.
 
 from __future__ import annotations
 
-import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..common.typeinfo import Types
 from ..protocol.elements import MAX_WATERMARK_MS
 from ..protocol.watermarks import MIN_WATERMARK_MS
 from ..state.backend import KeyedStateBackend
-from ..state.descriptors import MapStateDescriptor
 from .base import OperatorContext
-from .processing_time import ProcessingTimeService, TimerHandle
+from .processing_time import TimerHandle
+from .timer_queue import TimerQueue
 
 FIRED_AT_ONCE = 4_096
-"""After so many timers a target hears that it should hand its results on."""
+"""After about so many timers a target hears that it should hand its results on."""
 
 
 class Timer(NamedTuple):
@@ -56,19 +54,23 @@ class InternalTimerService:
     def __init__(
         self,
         name: str,
+        context: OperatorContext,
         keyed: KeyedStateBackend,
-        clock: ProcessingTimeService,
         target: TimerTarget,
         namespaced: bool,
+        watermark: int,
     ) -> None:
         self._keyed = keyed
-        self._clock = clock
+        self._namespaced = namespaced
+        self._clock = context.processing_time
         self._target = target
-        self._event = _Timers(f"_timers_{name}_event", keyed, namespaced)
-        self._processing = _Timers(f"_timers_{name}_processing", keyed, namespaced)
-        self._watermark = MIN_WATERMARK_MS
+        where = f"operator {context.name_with_subtask}"
+        self._event = TimerQueue(f"_timers_{name}_event", where, keyed, namespaced)
+        self._processing = TimerQueue(f"_timers_{name}_processing", where, keyed, namespaced)
+        self._watermark = watermark
         self._alarm: TimerHandle | None = None
-        self._has_ended = False
+        self._has_ended = watermark == MAX_WATERMARK_MS
+        self._set_alarm()
 
     def current_watermark(self) -> int:
         """The event time in milliseconds; `MIN_WATERMARK_MS` before the first watermark."""
@@ -89,7 +91,8 @@ class InternalTimerService:
     def register_processing_time_timer(self, namespace: Any, timestamp_ms: int) -> None:
         """Fire when the clock reaches a time; one that is over fires at the next opportunity."""
         self._processing.add(namespace, timestamp_ms)
-        self._set_alarm()
+        if self._alarm is None or timestamp_ms < self._alarm.timestamp_ms:
+            self._set_alarm()
 
     def delete_processing_time_timer(self, namespace: Any, timestamp_ms: int) -> None:
         """Forget a timer; nothing happens if there is none."""
@@ -98,7 +101,8 @@ class InternalTimerService:
     def advance_watermark(self, timestamp_ms: int) -> None:
         """Fire the event-time timers up to a time. At the end of the input no others fire any more."""
         self._watermark = timestamp_ms
-        self._fire(self._event, timestamp_ms, self._target.on_event_time)
+        while self._fire(self._event, timestamp_ms, self._target.on_event_time):
+            pass
         if timestamp_ms == MAX_WATERMARK_MS:
             self._has_ended = True
             if self._alarm is not None:
@@ -106,22 +110,29 @@ class InternalTimerService:
 
     def _fire_processing_time(self) -> None:
         self._alarm = None
+        # No more than some at once: what they give has to be sent before others are asked for theirs.
         self._fire(self._processing, self._clock.now_ms(), self._target.on_processing_time)
         self._set_alarm()
 
-    def _fire(self, timers: _Timers, until_ms: int, call: Callable[[Timer], None]) -> None:
-        keyed, fired = self._keyed, 0
-        while (timestamp_ms := timers.first_ms) is not None and timestamp_ms <= until_ms:
-            for key, namespace in timers.at(timestamp_ms):
+    def _fire(self, timers: TimerQueue, until_ms: int, call: Callable[[Timer], None]) -> bool:
+        """Fire the next timers up to a time; whether there were any."""
+        due = timers.due(until_ms, FIRED_AT_ONCE)
+        if not due:
+            return False
+        keyed, is_namespaced = self._keyed, self._namespaced
+        keyed.prefetch([owner[0] for _, owner in due] if is_namespaced else [owner for _, owner in due])
+        for timestamp_ms, owner in due:
+            if timers.has_before(timestamp_ms):
+                # Registered by one that fired just now.
+                break
+            if timers.take(timestamp_ms, owner):
+                key, namespace = owner if is_namespaced else (owner, None)
                 keyed.current_key, keyed.current_namespace = key, namespace
-                if timers.remove(namespace, timestamp_ms):
-                    call(Timer(timestamp_ms, key, namespace))
-                    fired += 1
-                    if fired % FIRED_AT_ONCE == 0:
-                        self._target.timers_fired()
+                call(Timer(timestamp_ms, key, namespace))
+        timers.hand_back(due)
         keyed.current_key = keyed.current_namespace = None
-        if fired % FIRED_AT_ONCE:
-            self._target.timers_fired()
+        self._target.timers_fired()
+        return True
 
     def _set_alarm(self) -> None:
         first_ms, alarm = self._processing.first_ms, self._alarm
@@ -138,8 +149,9 @@ class TimerServices:
     """All timer services of one keyed operator; to be created in `open`."""
 
     def __init__(self, context: OperatorContext, keyed: KeyedStateBackend) -> None:
-        self._clock = context.processing_time
+        self._context = context
         self._keyed = keyed
+        self._watermark = MIN_WATERMARK_MS
         self._services: list[InternalTimerService] = []
 
     def create(self, name: str, target: TimerTarget, namespaced: bool = False) -> InternalTimerService:
@@ -151,70 +163,12 @@ class TimerServices:
             namespaced: Whether timers also belong to a namespace, which may be any value that could be a key;
                 without namespaces it is `None`.
         """
-        service = InternalTimerService(name, self._keyed, self._clock, target, namespaced)
+        service = InternalTimerService(name, self._context, self._keyed, target, namespaced, self._watermark)
         self._services.append(service)
         return service
 
     def advance_watermark(self, timestamp_ms: int) -> None:
         """Fire the event-time timers up to a time; to be called in the operator's `advance_watermark`."""
+        self._watermark = timestamp_ms
         for service in self._services:
             service.advance_watermark(timestamp_ms)
-
-
-class _Timers:
-    """The timers of one domain: by time in memory, and as map state of their keys.
-
-    Args:
-        name: Of the state: a map from the timestamp to true, per key and namespace.
-    """
-
-    def __init__(self, name: str, keyed: KeyedStateBackend, namespaced: bool) -> None:
-        self._keyed = keyed
-        descriptor = MapStateDescriptor(name, Types.LONG(), Types.BOOLEAN())
-        self._state = keyed.get_map_state(descriptor, namespaced)
-        self._namespaced = namespaced
-        self._times: list[int] = []
-        self._by_time: dict[int, dict[tuple[Any, Any], None]] = {}
-
-    @property
-    def first_ms(self) -> int | None:
-        """The earliest time of a timer, `None` if there is none."""
-        times, by_time = self._times, self._by_time
-        while times and not by_time[times[0]]:
-            del by_time[heapq.heappop(times)]
-        return times[0] if times else None
-
-    def at(self, timestamp_ms: int) -> list[tuple[Any, Any]]:
-        """Key and namespace of the timers of a time."""
-        return list(self._by_time[timestamp_ms])
-
-    def add(self, namespace: Any, timestamp_ms: int) -> None:
-        owner = (self._keyed.current_key, namespace)
-        owners = self._by_time.get(timestamp_ms)
-        if owners is None:
-            owners = self._by_time[timestamp_ms] = {}
-            heapq.heappush(self._times, timestamp_ms)
-        if owner not in owners:
-            self._mark(namespace, timestamp_ms, True)
-            owners[owner] = None
-
-    def remove(self, namespace: Any, timestamp_ms: int) -> bool:
-        """Forget a timer of the current key; whether there was one."""
-        owner = (self._keyed.current_key, namespace)
-        owners = self._by_time.get(timestamp_ms)
-        if owners is None or owner not in owners:
-            return False
-        del owners[owner]
-        self._mark(namespace, timestamp_ms, False)
-        return True
-
-    def _mark(self, namespace: Any, timestamp_ms: int, is_set: bool) -> None:
-        keyed, state = self._keyed, self._state
-        before = keyed.current_namespace
-        if self._namespaced:
-            keyed.current_namespace = namespace
-        if is_set:
-            state.put(timestamp_ms, True)
-        else:
-            state.remove(timestamp_ms)
-        keyed.current_namespace = before

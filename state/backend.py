@@ -29,6 +29,7 @@ from .kinds import (
     ValueState,
 )
 from .storage import CheckpointStorage
+from .timer_table import TimerTable
 
 
 def wall_clock_ms() -> int:
@@ -122,6 +123,10 @@ class KeyedStateBackend(ABC):
         self, descriptor: FoldingStateDescriptor, namespaced: bool = False
     ) -> FoldingState[Any, Any]:
         """The folding state of that name."""
+
+    @abstractmethod
+    def get_timers(self, name: str) -> TimerTable:
+        """Where the timers of that name are stored; see `TimerTable`. One caller per name."""
 
     @abstractmethod
     def merge_namespaces(self, state: MergingState[Any, Any], target: Any, sources: Iterable[Any]) -> None:

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..common.errors import CheckpointStorageError, KeyTypeError, StateError
-from ..common.typeinfo import PickledBytesTypeInfo, type_text
+from ..common.typeinfo import PickledBytesTypeInfo, Types, type_text
 from ..protocol.handles import KeyedStateHandle
 from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from .changes import change_table
+from .codecs import value_codec
 from .conversion import StateConversion
 from .descriptors import (
     AggregatingStateDescriptor,
@@ -44,7 +45,8 @@ from .peek import peek
 from .segment_log import SegmentLog
 from .segments import column_slice, decoded_values, key_values
 from .state_factory import StateFactory, StateParts
-from .tables import FrozenTable, StateTable
+from .tables import FrozenTable, StateTable, TableSettings
+from .timer_table import TimerTable
 from .ttl_cleanup import IncrementalCleanUp
 from .write_turns import WriteTurns
 
@@ -144,6 +146,18 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self, descriptor: FoldingStateDescriptor, namespaced: bool = False
     ) -> FoldingState[Any, Any]:
         return cast(FoldingState[Any, Any], self._state(descriptor, namespaced))
+
+    def get_timers(self, name: str) -> TimerTable:
+        if name in self._tables:
+            raise StateError(f"{self.where}: there are timers or a state named {name!r} already")
+        descriptor = ValueStateDescriptor(name, Types.BOOLEAN())
+        schema = self._checked_schema(descriptor, True)
+        codec = value_codec(descriptor.type_info)
+        journals = self._params.storage is not None
+        table = TimerTable(TableSettings(name, codec, None, None, journals, None, is_namespaced=True))
+        self._load(table, self._conversion(descriptor, schema, table), None)
+        self._know(table, schema)
+        return table
 
     def merge_namespaces(self, state: MergingState[Any, Any], target: Any, sources: Iterable[Any]) -> None:
         if not isinstance(state, MergeableState) or not state.is_namespaced:
@@ -342,28 +356,38 @@ class TableKeyedStateBackend(KeyedStateBackend):
     def _state(self, descriptor: StateDescriptor, namespaced: bool) -> State:
         """The handle of a state, which is created and loaded when it is first asked for."""
         name = descriptor.get_name()
-        schema = self._schema(descriptor, namespaced)
         if name in self._states:
+            schema = self._schema(descriptor, namespaced)
             if self._schemas[name] != schema:
                 raise StateError(
                     f"{self.where}: state {name!r} is already declared as {self._schemas[name]}, not "
                     f"as {schema}; use one descriptor per name"
                 )
             return self._states[name].handle
-        self._rename(descriptor)
-        restored = self._schemas.get(name)
-        if restored is not None:
-            check_restored_schema(self._params.operator_name, name, restored, schema)
+        schema = self._checked_schema(descriptor, namespaced)
         keys = NamespacedKeys(self) if namespaced else self
         parts = self._factory.create(descriptor, len(self._states), namespaced, keys)
-        self._load(parts, self._conversion(descriptor, schema, parts.table))
-        # Replaced, never changed: a frozen epoch refers to the dict of its time.
-        self._schemas = {**self._schemas, name: schema}
-        self._tables = {**self._tables, name: parts.table}
+        self._load(parts.table, self._conversion(descriptor, schema, parts.table), _cut_off(parts))
+        self._know(parts.table, schema)
         self._states[name] = parts
         if parts.clean_up is not None and parts.clean_up.runs_for_every_record:
             self._per_record.append(parts.clean_up)
         return parts.handle
+
+    def _checked_schema(self, descriptor: StateDescriptor, namespaced: bool) -> dict[str, object]:
+        """The schema of a state that is declared now; what is restored must fit it."""
+        name, schema = descriptor.get_name(), self._schema(descriptor, namespaced)
+        self._rename(descriptor)
+        restored = self._schemas.get(name)
+        if restored is not None:
+            check_restored_schema(self._params.operator_name, name, restored, schema)
+        return schema
+
+    def _know(self, table: StateTable, schema: dict[str, object]) -> None:
+        """Have a table in all snapshots from now on."""
+        # Replaced, never changed: a frozen epoch refers to the dict of its time.
+        self._schemas = {**self._schemas, table.name: schema}
+        self._tables = {**self._tables, table.name: table}
 
     def _schema(self, descriptor: StateDescriptor, namespaced: bool) -> dict[str, object]:
         schema = descriptor.schema()
@@ -394,11 +418,10 @@ class TableKeyedStateBackend(KeyedStateBackend):
             is_list=descriptor.kind == "list",
         )
 
-    def _load(self, parts: StateParts, conversion: StateConversion) -> None:
+    def _load(self, table: StateTable, conversion: StateConversion, cut_off: int | None) -> None:
         """Fill a table with what was restored for its state."""
-        table = parts.table
         with self._persist_lock:
-            stored = self._log.read(table.name, conversion, _cut_off(parts))
+            stored = self._log.read(table.name, conversion, cut_off)
             if stored is None:
                 return
             if table.store is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
 from ..common.errors import CheckpointStorageError, CorruptCheckpointError
@@ -80,16 +80,33 @@ class CheckpointStorage(ABC):
         """The storage rooted at the directory `prefix` of this one."""
 
 
+_SCHEMES: dict[str, Callable[[str], CheckpointStorage]] = {}
+
+
+def register_scheme(scheme: str, open_path: Callable[[str], CheckpointStorage]) -> None:
+    """Let `open_storage` open addresses `<scheme>://<path>` in this process.
+
+    Args:
+        scheme: Of the addresses; one that is registered already is replaced.
+        open_path: Takes what follows `://`.
+    """
+    _SCHEMES[scheme] = open_path
+
+
 def open_storage(uri: str) -> CheckpointStorage:
     """Open the checkpoint storage at `uri`.
 
     Args:
         uri: a local path, `file://…`, `s3://…`, `gs://…`, `hdfs://…`, or any other URL that an
-            installed fsspec file system knows; `memory://name` is shared within this process.
+            installed fsspec file system knows; `memory://name` is shared within this process. What
+            `register_scheme` was told of comes first.
 
     Raises:
         CheckpointStorageError: when no file system for the URI is available.
     """
+    scheme, separator, path = uri.partition("://")
+    if separator and scheme in _SCHEMES:
+        return _SCHEMES[scheme](path)
     if uri.startswith("memory://"):
         from .memory_storage import MemoryCheckpointStorage
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..actors.ports import TaskDeployment
+from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
 from ..coordinator.job_client import JobReport
 from ..coordinator.job_coordinator import JobCoordinator
@@ -14,8 +15,8 @@ from ..coordinator.local_job import report_of
 from ..coordinator.report_order import ReportOrder
 from ..coordinator.spec import JobSpec
 from ..coordinator.stored_end import StoredEnd
-from ..protocol.elements import Message
-from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.elements import Message, SnapshotKind
+from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
 from ..protocol.plan import build_execution_graph
 from ..protocol.task_events import (
     CancelTask,
@@ -29,6 +30,7 @@ from ..protocol.task_events import (
 )
 from ..telemetry import create_tracer
 from .network import DELAY_NS
+from .outside import outside
 from .plan import MILLISECOND
 from .simulated_process import Process
 
@@ -58,6 +60,7 @@ class Incarnation:
         self._faults = shell.plan.faults
         self._graph = build_execution_graph(spec.graph)
         self._order = ReportOrder()
+        self._stops: set[CheckpointId] = set()
         self._stored_end = StoredEnd(spec)
         tracer = create_tracer("simulation", {})
         self.coordinator = JobCoordinator(spec, self, tracer, shell.storage, self._record_end)
@@ -79,8 +82,7 @@ class Incarnation:
         if stored is None:
             self.coordinator.start()
         else:
-            if stored[0].newest_checkpoint is None:
-                self.coordinator.finish_clean_up()
+            self.coordinator.finish_clean_up(keep_checkpoints=stored[0].newest_checkpoint is not None)
             self.end = stored[0]
         self.has_started = True
 
@@ -98,12 +100,18 @@ class Incarnation:
         if not self.is_alive:
             return
         self.coordinator.validate()
+        self.shell.user.hear(self)
         if self.end is None and self.coordinator.status.is_globally_terminal_state():
             self.end = report_of(self.coordinator)
 
     def forget_end(self) -> None:
-        """The driver knows how the job ended."""
-        self._stored_end.remove()
+        """The driver knows how the job ended, and says so until it is heard."""
+        while True:
+            try:
+                self._stored_end.remove()
+                return
+            except CheckpointStorageError as error:
+                self._world.note(str(error))
 
     def die(self) -> None:
         """The coordinator dies in what it is doing; the shell starts its successor."""
@@ -151,6 +159,8 @@ class Incarnation:
         self.shell.deployed(deployments[0])
         for deployment in deployments:
             self.shell.point()
+            if self.shell.copies is not None:
+                deployment = self.shell.copies.placed(deployment)
             slowness = _SLOWNESS if self._world.chance(self._faults.slow_task) else 1
             process = Process.of(self, deployment, slowness)
             self.processes[deployment.subtask_id] = process
@@ -159,22 +169,28 @@ class Incarnation:
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         self.shell.point()
         if isinstance(mail, TriggerCheckpoint):
-            self.shell.triggered(self, mail.barrier.checkpoint_id)
+            self.shell.triggered(self, mail.barrier)
+            if mail.barrier.kind is SnapshotKind.STOP:
+                self._stops.add(mail.barrier.checkpoint_id)
             if self._world.chance(self._faults.lost_trigger):
                 return
+        elif isinstance(mail, CheckpointAborted):
+            outside().stop_failed(self.spec.job_id, mail.checkpoint_id)
         elif isinstance(mail, CheckpointCompleted):
             self.shell.completed(self, mail.checkpoint_id)
-        if isinstance(mail, (CheckpointCompleted, CheckpointAborted)) and self._may_be_lost():
+        if isinstance(mail, (CheckpointCompleted, CheckpointAborted)) and self._is_lost(mail):
             return
         process = self.processes.get(subtask)
         if process is not None and process.attempt == attempt:
             self._mail(process, mail)
 
-    def _may_be_lost(self) -> bool:
+    def _is_lost(self, mail: CheckpointCompleted | CheckpointAborted) -> bool:
+        """Notifications get lost, but not those that tasks wait for: of the end, and of a failed stop."""
         store = self.coordinator.store
         newest = store.newest if store is not None else None
-        is_final = newest is not None and newest.kind.value == "final"
-        return not is_final and self._world.chance(self._faults.lost_notification)
+        is_last = newest is not None and newest.kind.ends_job
+        is_awaited = is_last or mail.checkpoint_id in self._stops
+        return not is_awaited and self._world.chance(self._faults.lost_notification)
 
     def stop(self, attempt: Attempt, subtasks: Sequence[SubtaskId]) -> None:
         self.shell.point()
@@ -203,6 +219,7 @@ class Incarnation:
         receiver = self._graph.receivers.get(message.channel)
         process = None if receiver is None else self.processes.get(receiver)
         if process is not None and process.is_alive:
+            process.gets(message)
             process.task.put(message)
             self.step_soon(process)
 

@@ -21,6 +21,41 @@ class Outside:
         self._prepared: set[str] = set()
         self._aborted: set[str] = set()
         self._committed: dict[str, None] = {}
+        self._owners: dict[str, int] = {}
+        self._owner_count = 0
+        self._saved: dict[str, dict[int, set[str]]] = {}
+        self._undone: set[str] = set()
+        self._failed_stops: set[tuple[str, int]] = set()
+
+    def stop_failed(self, job: str, checkpoint_id: int) -> None:
+        """A stop was given up: the job goes on."""
+        self._failed_stops.add((job, checkpoint_id))
+
+    def goes_on_behind(self, job: str, checkpoint_id: int, what: str) -> None:
+        """A task does something behind the barrier of a stop, which it may if that was given up."""
+        if (job, checkpoint_id) not in self._failed_stops:
+            # Not raised: that would only fail the task.
+            self.problems.append(f"{what} behind the stop {checkpoint_id}")
+
+    def new_owner(self) -> int:
+        """The number of a sink's subtask in one attempt, higher than any before."""
+        self._owner_count += 1
+        return self._owner_count
+
+    def saved(self, savepoint: str, owner: int) -> None:
+        """A subtask of a sink takes part in a savepoint, which covers what it has prepared by now."""
+        prepared = {name for name in self._prepared if self._owners[name] == owner}
+        self._saved.setdefault(savepoint, {})[owner] = prepared
+
+    def go_back_to(self, savepoint: str) -> None:
+        """Undo for good what a savepoint does not cover, so that a job may start from it much later."""
+        parts = self._saved.get(savepoint, {})
+        first = min(parts, default=0)
+        covered = {name for names in parts.values() for name in names}
+        covered |= {name for name in self._committed if self._owners[name] < first}
+        self._undone |= self._begun.keys() - covered
+        # The job may have restarted since from an older checkpoint, which threw some of them away.
+        self._aborted -= covered
 
     def notified(self, checkpoint_id: int) -> None:
         """A function was told that a checkpoint is complete."""
@@ -28,10 +63,11 @@ class Outside:
         if self._refuses(checkpoint_id):
             raise ValueError(f"did not want to hear of {checkpoint_id}")
 
-    def begin(self) -> str:
-        """Start a transaction."""
+    def begin(self, owner: int) -> str:
+        """Start a transaction of one owner."""
         name = f"t{len(self._begun) + 1}"
         self._begun[name] = []
+        self._owners[name] = owner
         return name
 
     def write(self, name: str, values: list[Any]) -> None:
@@ -44,9 +80,9 @@ class Outside:
         """Make the values of a transaction durable, but not visible."""
         self._prepared.add(name)
 
-    def prepare(self, values: list[Any]) -> str:
+    def prepare(self, owner: int, values: list[Any]) -> str:
         """Make values durable in a transaction of their own."""
-        name = self.begin()
+        name = self.begin(owner)
         self.write(name, values)
         self.pre_commit(name)
         return name
@@ -71,7 +107,8 @@ class Outside:
 
     def visible(self) -> list[Any]:
         """Everything that readers see."""
-        return [value for name in self._committed for value in self._begun[name]]
+        seen = (name for name in self._committed if name not in self._undone)
+        return [value for name in seen for value in self._begun[name]]
 
 
 _outside = Outside(lambda checkpoint_id: False)

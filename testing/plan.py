@@ -27,6 +27,7 @@ ALIGNED_TIMEOUTS_MS = {"unaligned": 0, "aligned at first": 10}
 """After how long barriers may overtake, in the modes in which they may; one checkpoint at a time there."""
 _MODE_SHARES = {"exactly-once": 5, "unaligned": 3, "aligned at first": 2, "at-least-once": 1}
 _LMDB_SHARE = 0.02
+_COPIES_SHARE = 0.08
 _EXTRA_STATES = ("map", "list", "reducing", "aggregating", "folding")
 _EVENTS_OF_A_JOB = 1_500
 """About as many events a job without failures takes; crashes are planned within them."""
@@ -93,6 +94,38 @@ class Ending(enum.Enum):
     """Cancelled; another job starts from the newest checkpoint that is kept."""
     REPLACE = "replace"
     """Its coordinator dies, and comes back with the graph of the next run."""
+    STOP = "stop"
+    """Stopped with a savepoint, from which another job starts."""
+    DRAIN = "drain"
+    """The same, after its sources were told to end."""
+    GO_BACK = "go back"
+    """Cancelled; another job starts from the newest savepoint, with the outside world as it was then."""
+
+
+_ENDING_SHARES = {
+    Ending.CANCEL: 3,
+    Ending.REPLACE: 4,
+    Ending.STOP: 3,
+    Ending.DRAIN: 1,
+    Ending.GO_BACK: 1,
+}
+
+
+@dataclass(frozen=True)
+class Handover:
+    """What becomes of the checkpoint or savepoint from which the next job starts.
+
+    Attributes:
+        is_claimed: Whether the job owns it from then on.
+        is_moved: Whether a savepoint is moved to another directory before.
+        is_removed: Whether its owner removes it as soon as the job has a checkpoint of its own.
+        is_native: The format of the savepoint that a run is stopped with.
+    """
+
+    is_claimed: bool = False
+    is_moved: bool = False
+    is_removed: bool = False
+    is_native: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +135,25 @@ class Run:
     parallelism: tuple[int, ...]
     ends_at: int | None = None
     ending: Ending = Ending.CANCEL
+    handover: Handover = Handover()
+
+
+class Ask(enum.Enum):
+    """What a person asks of a running job."""
+
+    CHECKPOINT = "checkpoint"
+    CANONICAL = "canonical savepoint"
+    NATIVE = "native savepoint"
+    MODE = "mode"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request, after so many events; of a change of mode, with the name of the mode."""
+
+    at: int
+    ask: Ask = Ask.CHECKPOINT
+    mode: str = ""
 
 
 class Victim(enum.Enum):
@@ -140,8 +192,8 @@ class Faults:
     slow_channel: float = 0.0
     slow_task: float = 0.0
     failed_write: float = 0.0
-    requests: tuple[int, ...] = ()
-    """After how many events somebody asks for a checkpoint."""
+    damaged_copy: float = 0.0
+    """How often a local copy of a file is lost or damaged between two attempts."""
     crashes: tuple[Crash, ...] = ()
 
 
@@ -162,6 +214,8 @@ class Settings:
     channel_credit_bytes: int
     on_disk: bool
     max_buffered_bytes: int | None
+    keeps_copies: bool
+    """Whether tasks keep copies of their files on the disk of the machine that they are on."""
 
 
 @dataclass(frozen=True)
@@ -177,11 +231,13 @@ class Plan:
     runs: tuple[Run, ...]
     settings: Settings
     faults: Faults
+    requests: tuple[Request, ...] = ()
 
     @property
     def is_exactly_once(self) -> bool:
         """Whether every record counts exactly once."""
-        return MODES[self.settings.mode] is CheckpointingMode.EXACTLY_ONCE
+        modes = {self.settings.mode, *(each.mode for each in self.requests if each.ask is Ask.MODE)}
+        return {MODES[mode] for mode in modes} == {CheckpointingMode.EXACTLY_ONCE}
 
     @property
     def sources(self) -> list[Stage]:
@@ -197,8 +253,9 @@ def draw_plan(seed: int) -> Plan:
     splits = random.choice((1, 1, 2)) if sources > 1 else random.choice((1, 2, 3))
     records = max(4, random.choice((20, 20, 32, 32, 48, 48, 90)) // (sources * splits))
     settings = _draw_settings(random)
-    faults = _draw_faults(random, settings.interval_ms is not None)
-    return Plan(seed, stages, splits, records, _draw_runs(random, stages), settings, faults)
+    faults = _draw_faults(random)
+    runs = _draw_runs(random, stages)
+    return Plan(seed, stages, splits, records, runs, settings, faults, _draw_requests(random, runs, settings))
 
 
 def draw_stages(random: Random) -> tuple[Stage, ...]:
@@ -260,9 +317,23 @@ def _draw_runs(random: Random, stages: tuple[Stage, ...]) -> tuple[Run, ...]:
     for number in range(count):
         is_last = number == count - 1
         ends_at = None if is_last else random.randint(200, _EVENTS_OF_A_JOB)
-        ending = random.choice((Ending.CANCEL, Ending.REPLACE))
-        runs.append(Run(_draw_parallelism(random, stages), ends_at, ending))
+        ending = random.choices(list(_ENDING_SHARES), list(_ENDING_SHARES.values()))[0]
+        handover = Handover(*(random.random() < 0.5 for _ in range(4)))
+        runs.append(Run(_draw_parallelism(random, stages), ends_at, ending, handover))
     return tuple(runs)
+
+
+def _draw_requests(random: Random, runs: tuple[Run, ...], settings: Settings) -> tuple[Request, ...]:
+    is_periodic = settings.interval_ms is not None
+    asks = [Ask.CHECKPOINT] * (random.choice((0, 0, 1, 3)) if is_periodic else random.randint(3, 12))
+    goes_back = any(run.ending is Ending.GO_BACK for run in runs)
+    savepoints = random.randint(2, 5) if goes_back else random.choice((0, 0, 0, 1, 2))
+    asks += random.choices((Ask.CANONICAL, Ask.NATIVE), k=savepoints)
+    requests = [Request(random.randint(1, _EVENTS_OF_A_JOB), ask) for ask in asks]
+    for _ in range(random.choice((0, 0, 0, 0, 1, 2))):
+        mode = random.choices(list(_MODE_SHARES), list(_MODE_SHARES.values()))[0]
+        requests.append(Request(random.randint(1, _EVENTS_OF_A_JOB), Ask.MODE, mode))
+    return tuple(requests)
 
 
 def _draw_parallelism(random: Random, stages: tuple[Stage, ...]) -> tuple[int, ...]:
@@ -275,6 +346,7 @@ def _draw_parallelism(random: Random, stages: tuple[Stage, ...]) -> tuple[int, .
 
 def _draw_settings(random: Random) -> Settings:
     mode = random.choices(list(_MODE_SHARES), list(_MODE_SHARES.values()))[0]
+    keeps_copies = random.random() < _COPIES_SHARE
     interval_ms = random.choice((5, 5, 15, 15, 40, 40, None))
     max_concurrent = random.choice((1, 1, 2)) if interval_ms is not None else 3
     return Settings(
@@ -283,7 +355,7 @@ def _draw_settings(random: Random) -> Settings:
         min_pause_ms=random.choice((0, 3)),
         timeout_ms=random.choice((60, 1_000)),
         max_concurrent=1 if mode in ALIGNED_TIMEOUTS_MS else max_concurrent,
-        inline_threshold_bytes=random.choice((0, 2_000, 20 << 10)),
+        inline_threshold_bytes=0 if keeps_copies else random.choice((0, 2_000, 20 << 10)),
         num_retained=random.choice((1, 2)),
         restart_delay_ms=random.choice((0, 5)),
         batch_size=random.choice((1, 2, 5)),
@@ -291,24 +363,24 @@ def _draw_settings(random: Random) -> Settings:
         channel_credit_bytes=random.choice((64, 320)),
         on_disk=random.random() < _LMDB_SHARE,
         max_buffered_bytes=random.choice((None, None, None, 256)),
+        keeps_copies=keeps_copies,
     )
 
 
-def _draw_faults(random: Random, is_periodic: bool) -> Faults:
+def _draw_faults(random: Random) -> Faults:
     crashes = [
         _draw_crash(random, (Victim.TASK, Victim.TASK_INSIDE)) for _ in range(random.choice((0, 1, 2)))
     ]
     if random.random() < 0.5:
         coordinators = (Victim.COORDINATOR, Victim.COORDINATOR_INSIDE, Victim.PARTITIONED)
         crashes.append(_draw_crash(random, coordinators))
-    requests = random.choice((0, 0, 1, 3)) if is_periodic else random.randint(3, 12)
     return Faults(
         refused_notification=random.choice((0.0, 0.0, 0.0, 0.05)),
         lost_trigger=random.choice((0.0, 0.0, 0.1)),
         slow_channel=random.choice((0.0, 0.0, 0.2)),
         slow_task=random.choice((0.0, 0.0, 0.0, 0.2)),
         failed_write=random.choice((0.0, 0.0, 0.05)),
-        requests=tuple(random.randint(1, _EVENTS_OF_A_JOB) for _ in range(requests)),
+        damaged_copy=random.choice((0.0, 0.3)),
         crashes=tuple(crashes),
     )
 

@@ -87,7 +87,11 @@ def _run(world: World, plan: Plan, stack: ExitStack, outcome: Outcome) -> None:
 def _check(shell: SimulatedShell, plan: Plan, outside: Outside) -> None:
     assert shell.current.status is JobStatus.FINISHED, shell.stuck()
     check_output(plan, outside.visible(), shell.attempts)
+    shell.current.forget_end()
     shell.check_files()
+    orphans = shell.storage.watcher.orphans()
+    assert not orphans, f"files are left behind: {orphans}"
+    shell.storage.watcher.check_savepoints()
 
 
 def _settings(plan: Plan, stack: ExitStack, checkpoint_dir: str) -> JobSettings:
@@ -97,9 +101,13 @@ def _settings(plan: Plan, stack: ExitStack, checkpoint_dir: str) -> JobSettings:
     if drawn.on_disk:
         local_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-sim-"))
         backend = replace(LmdbStateBackend(), memory_size_bytes=4_096)
+    copies_dir = None
+    if drawn.keeps_copies:
+        copies_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-sim-"))
     return JobSettings(
         state_backend=backend,
         local_dir=local_dir,
+        local_snapshots_dir=copies_dir,
         trigger=TriggerPolicy(
             interval_ms=drawn.interval_ms,
             min_pause_ms=drawn.min_pause_ms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .plan import Plan
+from .plan import Handover, Plan
 from .run_one import run_plan
 
 _MOST_TRIES = 200
@@ -38,8 +38,12 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, runs=(*plan.runs[:index], *plan.runs[index + 1 :]))
     for index in range(len(faults.crashes)):
         yield _with_faults(plan, crashes=(*faults.crashes[:index], *faults.crashes[index + 1 :]))
-    if faults.requests:
-        yield _with_faults(plan, requests=())
+    for index in range(len(plan.requests)):
+        yield replace(plan, requests=(*plan.requests[:index], *plan.requests[index + 1 :]))
+    for index, run in enumerate(plan.runs):
+        if run.handover != Handover():
+            runs = (*plan.runs[:index], replace(run, handover=Handover()), *plan.runs[index + 1 :])
+            yield replace(plan, runs=runs)
     for name in (
         "failed_write",
         "slow_task",
@@ -48,6 +52,7 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
         "lost_notification",
         "lost_trigger",
         "zombie_work",
+        "damaged_copy",
     ):
         if getattr(faults, name):
             yield _with_faults(plan, **{name: 0.0})
@@ -96,6 +101,10 @@ def describe(plan: Plan) -> str:
         states = f" with {', '.join(stage.states)}" if stage.states else ""
         lines.append(f"  {stage.uid} x{widths}{states}{f' <- {inputs}' if inputs else ''}")
     for run in plan.runs[:-1]:
-        lines.append(f"  after {run.ends_at} events: {run.ending.value}, then the next parallelism")
+        lines.append(
+            f"  after {run.ends_at} events: {run.ending.value}, then the next parallelism; {run.handover}"
+        )
     lines += [f"{plan.settings}", f"{plan.faults}"]
+    for request in sorted(plan.requests, key=lambda each: each.at):
+        lines.append(f"  after {request.at} events a request: {request.ask.value} {request.mode}".rstrip())
     return "\n".join(lines)

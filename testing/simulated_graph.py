@@ -7,7 +7,6 @@ import pickle
 from ..operators.base import StreamOperator
 from ..operators.elementwise import MapOperator
 from ..operators.keyed import KeyedProcessOperator
-from ..operators.sinks import SinkOperator
 from ..operators.sources import SourceOperator
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
@@ -21,6 +20,7 @@ from .simulated_operators import (
     ReplayableSource,
     ShareOperator,
     SimulatedSink,
+    SimulatedSinkOperator,
     SimulatedTransactions,
 )
 
@@ -72,7 +72,7 @@ def _operator(plan: Plan, number: int, stage: Stage) -> StreamOperator:
         return BufferOperator(uid)
     if stage.kind is StageKind.SHARE:
         return ShareOperator(uid)
-    return SinkOperator(SimulatedTransactions() if stage.has_transactions else SimulatedSink())
+    return SimulatedSinkOperator(SimulatedTransactions() if stage.has_transactions else SimulatedSink())
 
 
 def ways_to_sinks(plan: Plan) -> list[tuple[str, ...]]:

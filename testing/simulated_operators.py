@@ -17,10 +17,11 @@ from ..operators.functions import AggregateFunction, KeyedProcessFunction
 from ..operators.keyed import KeyedProcessOperator
 from ..operators.output import Output
 from ..operators.runtime_context import RuntimeContext
-from ..operators.sinks import Committer, Sink, SinkWriter
+from ..operators.sinks import Committer, Sink, SinkOperator, SinkWriter
 from ..operators.sources import Source, SourceReader
 from ..operators.two_phase_commit import TwoPhaseCommitSink
-from ..protocol.elements import Batch, CheckpointBarrier
+from ..protocol.elements import Batch, CheckpointBarrier, SnapshotKind
+from ..protocol.ids import CheckpointId
 from ..state.descriptors import (
     AggregatingStateDescriptor,
     FoldingStateDescriptor,
@@ -294,15 +295,18 @@ class BufferOperator(StreamOperator):
 class SimulatedSink(Sink):
     """Prepares at the barrier, commits on completion."""
 
+    owner = 0
+
     def create_writer(self) -> SinkWriter:
-        return _Writer()
+        return _Writer(self.owner)
 
     def create_committer(self) -> Committer | None:
         return _Committer()
 
 
 class _Writer(SinkWriter):
-    def open(self, context: OperatorContext) -> None:
+    def __init__(self, owner: int) -> None:
+        self._owner = owner
         self._values: list[Any] = []
 
     def write_batch(self, values: list[Any]) -> None:
@@ -310,7 +314,7 @@ class _Writer(SinkWriter):
 
     def prepare_commit(self) -> list[Any]:
         values, self._values = self._values, []
-        return [outside().prepare(values)] if values else []
+        return [outside().prepare(self._owner, values)] if values else []
 
 
 class _Committer(Committer):
@@ -322,8 +326,10 @@ class _Committer(Committer):
 class SimulatedTransactions(TwoPhaseCommitSink[str]):
     """The same with transactions that are open while they are written."""
 
+    owner = 0
+
     def begin_transaction(self) -> str:
-        return outside().begin()
+        return outside().begin(self.owner)
 
     def write(self, transaction: str, values: list[Any]) -> None:
         outside().write(transaction, values)
@@ -336,3 +342,29 @@ class SimulatedTransactions(TwoPhaseCommitSink[str]):
 
     def abort(self, transaction: str) -> None:
         outside().abort(transaction)
+
+
+class SimulatedSinkOperator(SinkOperator):
+    """Tells the outside which transactions a savepoint covers, and writes nothing behind a stop."""
+
+    def __init__(self, sink: SimulatedSink | SimulatedTransactions) -> None:
+        super().__init__(sink)
+        self._simulated = sink
+        self._stopped_at = CheckpointId(0)
+
+    def open(self) -> None:
+        self._simulated.owner = outside().new_owner()
+        super().open()
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        if self._stopped_at:
+            outside().goes_on_behind(self.context.job_id, self._stopped_at, "a sink writes")
+        super().process_batch(batch, input_index)
+
+    def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
+        frozen = super().snapshot_state(barrier)
+        if barrier.savepoint is not None:
+            outside().saved(barrier.savepoint.directory, self._simulated.owner)
+        if barrier.kind is SnapshotKind.STOP:
+            self._stopped_at = barrier.checkpoint_id
+        return frozen

@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from ..actors.ports import TaskDeployment
 from ..actors.task import StreamTask, TaskPhase
+from ..operators.async_loop import TaskEventLoop
 from ..protocol.checkpoint_events import SubtaskDeclined
 from ..protocol.elements import (
     Batch,
     CancelCheckpointMarker,
     CheckpointBarrier,
     Message,
+    SnapshotKind,
     StreamElement,
 )
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import TaskEvent
+from .outside import outside
+from .simulated_event_loop import simulated_event_loop
 
 if TYPE_CHECKING:
     from .incarnation import Incarnation
@@ -64,6 +68,8 @@ class Process:
     """The newest checkpoint whose end the coordinator told the task."""
     decided: int = -1
     """Barriers have come that end the alignment of this checkpoint and of older ones."""
+    stopped: dict[ChannelId, int] = field(default_factory=dict)
+    """By channel the stop whose barrier was sent: nothing may follow, unless that is given up."""
     cancelled: list[int] = field(default_factory=list)
     """Checkpoints whose cancel marker the current step takes up."""
 
@@ -73,6 +79,12 @@ class Process:
         process = Process(owner, deployment.subtask_id, deployment.attempt, slowness)
         process.task = StreamTask(deployment, _TaskPorts(process))
         return process
+
+    def gets(self, message: Message) -> None:
+        """A message arrives: a barrier that may overtake ends older alignments before its turn comes."""
+        barrier = message.announces
+        if isinstance(barrier, CheckpointBarrier) and barrier.aligned_timeout_ms is not None:
+            self.decided = max(self.decided, barrier.checkpoint_id - 1)
 
     def takes_up(self, elements: list[StreamElement]) -> None:
         """The task starts on the content of a message, of which markers are the end."""
@@ -91,6 +103,15 @@ class Process:
             is_over = checkpoint_id <= max(self.refused, self.given_up, self.decided)
             assert is_over or not self.is_running, f"{self.subtask} ignores the end of {checkpoint_id}"
         self.cancelled.clear()
+
+    def sends(self, message: Message) -> None:
+        """The task sends a message."""
+        announced, channel = message.announces, message.channel
+        if isinstance(announced, CheckpointBarrier) and announced.kind is SnapshotKind.STOP:
+            self.stopped[channel] = announced.checkpoint_id
+        elif announced is None and channel in self.stopped:
+            stop = self.stopped[channel]
+            outside().goes_on_behind(self.owner.spec.job_id, stop, f"{self.subtask} sends something")
 
     @property
     def is_running(self) -> bool:
@@ -124,6 +145,7 @@ class _TaskPorts:
 
     def send(self, message: Message) -> None:
         self._shell.point()
+        self._process.sends(message)
         self._shell.network.send(self._process, message)
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
@@ -139,3 +161,9 @@ class _TaskPorts:
     def run_in_background(self, work: Callable[[], None]) -> None:
         self._shell.point()
         self._process.owner.run_for_task(self._process, work)
+
+    def create_event_loop(self, name: str) -> TaskEventLoop:
+        return simulated_event_loop(self._process)
+
+    def wake(self) -> None:
+        self._process.owner.step_soon(self._process)

@@ -8,20 +8,22 @@ from dataclasses import replace
 from ..actors.ports import TaskDeployment
 from ..common.job_status import JobStatus
 from ..coordinator.spec import JobSettings, JobSpec
+from ..protocol.elements import CheckpointBarrier
 from ..protocol.ids import CheckpointId, JobId
 from ..protocol.plan import JobGraph
 from .incarnation import Incarnation
+from .local_copies import LocalCopies
 from .network import Network
-from .plan import MILLISECOND, Ending, Plan, Victim
+from .plan import MILLISECOND, Plan, Victim
 from .simulated_graph import job_graph
 from .simulated_process import Process, ProcessDied
 from .simulated_storage import SimulatedStorage
+from .simulated_user import SimulatedUser
+from .virtual_event_loop import VirtualEventLoop
 from .world import World
 
 _RESTARTED_NS = 10 * MILLISECOND
 _PARTITION_NS = 150 * MILLISECOND
-
-_CANCELABLE = (JobStatus.INITIALIZING, JobStatus.RUNNING, JobStatus.RESTARTING)
 
 _Actor = Process | Incarnation | None
 """Who runs: a task process, a coordinator, or deletions in the background, which nobody kills."""
@@ -46,12 +48,13 @@ class SimulatedShell:
         self._running: _Actor = None
         self._points = {Victim.TASK_INSIDE: 0, Victim.COORDINATOR_INSIDE: 0}
         self._crashes = list(plan.faults.crashes)
-        self._requests = list(plan.faults.requests)
         self._next_at = 0
-        self._is_cancelling = False
         self._jobs = 1
-        self._restore_path: str | None = None
+        copies = self._settings.local_snapshots_dir
+        self.copies = None if copies is None else LocalCopies(world, copies, plan.faults.damaged_copy)
+        self.user = SimulatedUser(self)
         self._graphs: dict[int, JobGraph] = {}
+        self.event_loops: list[VirtualEventLoop] = []
         self._lives = 0
         self._triggered: dict[tuple[JobId, CheckpointId], int] = {}
         self._newest_id: dict[JobId, int] = {}
@@ -62,9 +65,16 @@ class SimulatedShell:
     def _spec(self) -> JobSpec:
         run = self.run_number
         if run not in self._graphs:
-            self._graphs[run] = job_graph(self.plan, self.plan.runs[run])
-        settings = replace(self._settings, restore_path=self._restore_path)
+            self._graphs[run] = self.new_graph(run)
+        user = self.user
+        settings = replace(
+            self._settings, restore_path=user.restore_path, claims_restored=user.claims_restored
+        )
         return JobSpec(JobId(f"job-{self._jobs}"), self._graphs[run], settings)
+
+    def new_graph(self, run: int) -> JobGraph:
+        """The job of a run of the plan."""
+        return job_graph(self.plan, self.plan.runs[run])
 
     def _new_life(self) -> Incarnation:
         self._lives += 1
@@ -81,70 +91,35 @@ class SimulatedShell:
     def is_over(self) -> bool:
         """Whether the job has ended, and no other run is to follow."""
         end = self.current.end
-        return end is not None and (end.status is not JobStatus.CANCELED or not self._is_cancelling)
+        return end is not None and not self.user.starts_another(end)
 
     def after_event(self) -> None:
         """Make happen what is planned for after so many events."""
         events = self.world.events_run
-        if events < self._next_at and not self._is_cancelling:
+        if events < self._next_at:
             return
         for crash in [each for each in self._crashes if each.victim not in self._points]:
             if crash.at <= events:
                 self._crashes.remove(crash)
                 self._crash(crash.victim)
-        for request in [each for each in self._requests if each <= events]:
-            self._requests.remove(request)
-            self.current.perform(self._request)
-        self._move_on(events)
-        self._next_at = self._next_plan()
-
-    def _next_plan(self) -> int:
-        """After how many events something is planned next."""
+        self.user.act(events)
         crashes = (crash.at for crash in self._crashes if crash.victim not in self._points)
-        ends_at = self.plan.runs[self.run_number].ends_at
-        return min((*crashes, *self._requests, *(() if ends_at is None else (ends_at,))), default=1 << 62)
-
-    def _request(self) -> None:
-        if self.current.has_started:
-            self.current.coordinator.trigger_checkpoint()
+        self._next_at = min((*crashes, self.user.next_at()))
 
     # ------------------------------------------------------------ from run to run
 
-    def _move_on(self, events: int) -> None:
-        life = self.current
-        if self._is_cancelling:
-            if life.end is not None and life.end.status is JobStatus.CANCELED:
-                self._start_next_job()
-            elif life.has_started and life.coordinator.status in _CANCELABLE:
-                # Again after a crash of the coordinator: nobody but the user knew of it.
-                life.perform(life.coordinator.cancel)
-            return
-        run = self.plan.runs[self.run_number]
-        if run.ends_at is None or events < run.ends_at or life.end is not None or not life.is_alive:
-            return
-        if run.ending is Ending.CANCEL:
-            self.world.note("the job is cancelled")
-            self._is_cancelling = True
-        else:
-            self.run_number += 1
-            self._crash(Victim.COORDINATOR)
+    def replace_coordinator(self) -> None:
+        """The coordinator dies, and comes back with the graph of the next run."""
+        self.run_number += 1
+        self._crash(Victim.COORDINATOR)
 
-    def _start_next_job(self) -> None:
-        ended = self.current
-        assert ended.end is not None
-        ended.forget_end()
-        self._is_cancelling = False
+    def start_next_job(self) -> None:
+        """The job has ended, and the next one starts, with another id."""
+        self.storage.watcher.ended(self.current.spec.job_id)
+        if self.current.status is JobStatus.FINISHED:
+            self.check_files()
         self.run_number += 1
         self._jobs += 1
-        self._restore_path = ended.end.newest_checkpoint or self._restore_path
-        # The address of the storage differs from run to run, and the log must not.
-        checkpoint = None if self._restore_path is None else self._restore_path.rpartition("/")[2]
-        self.world.note(f"another job starts from {checkpoint}")
-        # A coordinator that dies while it cleans up leaves what it had not removed yet, and files stay whose
-        # manifest may exist, as nobody knows whether its creation failed.
-        if self._lives == 1 and not self.plan.faults.failed_write:
-            orphans = self.storage.watcher.orphans(ended.spec.job_id)
-            assert not orphans, f"files are left behind: {orphans}"
         self._new_life().start()
 
     # ------------------------------------------------------------ crashes
@@ -220,13 +195,15 @@ class SimulatedShell:
     def deployed(self, deployment: TaskDeployment) -> None:
         """An attempt is deployed."""
         self.attempts += 1
+        if self.copies is not None:
+            self.copies.suffer()
         self.world.note(
             f"attempt {deployment.attempt} is deployed from checkpoint {deployment.restored_checkpoint_id}"
         )
 
-    def triggered(self, life: Incarnation, checkpoint_id: CheckpointId) -> None:
+    def triggered(self, life: Incarnation, barrier: CheckpointBarrier) -> None:
         """A coordinator triggers a checkpoint, perhaps not for the first time."""
-        job_id = life.spec.job_id
+        job_id, checkpoint_id = life.spec.job_id, barrier.checkpoint_id
         is_new = (job_id, checkpoint_id) not in self._triggered
         giver = self._triggered.setdefault((job_id, checkpoint_id), life.number)
         assert giver == life.number, f"checkpoint id {checkpoint_id} is given twice"
@@ -235,11 +212,15 @@ class SimulatedShell:
             self._newest_id[job_id] = checkpoint_id
         elif life is self.current and is_new:
             raise AssertionError(f"checkpoint id {checkpoint_id} is given after {newest}")
+        if is_new:
+            self.user.triggered(life, barrier)
 
     def completed(self, life: Incarnation, checkpoint_id: CheckpointId) -> None:
         """A coordinator tells a task that a checkpoint is complete."""
         known = (life.spec.job_id, checkpoint_id) in self.storage.watcher.completed
         assert known, f"checkpoint {checkpoint_id} is told to be complete, but has no manifest"
+        if life is self.current:
+            self.user.completed()
 
     @property
     def checkpoints(self) -> int:
@@ -247,11 +228,14 @@ class SimulatedShell:
         return len(self.storage.watcher.completed)
 
     def check_files(self) -> None:
-        """Raise `AssertionError` if the job left files, apart from what its kept checkpoints need."""
-        ended = self.current
-        ended.forget_end()
-        left = self.storage.list_files(ended.spec.job_id)
+        """Raise `AssertionError` if the job, which keeps no checkpoints, left files."""
+        left = self.storage.list_files(self.current.spec.job_id)
         assert not left, f"files are left behind: {left}"
+
+    def close_event_loops(self) -> None:
+        """End what the async functions of dead processes left behind."""
+        for loop in self.event_loops:
+            loop.close()
 
     def stuck(self) -> str:
         """Who waits for what, for the report of a deadlock."""

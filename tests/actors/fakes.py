@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import cloudpickle
 from tidegate.actors.ports import TaskDeployment, TaskSettings
 from tidegate.actors.task import StreamTask
+from tidegate.operators.async_loop import EventLoopThread, TaskEventLoop
 from tidegate.operators.base import StreamOperator
 from tidegate.protocol import task_events as events
 from tidegate.protocol.channel_state import RecoveredChannel
@@ -76,6 +77,12 @@ class FakePorts:
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         self.background.append(work)
+
+    def create_event_loop(self, name: str) -> TaskEventLoop:
+        return EventLoopThread(name)
+
+    def wake(self) -> None:
+        """Tests step the task themselves."""
 
     # ------------------------------------------------------------ for the tests
 

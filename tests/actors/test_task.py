@@ -586,6 +586,32 @@ def test_a_stop_that_is_given_up_does_not_end_a_task_without_input() -> None:
     assert test.task.phase is TaskPhase.COMMITTING
 
 
+def test_a_stopped_source_that_is_told_of_the_next_checkpoint_first_sends_its_barrier_and_goes_on() -> None:
+    test = TaskUnderTest(subtask_of([SourceOperator(CollectionSource(range(1_000)))], channels=0)).start()
+    test.put(events.TriggerCheckpoint(stop(1)))
+    assert test.task.phase is TaskPhase.STOPPING
+    test.put(trigger(2), aborted(1))
+    assert test.ports.elements()[-1] == barrier(2)
+    assert test.task.phase is TaskPhase.RUNNING
+
+
+def test_a_stopped_source_that_is_told_to_end_before_it_hears_of_the_failed_stop_does_so() -> None:
+    test = TaskUnderTest(subtask_of([SourceOperator(CollectionSource(range(1_000)))], channels=0)).start()
+    test.put(events.TriggerCheckpoint(stop(1)))
+    test.put(events.EndSource(), aborted(1))
+    assert test.task.phase is TaskPhase.COMMITTING
+    assert test.ports.elements()[-1] == EndOfInput()
+
+
+def test_a_task_without_input_is_not_ended_by_a_checkpoint_after_a_stop_of_whose_failure_it_never_heard() -> (
+    None
+):
+    test = diary_task().start()
+    test.receive(EndOfInput())
+    test.put(events.TriggerCheckpoint(stop(1)), trigger(2), complete(2))
+    assert test.task.phase is TaskPhase.COMMITTING
+
+
 def test_a_source_that_is_told_so_ends_its_input() -> None:
     source = SourceOperator(CollectionSource(range(1_000)))
     test = TaskUnderTest(subtask_of([source], channels=0)).start()
@@ -686,3 +712,15 @@ def test_a_chain_hands_records_on_from_operator_to_operator() -> None:
     test = TaskUnderTest(subtask_of([MapOperator(str), Diary(), MapOperator(str.upper)])).start()
     test.receive(Batch([1, 2]), EndOfInput())
     assert test.ports.records() == ["1@0", "2@0", f"WATERMARK {MAX_WATERMARK_MS}", "FINISH"]
+
+
+def test_numbered_mail_is_taken_in_its_order_and_once() -> None:
+    source = SourceOperator(CollectionSource(range(5)))
+    test = TaskUnderTest(subtask_of([source], channels=0))
+    test.task.initialize()
+    trigger = events.Numbered(1, events.TriggerCheckpoint(stop(1)))
+    test.put(trigger)
+    assert test.task.phase is TaskPhase.INITIALIZED
+    test.put(events.Numbered(0, events.StartRunning()), trigger)
+    assert test.task.phase is TaskPhase.STOPPING
+    assert test.ports.records() == []

@@ -112,18 +112,25 @@ def test_the_files_of_a_foreign_acknowledgement_are_deleted() -> None:
     assert segments(cluster) == ["0-1", "1-1"], "what a complete checkpoint needs stays"
 
 
+class Doubtful(UnreliableStorage):
+    """The answer to the creation of a manifest is lost, the file is there. Lists may fail too."""
+
+    answers_are_lost = False
+    cannot_be_listed = False
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        created = super().create_exclusive(path, data)
+        if self.answers_are_lost and path.startswith("chk-"):
+            raise CheckpointStorageError("no answer")
+        return created
+
+    def list_files(self, prefix: str) -> list[str]:
+        if self.cannot_be_listed:
+            raise CheckpointStorageError("no list")
+        return super().list_files(prefix)
+
+
 def test_files_of_a_manifest_that_may_exist_stay_until_a_newer_one_does() -> None:
-    class Doubtful(UnreliableStorage):
-        """The answer is lost, the file is there."""
-
-        def create_exclusive(self, path: str, data: bytes) -> bool:
-            created = super().create_exclusive(path, data)
-            if self.answers_are_lost and path.startswith("chk-"):
-                raise CheckpointStorageError("no answer")
-            return created
-
-        answers_are_lost = False
-
     storage = Doubtful("nothing")
     cluster = FakeCluster(job_spec(trigger=PERIODIC), storage).run()
     storage.answers_are_lost = True
@@ -139,6 +146,35 @@ def test_files_of_a_manifest_that_may_exist_stay_until_a_newer_one_does() -> Non
     assert cluster.complete_checkpoint() == 2
     assert segments(cluster) == ["0-2", "1-2"]
     assert [path for path in cluster.files() if path.startswith("chk-")] == ["chk-2/MANIFEST"]
+
+
+def test_a_job_that_restarts_goes_back_to_a_checkpoint_that_exists_although_it_seemed_to_fail() -> None:
+    # A sink throws away what it had begun at the checkpoint that it goes back to. A coordinator that found
+    # the newer one later would commit that.
+    storage = Doubtful("nothing")
+    cluster = FakeCluster(job_spec(trigger=PERIODIC), storage).run()
+    storage.answers_are_lost = True
+    cluster.complete_checkpoint()
+    cluster.fail()
+    cluster.stop_tasks()
+    storage.cannot_be_listed = True
+    cluster.pass_ms(50)
+    assert len(cluster.deployments) == 1, "nobody knows where to go back to"
+    assert "no list" in cluster.coordinator.statistics.warnings[-1]
+    storage.cannot_be_listed = False
+    cluster.pass_ms(1_000)
+    assert [each.restored_checkpoint_id for each in cluster.deployments[-1]] == [1] * 3
+
+
+def test_a_failed_checkpoint_that_does_not_exist_leaves_nothing_when_the_job_ends() -> None:
+    storage = UnreliableStorage("chk-2")
+    cluster = FakeCluster(job_spec(trigger=PERIODIC, keep_on_cancel=True), storage).run()
+    cluster.complete_checkpoint()
+    storage.is_broken = True
+    cluster.complete_checkpoint()
+    cluster.coordinator.cancel()
+    cluster.stop_tasks()
+    assert segments(cluster) == ["0-1", "1-1"]
 
 
 def test_what_could_not_be_deleted_is_deleted_the_next_time() -> None:
@@ -176,6 +212,23 @@ def test_a_fenced_coordinator_cleans_nothing_up() -> None:
     assert cluster.coordinator.status is JobStatus.FAILED
     assert ends == [], "its end is not the job's end"
     assert set(before) <= set(cluster.files())
+
+
+def test_a_coordinator_that_does_not_know_yet_that_it_was_replaced_records_no_end() -> None:
+    ends: list[bool] = []
+    cluster = FakeCluster()
+    cluster.coordinator = JobCoordinator(
+        job_spec(), cluster, cluster.tracer, cluster.storage, before_clean_up=ends.append
+    )
+    cluster.run()
+    cluster.complete_checkpoint()
+    FakeCluster(storage=cluster.storage).run()
+    before = cluster.files()
+    cluster.coordinator.cancel()
+    cluster.stop_tasks()
+    assert cluster.coordinator.status is JobStatus.CANCELED
+    assert ends == []
+    assert cluster.files() == before
 
 
 # ---------------------------------------------------------------- requests

@@ -89,6 +89,17 @@ def test_a_coordinator_that_was_replaced_can_complete_nothing(storage: MemoryChe
     assert storage.list_files("chk-2") == ["chk-2/MANIFEST"]
 
 
+def test_a_coordinator_that_was_replaced_is_fenced_also_when_the_job_is_over_and_everything_removed(
+    storage: MemoryCheckpointStorage,
+) -> None:
+    old = store(storage)
+    new = store(storage)
+    new.remove_all()
+    with pytest.raises(FencedError, match="epoch 1 is fenced"):
+        old.complete(manifest(1))
+    assert storage.list_files("") == []
+
+
 def test_a_checkpoint_is_completed_once(storage: MemoryCheckpointStorage) -> None:
     opened = store(storage)
     opened.complete(manifest(1))

@@ -48,6 +48,7 @@ def test_a_coordinator_lost_after_the_stop_lets_tasks_commit_and_nothing_else() 
     for subtask in SUBTASKS:
         after.coordinator.handle(events.TaskFinished(after.attempt, subtask))
     assert after.coordinator.status is JobStatus.FINISHED
+    assert report_of(after.coordinator).stopped_with == "memory://lost-after/savepoint-job-1", "also then"
 
 
 def test_a_coordinator_lost_before_the_stop_was_complete_runs_the_job_on() -> None:

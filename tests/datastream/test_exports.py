@@ -15,6 +15,7 @@ MODULES = [
     "tidegate.datastream.functions",
     "tidegate.datastream.state",
     "tidegate.datastream.state_backend",
+    "tidegate.datastream.connectors.datagen",
     "tidegate.datastream.connectors.number_seq",
 ]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tidegate.common.errors import ConfigurationError, JobExecutionError
+from tidegate.common.errors import ConfigurationError, JobExecutionError, TidegateError
 from tidegate.common.typeinfo import Types
 from tidegate.datastream import (
     CheckpointedFunction,
@@ -331,3 +331,39 @@ class Closes(ParallelSourceFunction):
 
 def test_nothing_is_accepted_after_close() -> None:
     assert collected(environment(), Closes()) == ["before"]
+
+
+class Deaf(Endless):
+    """Hears no cancel until the test ends."""
+
+    stop_timeout_ms = 50
+    may_end: ClassVar[threading.Event] = threading.Event()
+
+    def run(self, ctx: SourceContext) -> None:
+        Endless.began.set()
+        Deaf.may_end.wait(WAIT_S)
+        Endless.ended.set()
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_a_function_that_does_not_end_is_reported_and_the_job_ends_without_it(
+    tmp_path: Path, drains: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    Endless.restart()
+    Deaf.may_end.clear()
+    env = environment(tmp_path, options={"restart-strategy.type": "none"})
+    env.add_source(Deaf()).uid("deaf").name("Deaf").add_sink(ignore)
+    client = env.execute_async()
+    assert Endless.began.wait(WAIT_S)
+    if drains:
+        with pytest.raises(TidegateError, match="the savepoint was aborted: the job ends"):
+            client.stop_with_savepoint(True, str(tmp_path / "savepoints")).result(WAIT_S)
+        with pytest.raises(JobExecutionError, match=r"Deaf \(1/1\): run\(\) did not return within 50 ms"):
+            client.result()
+    else:
+        client.cancel()
+        client.wait(WAIT_S)
+    assert "run() is still going on 50 ms after cancel()" in caplog.text
+    assert "Deaf.may_end.wait(WAIT_S)" in caplog.text
+    Deaf.may_end.set()
+    assert Endless.ended.wait(WAIT_S)

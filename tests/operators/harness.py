@@ -18,6 +18,7 @@ from tidegate.state.backend import (
     HashMapStateBackend,
     KeyedStateBackend,
     KeyedStateBackendParameters,
+    StateBackend,
 )
 from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.memory_storage import MemoryCheckpointStorage
@@ -58,6 +59,8 @@ class OperatorUnderTest(Generic[O]):
         parallelism: int = 2,
         attempt: int = 1,
         side_outputs: tuple[str, ...] = (),
+        state_backend: StateBackend | None = None,
+        local_dir: str = "/nonexistent",
     ) -> None:
         self.operator: O = cloudpickle.loads(cloudpickle.dumps(operator))
         self.emitted: list[Batch] = []
@@ -69,6 +72,7 @@ class OperatorUnderTest(Generic[O]):
         self.results = Results()
         # Snapshots carry their files, so that another instance can restore them.
         self.storage = storage or InlineStorage(MemoryCheckpointStorage(), 1 << 20)
+        self._state_backend, self._local_dir = state_backend or HashMapStateBackend(), local_dir
         self._index, self._parallelism, self._attempt = subtask_index, parallelism, attempt
         context = OperatorContext(
             operator_uid="uid",
@@ -123,11 +127,11 @@ class OperatorUnderTest(Generic[O]):
             max_parallelism=128,
             key_groups=key_group_range_of_subtask(self._index, 128, self._parallelism),
             key_type=key_type,
-            local_dir="/nonexistent",
+            local_dir=self._local_dir,
             storage=self.storage,
             file_prefix="shared/op-uid",
         )
-        return HashMapStateBackend().create_keyed_backend(parameters)
+        return self._state_backend.create_keyed_backend(parameters)
 
     def open(self) -> OperatorUnderTest[O]:
         self.operator.open()

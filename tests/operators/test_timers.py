@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from tidegate.common.errors import StateError
 from tidegate.operators.base import OperatorContext
 from tidegate.operators.keyed import KeyedOperator
 from tidegate.operators.output import Output
-from tidegate.operators.timers import InternalTimerService, Timer, TimerServices, TimerTarget
+from tidegate.operators.timers import FIRED_AT_ONCE, InternalTimerService, Timer, TimerServices, TimerTarget
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
 
 from tests.operators.harness import OperatorUnderTest
@@ -110,3 +112,80 @@ def test_namespaces_keep_timers_apart() -> None:
         register(test, "a", 10, namespace=window)
     test.operator.process_watermark(10)
     assert fired(test) == [("event", 10, "a", "w1"), ("event", 10, "a", "w2")]
+
+
+def test_what_was_stored_deleted_registered_and_deleted_again_is_gone() -> None:
+    test = opened(parallelism=1)
+    timers, keyed = test.operator.timers, test.operator.keyed
+    register(test, "a", 10, 20)
+    test.checkpoint(1)
+    keyed.current_key = "a"
+    timers.delete_event_time_timer(None, 10)
+    timers.delete_event_time_timer(None, 20)
+    timers.register_event_time_timer(None, 10)
+    timers.register_event_time_timer(None, 20)
+    timers.delete_event_time_timer(None, 10)
+    restored = opened(restored=test.checkpoint(2), storage=test.storage, parallelism=1)
+    restored.operator.process_watermark(50)
+    assert fired(restored) == [("event", 20, "a", None)]
+
+
+def test_a_timer_that_comes_and_goes_between_two_checkpoints_is_never_stored() -> None:
+    test = opened()
+    register(test, "a", 10)
+    test.operator.process_watermark(10)
+    snapshot = test.checkpoint(1)
+    assert [s for s in snapshot.keyed.segments if s.state_name == "_timers_alarms_event"] == []
+
+
+def test_overdue_processing_time_timers_fire_at_once_after_a_restore() -> None:
+    test = opened(parallelism=1)
+    test.operator.keyed.current_key = "a"
+    test.operator.timers.register_processing_time_timer(None, 100)
+    test.operator.timers.register_processing_time_timer(None, 900)
+    restored = OperatorUnderTest(Alarms(), restored=test.checkpoint(1), storage=test.storage, parallelism=1)
+    restored.now_ms = 500
+    restored.open()
+    assert restored.processing_time.due_in_ms() == 0
+    restored.advance_to(500)
+    assert fired(restored) == [("processing", 100, "a", None)]
+    restored.advance_to(900)
+    assert fired(restored) == [("processing", 900, "a", None)]
+
+
+class Repeating(Alarms):
+    """Each timer registers the next, up to 50, and deletes the one three behind itself."""
+
+    def on_event_time(self, timer: Timer) -> None:
+        super().on_event_time(timer)
+        if timer.timestamp < 50:
+            self.timers.register_event_time_timer(None, timer.timestamp + 10)
+        self.timers.delete_event_time_timer(None, timer.timestamp + 3)
+
+
+def test_a_timer_may_register_others_that_are_due_and_delete_some() -> None:
+    test = OperatorUnderTest(Repeating()).open()
+    register(test, "a", 10, 13, 35)
+    test.operator.process_watermark(100)
+    assert [timestamp for _, timestamp, *_ in fired(test)] == [10, 20, 30, 35, 40, 45, 50, 55]
+
+
+def test_many_timers_of_one_time_fire_in_the_order_of_their_registration() -> None:
+    test = opened()
+    for key in range(10_000):
+        register(test, key, 5)
+    test.operator.process_watermark(5)
+    sizes = [len(batch) for batch in test.emitted]
+    assert [key for _, _, key, _ in fired(test)] == list(range(10_000))
+    assert max(sizes) <= FIRED_AT_ONCE, "a target hears now and then that it should hand its results on"
+
+
+@pytest.mark.parametrize("time", ["soon", 1.5, 1 << 63, None])
+def test_a_time_that_is_none_is_refused_by_name(time: Any) -> None:
+    with pytest.raises(StateError, match=r"operator Totals \(1/2\): timer in event time: .* is no time"):
+        register(opened(), "a", time)
+
+
+def test_a_timer_without_a_key_is_refused() -> None:
+    with pytest.raises(StateError, match=r"Totals \(1/2\): timer in processing time: used while no key"):
+        opened().operator.timers.register_processing_time_timer(None, 5)

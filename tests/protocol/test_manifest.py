@@ -129,3 +129,16 @@ def test_a_newer_format_says_which_release_reads_it() -> None:
 def test_another_file_is_no_manifest() -> None:
     with pytest.raises(CorruptCheckpointError, match="not a checkpoint manifest"):
         decode_manifest(b"PAR1\x00\x01", PATH)
+
+
+def test_the_coordinators_half_of_an_operator_is_kept() -> None:
+    operator = OperatorManifest("files", "Files", 128, (OperatorSnapshot(),), b"\x80\x05state")
+    stored = CheckpointManifest(
+        "job", "job", CheckpointId(1), SnapshotKind.CHECKPOINT, 0, 0, {"files": operator}
+    )
+    read = decode_manifest(encode_manifest(stored), "MANIFEST")
+    assert read == stored
+    assert read.operators["files"].has_state
+    assert b'"coordinator"' not in encode_manifest(
+        CheckpointManifest("job", "job", CheckpointId(1), SnapshotKind.CHECKPOINT, 0, 0)
+    )

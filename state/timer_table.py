@@ -1,0 +1,49 @@
+"""The stored form of timers: which there are, per key. Operators keep the order in which they fire.
+
+A timer is an entry of a namespaced state: its namespace is its time, or the pair of its time and its own
+namespace, and its value is true. Nothing is ever read back but on a restore, so the table only notes what
+changed since the last snapshot; what is added and removed in between leaves no trace.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .tables import DELETED, FlatTable, TableSettings
+
+
+class TimerTable(FlatTable):
+    """A journal of timers. It never reads or writes LMDB, whose entries would be a second copy of them."""
+
+    def __init__(self, settings: TableSettings) -> None:
+        super().__init__(settings)
+        self._is_kept = settings.journals
+        self._restored: list[tuple[Any, Any]] = []
+
+    def add(self, key: Any, entry: Any) -> None:
+        """Note a timer that is new."""
+        if self._is_kept:
+            pair, dirty = (key, entry), self.dirty
+            if dirty.get(pair) is DELETED:
+                # It is stored, and the note that would remove it is not needed any more.
+                del dirty[pair]
+            else:
+                dirty[pair] = True
+
+    def discard(self, key: Any, entry: Any) -> None:
+        """Note that a timer there was is gone."""
+        if self._is_kept:
+            pair, dirty = (key, entry), self.dirty
+            if pair in dirty:
+                del dirty[pair]
+            else:
+                dirty[pair] = DELETED
+                self.has_deletes = True
+
+    def take_restored(self) -> list[tuple[Any, Any]]:
+        """Key and entry of every restored timer; given once."""
+        restored, self._restored = self._restored, []
+        return restored
+
+    def load(self, keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -> None:
+        self._restored += keys

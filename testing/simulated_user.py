@@ -1,0 +1,229 @@
+"""What people do with a simulated job: ask for savepoints and modes, stop it, and start it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..common.job_status import JobStatus
+from ..coordinator.barrier_mode import BarrierMode
+from ..coordinator.job_client import JobReport
+from ..protocol.checkpoint_events import RequestId
+from ..protocol.elements import CheckpointBarrier, SavepointFormatType, SnapshotKind
+from ..protocol.ids import JobId
+from .outside import outside
+from .plan import ALIGNED_TIMEOUTS_MS, MODES, Ask, Ending, Handover, Request
+from .simulated_storage import ROOT
+from .storage_watcher import SAVEPOINTS
+
+if TYPE_CHECKING:
+    from .incarnation import Incarnation
+    from .simulated_shell import SimulatedShell
+
+_CANCELABLE = (JobStatus.INITIALIZING, JobStatus.RUNNING, JobStatus.RESTARTING)
+_MOST_STOPS = 4
+"""A stop that failed so often becomes a cancellation."""
+_ASKED_AGAIN_AFTER = 40
+_STOPS = {Ending.STOP: SnapshotKind.STOP, Ending.DRAIN: SnapshotKind.FINAL}
+
+
+class SimulatedUser:
+    """Asks what the plan says, and remembers what it was told.
+
+    Args:
+        shell: Runs the job.
+    """
+
+    def __init__(self, shell: SimulatedShell) -> None:
+        self._shell = shell
+        self._plan = shell.plan
+        self._requests = list(shell.plan.requests)
+        self._waiting: set[RequestId] = set()
+        self._stop: RequestId | None = None
+        self._stops = 0
+        self._asks_at = 0
+        self._stopped_with = ""
+        self._newest_savepoint = ""
+        self._modes: dict[JobId, BarrierMode] = {}
+        self._removes: str | None = None
+        self.ending: Ending | None = None
+        """How the current run is about to end, if it is."""
+        self.restore_path: str | None = None
+        """What the current job was started from."""
+        self.claims_restored = False
+
+    def next_at(self) -> int:
+        """After how many events there is something to do."""
+        if self.ending is not None:
+            return 0
+        ends_at = self._plan.runs[self._shell.run_number].ends_at
+        at = min((request.at for request in self._requests), default=1 << 62)
+        return at if ends_at is None else min(at, ends_at)
+
+    def act(self, events: int) -> None:
+        """Do what is to be done after so many events."""
+        for request in [each for each in self._requests if each.at <= events]:
+            self._requests.remove(request)
+            life = self._shell.current
+            if life.has_started:
+                life.perform(lambda request=request: self._ask(request))  # type: ignore[misc]
+        if self.ending is not None:
+            self._go_on_ending(events)
+            return
+        life, run = self._shell.current, self._plan.runs[self._shell.run_number]
+        if run.ends_at is None or events < run.ends_at or life.end is not None or not life.is_alive:
+            return
+        if run.ending is Ending.REPLACE:
+            self._shell.replace_coordinator()
+        else:
+            self._shell.world.note(f"the job is to end: {run.ending.value}")
+            self.ending, self._stops, self._asks_at, self._stop = run.ending, 0, 0, None
+
+    # ------------------------------------------------------------ requests
+
+    def _ask(self, request: Request) -> None:
+        coordinator = self._shell.current.coordinator
+        if request.ask is Ask.CHECKPOINT:
+            coordinator.trigger_checkpoint()
+        elif request.ask is Ask.MODE:
+            self._change_mode(request.mode)
+        else:
+            is_native = request.ask is Ask.NATIVE
+            self._waiting.add(self._savepoint(SnapshotKind.SAVEPOINT, is_native))
+
+    def _savepoint(self, kind: SnapshotKind, is_native: bool) -> RequestId:
+        life = self._shell.current
+        chosen = SavepointFormatType.NATIVE if is_native else SavepointFormatType.CANONICAL
+        request = life.coordinator.trigger_savepoint(kind, f"{ROOT}/{SAVEPOINTS}", chosen)
+        assert request is not None
+        return request
+
+    def _change_mode(self, name: str) -> None:
+        life = self._shell.current
+        mode = BarrierMode(MODES[name], ALIGNED_TIMEOUTS_MS.get(name))
+        problem = life.coordinator.set_barrier_mode(mode)
+        is_possible = mode.aligned_timeout_ms is None or self._plan.settings.max_concurrent == 1
+        self._shell.world.note(f"the mode is to be {name}: {problem or 'yes'}")
+        if not problem:
+            assert is_possible, f"{name} with several checkpoints at a time is not refused"
+            self._modes[life.spec.job_id] = mode
+        elif is_possible and not self._plan.faults.failed_write:
+            # Whoever was replaced may not change anything.
+            assert life is not self._shell.current or "fenced" in problem, f"{name} is refused: {problem}"
+
+    def triggered(self, life: Incarnation, barrier: CheckpointBarrier) -> None:
+        """A coordinator triggers a new checkpoint: in the mode that was asked for, if it is alone."""
+        wanted = self._modes.get(life.spec.job_id)
+        under_way = life.coordinator.statistics.in_progress
+        if wanted is None or life is not self._shell.current or len(under_way) > 1:
+            return
+        timeout_ms = None if barrier.savepoint else wanted.aligned_timeout_ms
+        asked, got = (wanted.mode, timeout_ms), (barrier.mode, barrier.aligned_timeout_ms)
+        assert got == asked, f"checkpoint {barrier.checkpoint_id} is triggered as {got}, not as {asked}"
+
+    def hear(self, life: Incarnation) -> None:
+        """A coordinator did something: it may have answered."""
+        answers = life.coordinator.statistics.requests
+        for request in [*self._waiting, *(() if self._stop is None else (self._stop,))]:
+            answer = answers.get(request)
+            if answer is None:
+                continue
+            self._waiting.discard(request)
+            if answer.reason is None:
+                self._savepoint_completed(answer.savepoint_path)
+            else:
+                self._shell.world.note(f"no savepoint: {answer.reason.value} {answer.cause}")
+            if request == self._stop:
+                self._stop = None
+                self._stopped_with = answer.savepoint_path if answer.reason is None else ""
+
+    def _savepoint_completed(self, path: str) -> None:
+        assert path.startswith(f"{ROOT}/{SAVEPOINTS}/"), f"a savepoint is said to be at {path!r}"
+        directory = path.removeprefix(f"{ROOT}/")
+        self._shell.world.note(f"{directory} is complete")
+        self._shell.storage.watcher.told(directory)
+        self._newest_savepoint = directory
+
+    # ------------------------------------------------------------ from job to job
+
+    def _go_on_ending(self, events: int) -> None:
+        life, ending = self._shell.current, self.ending
+        if life.end is not None:
+            if self.starts_another(life.end):
+                self._start_next(life.end)
+            return
+        if not life.has_started or life.coordinator.status not in _CANCELABLE:
+            return
+        if ending not in _STOPS:
+            # Again after a crash of the coordinator: nobody but the user knew of it.
+            life.perform(life.coordinator.cancel)
+            return
+        is_known = self._stop is not None and self._stop in life.coordinator.statistics.requests
+        if is_known or self._stopped_with or events < self._asks_at:
+            return
+        self._stops += 1
+        self._asks_at = events + _ASKED_AGAIN_AFTER
+        if self._stops > _MOST_STOPS:
+            self._shell.world.note("it cannot be stopped, and is cancelled")
+            self.ending = Ending.CANCEL
+            return
+        life.perform(lambda: self._ask_to_stop(_STOPS[ending]))
+
+    def _ask_to_stop(self, kind: SnapshotKind) -> None:
+        self._stop = self._savepoint(kind, self._handover.is_native)
+
+    @property
+    def _handover(self) -> Handover:
+        return self._plan.runs[self._shell.run_number].handover
+
+    def starts_another(self, end: JobReport) -> bool:
+        """Whether the next run follows, now that the job has ended."""
+        if self.ending is None:
+            return False
+        if end.status is JobStatus.CANCELED:
+            return self.ending not in _STOPS
+        # Also where a stop seemed to have failed, and it was found out later that it had not.
+        return end.status is JobStatus.FINISHED and bool(self._stopped_with or end.stopped_with)
+
+    def _start_next(self, end: JobReport) -> None:
+        shell, ended = self._shell, self._shell.current
+        ended.forget_end()
+        if end.stopped_with and not self._stopped_with:
+            self._savepoint_completed(end.stopped_with)
+        handover = self._handover
+        path = self._chosen(end)
+        if path is not None and handover.is_moved and f"/{SAVEPOINTS}/" in path:
+            path = self._move(path)
+        # What the job before has claimed, and not replaced by anything, is claimed already.
+        is_claimed = handover.is_claimed and not (self.claims_restored and end.newest_checkpoint is None)
+        self._removes = path if handover.is_removed and not is_claimed else None
+        self.restore_path, self.claims_restored = path, is_claimed
+        self.ending, self._stopped_with, self._newest_savepoint = None, "", ""
+        self._waiting.clear()
+        shell.world.note(f"another job starts from {path} ({handover})")
+        shell.start_next_job()
+
+    def _chosen(self, end: JobReport) -> str | None:
+        if self._stopped_with or end.stopped_with:
+            return self._stopped_with or end.stopped_with
+        if self.ending is Ending.GO_BACK and self._newest_savepoint:
+            path = f"{ROOT}/{self._newest_savepoint}"
+            outside().go_back_to(path)
+            return path
+        return end.newest_checkpoint or self.restore_path
+
+    def _move(self, path: str) -> str:
+        moved = f"{path}-moved"
+        self._shell.storage.move(path.removeprefix(f"{ROOT}/"), moved.removeprefix(f"{ROOT}/"))
+        return moved
+
+    def completed(self) -> None:
+        """The current job has a checkpoint of its own: what it was started from is not needed any more."""
+        path, self._removes = self._removes, None
+        if path is None:
+            return
+        directory = path.removeprefix(f"{ROOT}/")
+        if not directory.startswith(SAVEPOINTS):
+            # All checkpoints of the job before: they share files.
+            directory = directory.partition("/")[0]
+        self._shell.world.note(f"{directory} is removed by its owner")
+        self._shell.storage.remove(directory)
