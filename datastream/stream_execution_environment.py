@@ -77,7 +77,7 @@ class StreamExecutionEnvironment(Dependencies):
         self._transformations: list[Transformation] = []
         self._restart: RestartStrategyConfiguration | None = None
         self._state_backend: StateBackend | None = None
-        self._chaining = True
+        self._local_parallelism: int | None = None
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
 
     @staticmethod
@@ -108,7 +108,25 @@ class StreamExecutionEnvironment(Dependencies):
 
     def get_parallelism(self) -> int:
         """Parallelism of every operator that sets none itself."""
+        is_chosen = self._configuration.contains_key(CoreOptions.DEFAULT_PARALLELISM.key)
+        is_local = self._configuration.get(DeploymentOptions.TARGET) == "local"
+        return (
+            self.get_default_local_parallelism() if is_local and not is_chosen else self._chosen_parallelism()
+        )
+
+    def _chosen_parallelism(self) -> int:
         return self._configuration.get(CoreOptions.DEFAULT_PARALLELISM)
+
+    def set_default_local_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Parallelism of jobs on the local shell, where `set_parallelism` was not called."""
+        if parallelism < 1:
+            raise ConfigurationError(f"the parallelism must be at least 1, got {parallelism}")
+        self._local_parallelism = parallelism
+        return self
+
+    def get_default_local_parallelism(self) -> int:
+        """Parallelism of jobs on the local shell, where `set_parallelism` was not called."""
+        return self._local_parallelism or self._chosen_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         """Number of key groups of every operator that sets none itself."""
@@ -215,12 +233,26 @@ class StreamExecutionEnvironment(Dependencies):
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         """Give every operator a task of its own."""
-        self._chaining = False
+        self._configuration.set(PipelineOptions.OPERATOR_CHAINING, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
         """Whether operators may share a task."""
-        return self._chaining
+        return self._configuration.get(PipelineOptions.OPERATOR_CHAINING)
+
+    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
+        """Not to be switched on: there is no changelog, since a checkpoint only holds what has changed.
+
+        A job for which it is on does not start.
+        """
+        self._configuration.set_boolean("state.changelog.enabled", enabled)
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """What was set; `None` where nothing was."""
+        if not self._configuration.contains_key("state.changelog.enabled"):
+            return None
+        return self._configuration.get_boolean("state.changelog.enabled", False)
 
     # ------------------------------------------------------------ sources
 
@@ -337,7 +369,9 @@ class StreamExecutionEnvironment(Dependencies):
 
     def get_execution_plan(self) -> str:
         """The operators so far and how records travel between them, as JSON (see `docs/guide/plan.md`)."""
-        return json.dumps(execution_plan(build_job_graph(self.get_stream_graph(), self._chaining)), indent=2)
+        return json.dumps(
+            execution_plan(build_job_graph(self.get_stream_graph(), self.is_chaining_enabled())), indent=2
+        )
 
     def execute(self, job_name: str | None = None) -> FinishedJob:
         """Run the job and wait for its end.
@@ -403,7 +437,7 @@ class StreamExecutionEnvironment(Dependencies):
             python=self.python_environment(),
             is_batch=self._is_batch(),
         )
-        spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self._chaining), settings)
+        spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self.is_chaining_enabled()), settings)
         offer(spec)
         if self._configuration.get(DeploymentOptions.TARGET) == "local":
             check_local_python(settings.python)
