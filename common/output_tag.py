@@ -7,6 +7,8 @@ from .typeinfo import TypeInformation
 
 __all__ = ["OutputTag"]
 
+__all__ = ["OutputTag"]
+
 
 class OutputTag:
     """A side output of an operator, by its id.

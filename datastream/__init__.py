@@ -47,6 +47,19 @@ from ..operators.source_function import (
 from ..operators.sources import Source, SourceReader
 from ..operators.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
+from ..operators.window_functions import (
+    AllWindowFunction,
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessAllWindowFunction,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from ..operators.windows.assigners import MergingWindowAssigner, WindowAssigner
+from ..operators.windows.triggers import Trigger, TriggerResult
+from ..operators.windows.windows import CountWindow, GlobalWindow, TimeWindow, Window
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
 from .async_data_stream import AsyncDataStream
@@ -64,6 +77,7 @@ from .data_stream import (
     DataStream,
     DataStreamSink,
     KeyedStream,
+    WindowedStream,
 )
 from .execution_mode import RuntimeExecutionMode
 from .slot_sharing_group import MemorySize, SlotSharingGroup
@@ -75,9 +89,12 @@ from .state_backend import (
     PredefinedOptions,
 )
 from .stream_execution_environment import StreamExecutionEnvironment
+from .windowed_stream import AllWindowedStream
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
+    "AllWindowedStream",
     "AsyncDataStream",
     "AsyncFunction",
     "AsyncRetryPredicate",
@@ -94,10 +111,12 @@ __all__ = [
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "Committer",
     "ConnectedStreams",
+    "CountWindow",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -105,10 +124,13 @@ __all__ = [
     "FileSystemCheckpointStorage",
     "FileSystemStateBackend",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "GlobalWindow",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
+    "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -119,12 +141,16 @@ __all__ = [
     "MapFunction",
     "MemorySize",
     "MemoryStateBackend",
+    "MergingWindowAssigner",
     "NullByteKeySelector",
     "OutputTag",
     "ParallelSourceFunction",
     "Partitioner",
     "PredefinedOptions",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RichFunction",
     "RichParallelSourceFunction",
@@ -147,6 +173,13 @@ __all__ = [
     "StreamExecutionEnvironment",
     "StreamOperator",
     "TimeDomain",
+    "TimeWindow",
     "TimerService",
+    "Trigger",
+    "TriggerResult",
     "TwoPhaseCommitSink",
+    "Window",
+    "WindowAssigner",
+    "WindowFunction",
+    "WindowedStream",
 ]

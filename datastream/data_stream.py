@@ -27,15 +27,18 @@ from ..operators.elementwise import (
 from ..operators.event_time import TimestampsAndWatermarksOperator
 from ..operators.functions import as_callable
 from ..operators.sinks import Sink, SinkFunctionOperator, SinkOperator
+from ..operators.windows.assigners import WindowAssigner
 from ..protocol.partitioning import Partitioning
 from ..state.descriptors import MapStateDescriptor
 from .closeable_iterator import CloseableIterator
 from .data_stream_sink import DataStreamSink
+from .joined_streams import CoGroupedStreams, JoinedStreams
 from .operator_settings import OperatorSettings
 from .projection import projection
 from .spark_settings import spark_settings
 from .transformation import Input, Transformation, common_type
 from .user_functions import checked
+from .windowed_stream import AllWindowedStream, WindowedStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +53,7 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
+    "WindowedStream",
 ]
 
 
@@ -152,6 +156,18 @@ class DataStream(OperatorSettings):
             for entry in self._inputs
         ]
         return KeyedStream(self._env, inputs, select, key_type)
+
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """Put all records into windows, in one subtask."""
+        return AllWindowedStream(self, window_assigner)
+
+    def join(self, other: DataStream) -> JoinedStreams:
+        """Pair records of two streams that have one key and fall into one window (Flink's, not PyFlink's)."""
+        return JoinedStreams(self, other)
+
+    def co_group(self, other: DataStream) -> CoGroupedStreams:
+        """Bring the records of two streams with one key and window together (Flink's, not PyFlink's)."""
+        return CoGroupedStreams(self, other)
 
     def union(self, *streams: DataStream) -> DataStream:
         """All records of this stream and the others, in no order between them. A union has no key."""

@@ -12,10 +12,14 @@ from ..common.types import Row
 from ..operators.aggregates import Field, FieldReducer, MaxBy, MaxOf, MinBy, MinOf, SumOf
 from ..operators.keyed import KeyedProcessOperator, KeyedReduceOperator
 from ..operators.keyed_with_state import KeyedWithStateOperator
+from ..operators.windows.assigners import WindowAssigner
+from ..operators.windows.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from ..protocol.partitioning import Partitioning
 from .data_stream import DataStream
+from .joined_streams import IntervalJoin
 from .transformation import Input, Transformation
 from .user_functions import checked
+from .windowed_stream import WindowedStream
 
 if TYPE_CHECKING:
     from .stream_execution_environment import StreamExecutionEnvironment
@@ -120,6 +124,25 @@ class KeyedStream(DataStream):
 
     def _aggregate(self, function: FieldReducer) -> DataStream:
         return self._reduce(function.name, function)
+
+    # ------------------------------------------------------------ windows
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """Put the records of each key into windows."""
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Windows of `size` records of a key, one every `slide` records; 0: one after the other.
+
+        A window that never gets its `size` records never fires.
+        """
+        if slide == 0:
+            return WindowedStream(self, CountTumblingWindowAssigner(size))
+        return WindowedStream(self, CountSlidingWindowAssigner(size, slide))
+
+    def interval_join(self, other: KeyedStream) -> IntervalJoin:
+        """Pair records of one key whose event times are close to each other (Flink's, not PyFlink's)."""
+        return IntervalJoin(self, other)
 
     # ------------------------------------------------------------ functions with a state
 

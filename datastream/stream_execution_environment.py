@@ -69,6 +69,8 @@ DEFAULT_JOB_NAME = "Tidegate Streaming Job"
 class StreamExecutionEnvironment(Dependencies):
     """Collects the operators of one job and runs it."""
 
+    _default_local_parallelism = 1
+
     def __init__(self, configuration: Configuration | None = None) -> None:
         super().__init__()
         self._configuration = Configuration(current_defaults())
@@ -77,7 +79,7 @@ class StreamExecutionEnvironment(Dependencies):
         self._transformations: list[Transformation] = []
         self._restart: RestartStrategyConfiguration | None = None
         self._state_backend: StateBackend | None = None
-        self._local_parallelism: int | None = None
+        self._changelog: bool | None = None
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
 
     @staticmethod
@@ -108,25 +110,10 @@ class StreamExecutionEnvironment(Dependencies):
 
     def get_parallelism(self) -> int:
         """Parallelism of every operator that sets none itself."""
-        is_chosen = self._configuration.contains_key(CoreOptions.DEFAULT_PARALLELISM.key)
-        is_local = self._configuration.get(DeploymentOptions.TARGET) == "local"
-        return (
-            self.get_default_local_parallelism() if is_local and not is_chosen else self._chosen_parallelism()
-        )
-
-    def _chosen_parallelism(self) -> int:
+        chosen = self._configuration.contains_key(CoreOptions.DEFAULT_PARALLELISM.key)
+        if not chosen and self._configuration.get(DeploymentOptions.TARGET) == "local":
+            return self.get_default_local_parallelism()
         return self._configuration.get(CoreOptions.DEFAULT_PARALLELISM)
-
-    def set_default_local_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
-        """Parallelism of jobs on the local shell, where `set_parallelism` was not called."""
-        if parallelism < 1:
-            raise ConfigurationError(f"the parallelism must be at least 1, got {parallelism}")
-        self._local_parallelism = parallelism
-        return self
-
-    def get_default_local_parallelism(self) -> int:
-        """Parallelism of jobs on the local shell, where `set_parallelism` was not called."""
-        return self._local_parallelism or self._chosen_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         """Number of key groups of every operator that sets none itself."""
@@ -166,7 +153,10 @@ class StreamExecutionEnvironment(Dependencies):
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """Run jobs as streams, as batches, or as batches where all sources end (`docs/guide/batch-mode.md`)."""
+        """Choose how jobs run: as streams, as batches, or as batches where all sources end.
+
+        See `docs/guide/batch-mode.md`.
+        """
         if not isinstance(execution_mode, RuntimeExecutionMode):
             raise ConfigurationError(
                 f"set_runtime_mode() takes a RuntimeExecutionMode, not {execution_mode!r}"
@@ -240,19 +230,28 @@ class StreamExecutionEnvironment(Dependencies):
         """Whether operators may share a task."""
         return self._configuration.get(PipelineOptions.OPERATOR_CHAINING)
 
-    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
-        """Not to be switched on: there is no changelog, since a checkpoint only holds what has changed.
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """False: the subtasks of a task share one range of key groups."""
+        return False
 
-        A job for which it is on does not start.
-        """
-        self._configuration.set_boolean("state.changelog.enabled", enabled)
+    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
+        """Without effect: a checkpoint only ever stores what has changed, with every state backend."""
+        self._changelog = enabled
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """What was set; `None` where nothing was."""
-        if not self._configuration.contains_key("state.changelog.enabled"):
-            return None
-        return self._configuration.get_boolean("state.changelog.enabled", False)
+        """What `enable_changelog_state_backend` was told, `None` where it was not called."""
+        return self._changelog
+
+    def get_default_local_parallelism(self) -> int:
+        """Parallelism of local jobs that set none, in any environment of this process."""
+        return StreamExecutionEnvironment._default_local_parallelism
+
+    def set_default_local_parallelism(self, parallelism: int) -> None:
+        """Set the parallelism of local jobs that set none, in any environment of this process."""
+        if parallelism < 1:
+            raise ConfigurationError(f"the parallelism must be at least 1, got {parallelism}")
+        StreamExecutionEnvironment._default_local_parallelism = parallelism
 
     # ------------------------------------------------------------ sources
 

@@ -46,6 +46,17 @@ class MergeableState(ABC):
     def merge(self, taken: Any) -> None:
         """Add what was taken elsewhere, behind what is there."""
 
+    @abstractmethod
+    def stored(self, key: Any, namespace: Any) -> Any:
+        """What is stored for a key and namespace, such as an accumulator; None when nothing is.
+
+        It is private to the caller. The state must have been declared with namespaces.
+        """
+
+    @abstractmethod
+    def store(self, key: Any, namespace: Any, value: Any) -> None:
+        """Replace what is stored for a key and namespace; None removes it."""
+
 
 class NamespacedKeys:
     """The context of namespaced states: their keys are pairs of the current key and namespace."""

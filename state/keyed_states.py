@@ -68,6 +68,12 @@ class _MergeableFlatState(_FlatState, MergeableState):
             before = self._table.read(key)
             self._store(key, taken if before is None else self._merged(before, taken))
 
+    def stored(self, key: Any, namespace: Any) -> Any:
+        return self._table.read((key, namespace))
+
+    def store(self, key: Any, namespace: Any, value: Any) -> None:
+        self._store((key, namespace), value)
+
     @abstractmethod
     def _merged(self, before: Any, taken: Any) -> Any:
         """The two as one."""
