@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..common.errors import ConfigurationError
 from ..common.typeinfo import TypeInformation
+from ..common.types import Row
 from ..operators.aggregates import Field, FieldReducer, MaxBy, MaxOf, MinBy, MinOf, SumOf
 from ..operators.aggregations import Aggregation, checked_aggregations
 from ..operators.column_key import ColumnKey
@@ -90,6 +92,14 @@ class KeyedStream(DataStream):
     def _reduce(self, name: str, func: Any, state_type: TypeInformation | None = None) -> DataStream:
         operator = KeyedReduceOperator(func, self._key_selector, self._key_type, state_type)
         return self._then(name, operator, state_type or self.known_type(), stateful=True)
+
+    def execute_and_collect(self, job_execution_name: str | None = None, limit: int | None = None) -> Any:
+        """As on any stream; each record comes as `Row(f0=key, f1=record)`, as in PyFlink."""
+        records = [replace(entry, partitioning=None, key_selector=None) for entry in self._inputs]
+        pairs = DataStream(self._env, records).map(KeyWithRecord(self._key_selector))
+        # One subtask, as the sink that collects: the records stay in their order.
+        pairs.name("Keyed Values").set_parallelism(1)
+        return pairs.execute_and_collect(job_execution_name, limit)
 
     # ------------------------------------------------------------ aggregates of one field
 
@@ -249,3 +259,13 @@ class KeyedStream(DataStream):
             f"a keyed stream is partitioned by its key; {partitioning.value}() cannot change that. "
             f"Repartition the stream before key_by(), or what an operator makes of the keyed stream"
         )
+
+
+class KeyWithRecord:
+    """Makes a row of a record's key and the record."""
+
+    def __init__(self, key_selector: Callable[[Any], Any]) -> None:
+        self._key_selector = key_selector
+
+    def __call__(self, value: Any) -> Row:
+        return Row(f0=self._key_selector(value), f1=value)

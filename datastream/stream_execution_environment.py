@@ -84,7 +84,6 @@ class StreamExecutionEnvironment(Dependencies):
         self._transformations: list[Transformation] = []
         self._restart: RestartStrategyConfiguration | None = None
         self._state_backend: StateBackend | None = None
-        self._chaining = True
         self._changelog: bool | None = None
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
         self._caches: list[Cache] = []
@@ -231,12 +230,12 @@ class StreamExecutionEnvironment(Dependencies):
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         """Give every operator a task of its own."""
-        self._chaining = False
+        self._configuration.set(PipelineOptions.OPERATOR_CHAINING, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
         """Whether operators may share a task."""
-        return self._chaining
+        return self._configuration.get(PipelineOptions.OPERATOR_CHAINING)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
         """False: the subtasks of a task share one range of key groups."""
@@ -412,7 +411,9 @@ class StreamExecutionEnvironment(Dependencies):
 
     def get_execution_plan(self) -> str:
         """The operators so far and how records travel between them, as JSON (see `docs/guide/plan.md`)."""
-        return json.dumps(execution_plan(build_job_graph(self.get_stream_graph(), self._chaining)), indent=2)
+        return json.dumps(
+            execution_plan(build_job_graph(self.get_stream_graph(), self.is_chaining_enabled())), indent=2
+        )
 
     def execute(self, job_name: str | None = None) -> FinishedJob:
         """Run the job and wait for its end.
@@ -499,7 +500,7 @@ class StreamExecutionEnvironment(Dependencies):
                 f"{self._job_caches[0].transformation} caches a stream, which ends in batch mode only; call "
                 f"set_runtime_mode(RuntimeExecutionMode.BATCH)"
             )
-        spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self._chaining), settings)
+        spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self.is_chaining_enabled()), settings)
         offer(spec)
         if self._configuration.get(DeploymentOptions.TARGET) == "local":
             check_local_python(settings.python)

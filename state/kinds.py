@@ -138,6 +138,12 @@ class _ReadableMap(State, Generic[K, V]):
     def is_empty(self) -> bool:
         """Whether there is no entry."""
 
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
     def __iter__(self) -> Iterator[K]:
         return iter(self.keys())
 
@@ -162,6 +168,12 @@ class MapState(_ReadableMap[K, V]):
     @abstractmethod
     def remove(self, key: K) -> None:
         """Remove an entry; no error when there is none."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
 
     @abstractmethod
     def items(self) -> Iterator[tuple[K, V]]:
@@ -209,3 +221,9 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
     @abstractmethod
     def remove(self, key: K) -> None:
         """Remove an entry; no error when there is none."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)

@@ -1,7 +1,7 @@
 """Which engine for running aggregates: count and sum up to each record of its key, one batch at a time.
 
-Each contender gets a batch and the state of 10,000 keys, and gives the running count and sum of each record and
-the state after the batch. DuckDB takes part if it is installed.
+Each contender gets a batch and the state of 10,000 keys, and gives the running count and sum of each record
+and the state after the batch. DuckDB takes part if it is installed.
 """
 
 from __future__ import annotations
