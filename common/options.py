@@ -220,6 +220,13 @@ class PipelineOptions:
         .duration_type()
         .default_value(Duration.of_millis(200))
     )
+    OPERATOR_CHAINING: ConfigOption[bool] = (
+        ConfigOptions.key("pipeline.operator-chaining.enabled")
+        .boolean_type()
+        .default_value(True)
+        .with_deprecated_keys("pipeline.operator-chaining")
+    )
+    """Whether operators may share a task."""
     AUTO_GENERATE_UIDS: ConfigOption[bool] = (
         ConfigOptions.key("pipeline.auto-generate-uids").boolean_type().default_value(True)
     )

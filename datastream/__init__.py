@@ -6,6 +6,7 @@ Builds a stream graph and hands it to a shell; nothing here runs records.
 from __future__ import annotations
 
 from ..common.output_tag import OutputTag
+from ..operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
 from ..operators.broadcast_functions import (
@@ -14,6 +15,7 @@ from ..operators.broadcast_functions import (
     KeyedBroadcastProcessFunction,
 )
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
+from ..operators.columnar_process import KeyedBatchFunction
 from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import (
     AggregateFunction,
@@ -94,6 +96,7 @@ from .windowed_stream import AllWindowedStream
 
 __all__ = [
     "AggregateFunction",
+    "Aggregation",
     "AllWindowFunction",
     "AllWindowedStream",
     "AsyncDataStream",
@@ -118,6 +121,7 @@ __all__ = [
     "CoProcessFunction",
     "Committer",
     "ConnectedStreams",
+    "Count",
     "CountWindow",
     "DataStream",
     "DataStreamSink",
@@ -134,6 +138,7 @@ __all__ = [
     "JobManagerCheckpointStorage",
     "JoinFunction",
     "KeySelector",
+    "KeyedBatchFunction",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
@@ -141,9 +146,12 @@ __all__ = [
     "ListCheckpointed",
     "LmdbStateBackend",
     "MapFunction",
+    "Max",
+    "Mean",
     "MemorySize",
     "MemoryStateBackend",
     "MergingWindowAssigner",
+    "Min",
     "NullByteKeySelector",
     "OutputTag",
     "ParallelSourceFunction",
@@ -153,6 +161,7 @@ __all__ = [
     "ProcessFunction",
     "ProcessJoinFunction",
     "ProcessWindowFunction",
+    "Quantile",
     "ReduceFunction",
     "RichFunction",
     "RichParallelSourceFunction",
@@ -174,6 +183,7 @@ __all__ = [
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",
+    "Sum",
     "TimeDomain",
     "TimeWindow",
     "TimerService",

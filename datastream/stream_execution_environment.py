@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError, GraphError
@@ -28,6 +28,7 @@ from ..common.restart_strategy import (
 from ..common.time import Duration
 from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
+from ..connectors.arrow_source import DEFAULT_BATCH_ROWS, ArrowSource
 from ..connectors.collection import CollectionSource
 from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
 from ..coordinator.local_job import LocalJob
@@ -64,6 +65,9 @@ from .transformation import (
     warn_about_generated_uids,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 DEFAULT_JOB_NAME = "Tidegate Streaming Job"
 
 
@@ -80,7 +84,6 @@ class StreamExecutionEnvironment(Dependencies):
         self._transformations: list[Transformation] = []
         self._restart: RestartStrategyConfiguration | None = None
         self._state_backend: StateBackend | None = None
-        self._chaining = True
         self._changelog: bool | None = None
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
         self._caches: list[Cache] = []
@@ -227,12 +230,12 @@ class StreamExecutionEnvironment(Dependencies):
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         """Give every operator a task of its own."""
-        self._chaining = False
+        self._configuration.set(PipelineOptions.OPERATOR_CHAINING, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
         """Whether operators may share a task."""
-        return self._chaining
+        return self._configuration.get(PipelineOptions.OPERATOR_CHAINING)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
         """False: the subtasks of a task share one range of key groups."""
@@ -279,6 +282,31 @@ class StreamExecutionEnvironment(Dependencies):
             CollectionSource(collection), WatermarkStrategy.no_watermarks(), "Collection", type_info
         )
         stream.transformation.operator.keeps_type = True
+        return stream
+
+    def from_arrow(
+        self,
+        data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+        timestamp_column: str | None = None,
+        watermark_strategy: WatermarkStrategy | None = None,
+        batch_rows: int | None = None,
+        source_name: str = "Arrow",
+    ) -> DataStream:
+        """A stream of Arrow data that the driver holds, in Arrow batches (see `docs/guide/columns.md`).
+
+        The rows are cut into one range per subtask; order holds within a range.
+
+        Args:
+            data: A pyarrow Table, a RecordBatch, or RecordBatches of one schema.
+            timestamp_column: Column with each row's event time: integers in milliseconds, or timestamps.
+            watermark_strategy: How watermarks follow from event times; none without one.
+            batch_rows: The most rows of a batch; 65,536 if not given.
+            source_name: Name of the operator.
+        """
+        source = ArrowSource(data, timestamp_column, DEFAULT_BATCH_ROWS if batch_rows is None else batch_rows)
+        strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
+        stream = self.from_source(source, strategy, source_name)
+        stream.transformation.columns = source.schema
         return stream
 
     def from_source(
@@ -383,7 +411,9 @@ class StreamExecutionEnvironment(Dependencies):
 
     def get_execution_plan(self) -> str:
         """The operators so far and how records travel between them, as JSON (see `docs/guide/plan.md`)."""
-        return json.dumps(execution_plan(build_job_graph(self.get_stream_graph(), self._chaining)), indent=2)
+        return json.dumps(
+            execution_plan(build_job_graph(self.get_stream_graph(), self.is_chaining_enabled())), indent=2
+        )
 
     def execute(self, job_name: str | None = None) -> FinishedJob:
         """Run the job and wait for its end.
@@ -470,7 +500,7 @@ class StreamExecutionEnvironment(Dependencies):
                 f"{self._job_caches[0].transformation} caches a stream, which ends in batch mode only; call "
                 f"set_runtime_mode(RuntimeExecutionMode.BATCH)"
             )
-        spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self._chaining), settings)
+        spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self.is_chaining_enabled()), settings)
         offer(spec)
         if self._configuration.get(DeploymentOptions.TARGET) == "local":
             check_local_python(settings.python)

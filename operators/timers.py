@@ -122,7 +122,7 @@ class InternalTimerService:
 
     def _fire(
         self, timers: TimerQueue, until_ms: int, call: Callable[[Timer], None], at_most: int | None = None
-    ) -> None:
+    ) -> int:
         keyed, is_namespaced, emit = self._keyed, self._namespaced, self._target.timers_fired
         fired = 0
 
@@ -143,6 +143,7 @@ class InternalTimerService:
         keyed.current_key = keyed.current_namespace = None
         if fired % FIRED_AT_ONCE:
             emit()
+        return fired
 
     def _set_alarm(self) -> None:
         first_ms, alarm = self._processing.first_ms, self._alarm
