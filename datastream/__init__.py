@@ -74,6 +74,7 @@ from .checkpoint_storage import (
 from .data_stream import (
     BroadcastConnectedStream,
     BroadcastStream,
+    CachedDataStream,
     CloseableIterator,
     ConnectedStreams,
     DataStream,
@@ -107,6 +108,7 @@ __all__ = [
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
+    "CachedDataStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",

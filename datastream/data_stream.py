@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BroadcastConnectedStream",
     "BroadcastStream",
+    "CachedDataStream",
     "CloseableIterator",
     "ConnectedStreams",
     "DataStream",
@@ -404,6 +405,16 @@ class DataStream(OperatorSettings):
         ]
         return DataStream(self._env, inputs)
 
+    def cache(self) -> CachedDataStream:
+        """Keep the records for later jobs of this environment; in batch mode only.
+
+        The first job that needs them writes them to `tidegate.cache.dir`. Once it has finished, later
+        jobs start from there, until `invalidate()` or the environment's `close()`.
+        """
+        cache = cache_of(self)
+        self._env.register_cache(cache)
+        return CachedDataStream(self._env, cache)
+
     # ------------------------------------------------------------ sinks
 
     def add_sink(self, sink_func: Any) -> DataStreamSink:
@@ -471,5 +482,6 @@ class DataStream(OperatorSettings):
 
 # Behind the class that they extend, which they import from here.
 from .broadcast_stream import BroadcastConnectedStream, BroadcastStream  # noqa: E402
+from .cached_data_stream import CachedDataStream, cache_of  # noqa: E402
 from .connected_streams import ConnectedStreams  # noqa: E402
 from .keyed_stream import KeyedStream  # noqa: E402

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +15,7 @@ import pyarrow as pa
 from ..common.errors import CheckpointStorageError, KeyTypeError, StateError
 from ..common.typeinfo import PickledBytesTypeInfo, Types, type_text
 from ..protocol.handles import KeyedStateHandle
+from .all_keys import all_keys
 from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from .changes import change_table
 from .codecs import value_codec
@@ -176,6 +177,9 @@ class TableKeyedStateBackend(KeyedStateBackend):
                     state.merge(taken)
         finally:
             self.current_namespace = before
+
+    def keys(self, state_name: str) -> Iterator[Any]:
+        return all_keys(self._states[state_name].table)
 
     def peek(self, state_name: str, key: Any, namespace: Any = None) -> Any:
         parts = self._states.get(state_name)
