@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 
 import cloudpickle
+import numpy as np
 import pyarrow as pa
 
 from ..common.errors import SerializationError
@@ -44,7 +45,7 @@ def _compacted(element: StreamElement) -> StreamElement:
     values = element.values
     if values.get_total_buffer_size() <= _SLACK * values.nbytes:
         return element
-    return Batch(values.take(pa.array(range(len(values)), pa.int64())), element.timestamps, element.keys)
+    return Batch(values.take(pa.array(np.arange(len(values)))), element.timestamps, element.keys)
 
 
 def decode_elements(data: bytes) -> list[StreamElement]:
