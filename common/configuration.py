@@ -39,16 +39,16 @@ class Configuration:
         return configuration
 
     @staticmethod
-    def parse_list_value(value: str) -> list[str]:
+    def parse_list_value(value: str | None) -> list[str]:
         """Split the text of a list option.
 
         Args:
             value: a YAML list (`[a, b]`, or lines that begin with `- `), or parts with semicolons between.
 
         Returns:
-            The parts as text; none for an empty text.
+            The parts as text; none for an empty text or None.
         """
-        text = value.strip()
+        text = (value or "").strip()
         if text.startswith("[") and text.endswith("]"):
             parts = text[1:-1].split(",")
         elif text.startswith("- "):

@@ -220,6 +220,13 @@ class PipelineOptions:
         .duration_type()
         .default_value(Duration.of_millis(200))
     )
+    OPERATOR_CHAINING: ConfigOption[bool] = (
+        ConfigOptions.key("pipeline.operator-chaining.enabled")
+        .boolean_type()
+        .default_value(True)
+        .with_deprecated_keys("pipeline.operator-chaining")
+    )
+    """Whether operators may share a task."""
     AUTO_GENERATE_UIDS: ConfigOption[bool] = (
         ConfigOptions.key("pipeline.auto-generate-uids").boolean_type().default_value(True)
     )
@@ -290,6 +297,10 @@ class DeploymentOptions:
         ConfigOptions.key("tidegate.local-dir").string_type().no_default_value()
     )
     """Directory for local state of the tasks; a temporary one where it is not set."""
+    CACHE_DIR: ConfigOption[str | None] = (
+        ConfigOptions.key("tidegate.cache.dir").string_type().no_default_value()
+    )
+    """Directory for cached streams, the same for all processes; a temporary one where it is not set."""
     TRACE_FILE: ConfigOption[str | None] = (
         ConfigOptions.key("tidegate.trace.file").string_type().no_default_value()
     )

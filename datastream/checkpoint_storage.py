@@ -19,7 +19,7 @@ class CheckpointStorage(ABC):
     """
 
     def __init__(self, checkpoint_path: str | None = None) -> None:
-        self._checkpoint_path = checkpoint_path
+        self._checkpoint_path = None if checkpoint_path is None else checkpoint_path.rstrip("/") or "/"
 
     def get_checkpoint_path(self) -> str | None:
         """Directory or URL under which checkpoints are written, if one was given."""

@@ -28,12 +28,6 @@ class ConnectedStreams:
     """
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
-        if isinstance(stream1, KeyedStream) != isinstance(stream2, KeyedStream):
-            keyed, other = ("first", "second") if isinstance(stream1, KeyedStream) else ("second", "first")
-            raise ConfigurationError(
-                f"the {keyed} stream is keyed and the {other} is not: connect() needs key_by() on both, or "
-                f"on neither; for rules that all subtasks should see connect a broadcast stream"
-            )
         self.stream1 = stream1
         self.stream2 = stream2
 
@@ -75,6 +69,12 @@ class ConnectedStreams:
                 f"{method}2()"
             )
         first, second = self.stream1, self.stream2
+        if isinstance(first, KeyedStream) != isinstance(second, KeyedStream):
+            keyed, other = ("first", "second") if isinstance(first, KeyedStream) else ("second", "first")
+            raise ConfigurationError(
+                f"the {keyed} stream is keyed and the {other} is not: connect() needs key_by() on both, or "
+                f"on neither; for rules that all subtasks should see connect a broadcast stream"
+            )
         if not isinstance(first, KeyedStream) or not isinstance(second, KeyedStream):
             return two_inputs(name, without_keys(func), first, second, output_type, stateful=False)
         selectors = (first.key_selector, second.key_selector)

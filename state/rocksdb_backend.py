@@ -29,6 +29,8 @@ class EmbeddedRocksDBStateBackend(LmdbStateBackend):
         self._is_incremental = enable_incremental_checkpointing is not False
         self._paths: tuple[str, ...] = ()
         self._predefined = PredefinedOptions.DEFAULT
+        self._options_factory: str | None = None
+        self._transfer_threads = 4
 
     def is_incremental_checkpoints_enabled(self) -> bool:
         """What the constructor was told; it makes no difference here."""
@@ -58,3 +60,19 @@ class EmbeddedRocksDBStateBackend(LmdbStateBackend):
     def get_predefined_options(self) -> PredefinedOptions:
         """The set of options that was set."""
         return self._predefined
+
+    def set_options(self, options_factory_class_name: str) -> None:
+        """Remember the name of a Java class that would tune RocksDB; without effect."""
+        self._options_factory = options_factory_class_name
+
+    def get_options(self) -> str | None:
+        """The name that was set, or None."""
+        return self._options_factory
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        """Remember a number of threads; without effect, a snapshot is written by one."""
+        self._transfer_threads = number_of_transfering_threads
+
+    def get_number_of_transfer_threads(self) -> int:
+        """The number that was set."""
+        return self._transfer_threads

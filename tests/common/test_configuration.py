@@ -200,10 +200,11 @@ def test_a_configuration_can_be_made_of_a_dict() -> None:
     ("text", "parts"),
     [
         ("", []),
+        (None, []),
         ("a;b", ["a", "b"]),
         ("['file:///a.py', b]", ["file:///a.py", "b"]),
         ("- a\n- 'b'\n", ["a", "b"]),
     ],
 )
-def test_the_text_of_a_list_is_split(text: str, parts: list[str]) -> None:
+def test_the_text_of_a_list_is_split(text: str | None, parts: list[str]) -> None:
     assert Configuration.parse_list_value(text) == parts

@@ -264,7 +264,7 @@ def _watermark_after_every_record() -> Any:
         def on_periodic_emit(self, output: Any) -> None:
             pass
 
-    return PerElementWatermarkGenerator
+    return PerElementWatermarkGenerator()
 
 
 def _for_generator(supplier: Any) -> Any:

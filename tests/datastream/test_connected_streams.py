@@ -172,8 +172,8 @@ def test_a_failing_method_is_named_with_its_record() -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda s, k: s.connect(k), "second stream is keyed and the first is not"),
-        (lambda s, k: k.connect(s), "first stream is keyed and the second is not"),
+        (lambda s, k: s.connect(k).map(Sides()), "second stream is keyed and the first is not"),
+        (lambda s, k: k.connect(s).map(Sides()), "first stream is keyed and the second is not"),
         (lambda s, k: s.connect([1]), "a stream or a broadcast stream, not list"),
         (lambda s, k: s.connect(s).map(lambda value: value), r"needs map1\(\) and map2\(\)"),
         (lambda s, k: s.connect(s).flat_map(Sides()), r"Sides is neither callable nor .* flat_map1\(\)"),
