@@ -292,3 +292,14 @@ def test_collected_contents_are_those_of_the_window_only(open_rig: Any) -> None:
     rig.process([("a", 1, 1), ("a", 2, 11), ("b", 3, 2)])
     rig.advance_watermark(MAX_WATERMARK_MS)
     assert sorted(result[2] for result, _ in rig.taken()) == [[1], [2], [3]]
+
+
+def test_a_window_is_over_when_the_watermark_reaches_its_last_millisecond(open_rig: Any) -> None:
+    rig = open_rig(windowing(TEN, late_tag_id=LATE))
+    rig.advance_watermark(8)
+    rig.process([("a", 1, 9)])
+    rig.advance_watermark(9)
+    rig.process([("a", 2, 9), ("a", 3, 10)])
+    assert rig.late() == [("a", 2, 9)]
+    rig.advance_watermark(MAX_WATERMARK_MS)
+    assert [result[2] for result, _ in rig.taken()] == [[1], [3]]
