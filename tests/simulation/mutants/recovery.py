@@ -20,7 +20,7 @@ from .base import Mutant
 def _acknowledge_before_persist(original: Any) -> Any:
     """The snapshot is persisted into nowhere, acknowledged, and written after that."""
 
-    def start(self: Snapshotter, barrier: Any, started_ms: int) -> None:
+    def start(self: Snapshotter, barrier: Any, started_ms: int, processed_bytes: int = 0) -> None:
         storage = self._deployment.settings.storage
         assert isinstance(storage, InlineStorage)
         late: list[Callable[[], Any]] = []
@@ -56,7 +56,7 @@ def _acknowledge_before_persist(original: Any) -> Any:
 
         self._ports.run_in_background = with_late_writes  # type: ignore[method-assign]
         try:
-            original(self, barrier, started_ms)
+            original(self, barrier, started_ms, processed_bytes)
         finally:
             del self._ports.run_in_background  # type: ignore[method-assign]
 
@@ -66,8 +66,8 @@ def _acknowledge_before_persist(original: Any) -> Any:
 def _freeze_in_background(original: Any) -> Any:
     """What is processed between the barrier and the background work gets into the snapshot."""
 
-    def start(self: Snapshotter, barrier: Any, started_ms: int) -> None:
-        self._ports.run_in_background(lambda: original(self, barrier, started_ms))
+    def start(self: Snapshotter, barrier: Any, started_ms: int, processed_bytes: int = 0) -> None:
+        self._ports.run_in_background(lambda: original(self, barrier, started_ms, processed_bytes))
 
     return start
 
