@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..common.errors import ConfigurationError, StateError
@@ -12,6 +13,7 @@ from ..state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateDescriptor,
     ValueStateDescriptor,
 )
 from ..state.kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState, ValueState
@@ -59,6 +61,19 @@ class KeyedStateStore:
                 f"stream; call key_by() before this operator"
             )
         return self._keyed
+
+
+def declared_state(store: KeyedStateStore, descriptor: StateDescriptor) -> Any:
+    """The state of a descriptor, whatever its kind."""
+    declare: dict[str, Callable[[Any], Any]] = {
+        "value": store.get_state,
+        "list": store.get_list_state,
+        "map": store.get_map_state,
+        "reducing": store.get_reducing_state,
+        "aggregating": store.get_aggregating_state,
+        "folding": store.get_folding_state,
+    }
+    return declare[descriptor.kind](descriptor)
 
 
 class DistributedCache:

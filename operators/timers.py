@@ -68,6 +68,7 @@ class InternalTimerService:
         self._keyed = keyed
         self._namespaced = namespaced
         self._clock = context.processing_time
+        self._is_batch = context.is_batch
         self._target = target
         where = f"operator {context.name_with_subtask}"
         self._event = TimerQueue(f"_timers_{name}_event", where, keyed, namespaced)
@@ -104,10 +105,18 @@ class InternalTimerService:
         self._processing.remove(namespace, timestamp_ms)
 
     def advance_watermark(self, timestamp_ms: int) -> None:
-        """Fire the event-time timers up to a time. At the end of the input no others fire any more."""
+        """Fire the event-time timers up to a time.
+
+        At the end of the input no others fire any more; in batch mode those of processing time fire first, as
+        in Flink, since no time will be left for them.
+        """
         self._watermark = timestamp_ms
         self._fire(self._event, timestamp_ms, self._target.on_event_time)
         if timestamp_ms == MAX_WATERMARK_MS:
+            while self._is_batch and self._fire(
+                self._processing, MAX_WATERMARK_MS, self._target.on_processing_time
+            ):
+                pass
             self._has_ended = True
             if self._alarm is not None:
                 self._alarm.cancel()
