@@ -176,13 +176,10 @@ class KeyedProcessOperator(KeyedOperator, TimerTarget):
         self._timers.advance_watermark(timestamp_ms)
 
     def on_event_time(self, timer: Timer) -> None:
-        before = len(self._fired)
+        fired = self._fired
+        before = len(fired)
         self._call_on_timer(timer, TimeDomain.EVENT_TIME)
-        count = len(self._fired) - before
-        if count == 1:
-            self._fired_times.append(timer.timestamp)
-        elif count:
-            self._fired_times.extend(repeat(timer.timestamp, count))
+        self._fired_times += repeat(timer.timestamp, len(fired) - before)
 
     def on_processing_time(self, timer: Timer) -> None:
         self._call_on_timer(timer, TimeDomain.PROCESSING_TIME)

@@ -109,13 +109,13 @@ class TimerQueue:
             # What was registered meanwhile is in the heap, and may come before what is pending.
             is_pending = pending and not (times and times[0] < pending[-1])
             timestamp_ms = pending.pop() if is_pending else heapq.heappop(times)
-            owners = by_time.get(timestamp_ms, _NOBODY)
+            owners = by_time.pop(timestamp_ms, _NOBODY)
             if type(owners) is _Owners:
+                by_time[timestamp_ms] = owners
                 self._fire_owners(timestamp_ms, owners, fire_one)
                 if timestamp_ms in by_time:
                     heapq.heappush(times, timestamp_ms)
             elif owners is not _NOBODY:
-                del by_time[timestamp_ms]
                 discard(timestamp_ms, owners)
                 fire_one(timestamp_ms, owners)
 

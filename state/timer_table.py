@@ -23,21 +23,17 @@ class TimerTable(FlatTable):
     def add(self, key: Any, entry: Any) -> None:
         """Note a timer that is new."""
         if self._is_kept:
-            pair, dirty = (key, entry), self.dirty
-            if dirty.get(pair) is DELETED:
+            pair = (key, entry)
+            if self.dirty.setdefault(pair, True) is DELETED:
                 # It is stored, and the note that would remove it is not needed any more.
-                del dirty[pair]
-            else:
-                dirty[pair] = True
+                del self.dirty[pair]
 
     def discard(self, key: Any, entry: Any) -> None:
         """Note that a timer there was is gone."""
         if self._is_kept:
-            pair, dirty = (key, entry), self.dirty
-            if pair in dirty:
-                del dirty[pair]
-            else:
-                dirty[pair] = DELETED
+            pair = (key, entry)
+            if self.dirty.pop(pair, None) is None:
+                self.dirty[pair] = DELETED
                 self.has_deletes = True
 
     def take_restored(self) -> list[tuple[Any, Any]]:
