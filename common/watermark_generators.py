@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-__all__ = ["BoundedOutOfOrdernessWatermarks", "NO_TIMESTAMP", "WatermarkGenerator", "WatermarkOutput"]
+__all__ = ["BoundedOutOfOrdernessWatermarks", "WatermarkGenerator", "WatermarkOutput"]
 
 NO_TIMESTAMP = -(1 << 63)
 """Stands for the event time of a record that has none, as in Flink."""
