@@ -21,6 +21,7 @@ from ..state.local_snapshots import LocalSnapshots
 from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
 from ..state.storage import CheckpointStorage
+from ..telemetry.metrics import PROCESS_METRICS, MetricGroup
 from .gate import InputGate
 from .job_files import place_files
 from .local_dirs import as_file_name, local_dir, local_snapshots_dir, remove_older_attempts
@@ -162,6 +163,7 @@ class _ContextFactory:
             raw_keyed=self._raw_keyed(node),
             cached_files=self._files,
             is_batch=deployment.settings.is_batch,
+            metrics=MetricGroup(PROCESS_METRICS, (node.name, str(index))),
             auto_watermark_interval_ms=deployment.settings.auto_watermark_interval_ms,
             send_to_coordinator=lambda event: self._tell_coordinator(node, event),
         )

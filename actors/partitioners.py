@@ -11,11 +11,13 @@ import numpy as np
 
 from ..common.errors import KeyTypeError, UserCodeError
 from ..operators.base import rows
+from ..operators.column_key import ColumnKey
 from ..operators.key_hashing import key_groups_of
 from ..operators.output import Emit
 from ..protocol.elements import Batch
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import OutputEdge
+from .column_partitioner import ColumnPartitioner, scatter_columns
 from .output import OutputChannel
 
 
@@ -57,7 +59,12 @@ class RoundRobinPartitioner:
 
     def emit(self, batch: Batch) -> None:
         """Deal out one batch, going on where the last one ended."""
-        values, count = rows(batch), len(self._channels)
+        count = len(self._channels)
+        if not isinstance(batch.values, list):
+            scatter_columns(batch, (self._next + np.arange(len(batch))) % count, self._channels)
+            self._next = (self._next + len(batch)) % count
+            return
+        values = batch.values
         for offset in range(min(count, len(values))):
             channel = self._channels[(self._next + offset) % count]
             timestamps = None if batch.timestamps is None else batch.timestamps[offset::count]
@@ -75,7 +82,7 @@ class ShufflePartitioner:
     def emit(self, batch: Batch) -> None:
         """Draw a channel for every record of a batch."""
         targets = self._random.integers(len(self._channels), size=len(batch))
-        _scatter(Batch(rows(batch), batch.timestamps), targets, self._channels)
+        _scatter(Batch(batch.values, batch.timestamps), targets, self._channels)
 
 
 class CustomPartitioner:
@@ -110,7 +117,7 @@ class CustomPartitioner:
                 f"partition_custom() after operator {self._operator_name}: the partitioner or its key "
                 f"selector raised {type(error).__name__}: {error} on the record {value!r:.200}"
             ) from error
-        _scatter(Batch(values, batch.timestamps), targets, self._channels)
+        _scatter(Batch(batch.values, batch.timestamps), targets, self._channels)
 
 
 class HashPartitioner:
@@ -129,9 +136,15 @@ class HashPartitioner:
         self._parallelism = out.downstream_parallelism
         self._operator_name = operator_name
         self._checked_types: set[type] = set()
+        self._columns: ColumnPartitioner | None = None
+        if isinstance(select, ColumnKey):
+            self._columns = ColumnPartitioner(out, channels, select, operator_name)
 
     def emit(self, batch: Batch) -> None:
         """Split one batch by key."""
+        if self._columns is not None and not isinstance(batch.values, list):
+            self._columns.emit(batch)
+            return
         values = rows(batch)
         keys = self._keys(values)
         if len(self._channels) == 1:
@@ -177,8 +190,11 @@ class HashPartitioner:
 
 def _scatter(batch: Batch, targets: Any, channels: Sequence[OutputChannel]) -> None:
     """Give each channel the records, in their order, that `targets` assigns to it."""
-    values, keys = rows(batch), batch.keys
-    if not values:
+    values, keys = batch.values, batch.keys
+    if not len(values):
+        return
+    if not isinstance(values, list):
+        scatter_columns(batch, targets, channels)
         return
     order = np.argsort(targets.astype(np.uint16), kind="stable")
     bounds = np.searchsorted(targets[order], range(len(channels) + 1)).tolist()

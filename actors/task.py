@@ -6,7 +6,6 @@ thread, the local executor or the simulator can drive it.
 
 from __future__ import annotations
 
-import enum
 import queue
 import traceback
 from collections import deque
@@ -70,6 +69,9 @@ from .local_dirs import remove_if_empty
 from .ports import TaskDeployment, TaskPorts
 from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
 from .storage_probe import check_storage_is_shared
+from .task_phase import StepOutcome, TaskPhase
+
+__all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
 
 UNRECOVERABLE = (
     ConfigurationError,
@@ -86,37 +88,6 @@ _DECLINES = {
     AlignmentAbortReason.CANCELLED_UPSTREAM: AbortReason.CANCELLED_UPSTREAM,
     AlignmentAbortReason.TOO_MUCH_BUFFERED: AbortReason.ALIGNMENT_LIMIT,
 }
-
-
-class TaskPhase(enum.Enum):
-    """What a task is doing."""
-
-    CREATED = "created"
-    """Nothing is built yet."""
-    INITIALIZED = "initialized"
-    """State is restored and functions are open; waiting for the others."""
-    RUNNING = "running"
-    """Processing."""
-    COMMITTING = "committing"
-    """All input ended; waiting for the final checkpoint to commit."""
-    STOPPING = "stopping"
-    """Processing nothing after the barrier of a stop; waiting until it is complete, or given up."""
-    FINISHED = "finished"
-    CANCELED = "canceled"
-    FAILED = "failed"
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether the task will do nothing more."""
-        return self in (TaskPhase.FINISHED, TaskPhase.CANCELED, TaskPhase.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class StepOutcome:
-    """`wait_ms` is 0 when there is more to do now, otherwise how long to wait for mail at most."""
-
-    wait_ms: int
-    is_over: bool = False
 
 
 _AGAIN = StepOutcome(0)
@@ -541,7 +512,7 @@ class StreamTask:
             return
         self._final_id = None
         if self._phase is TaskPhase.STOPPING:
-            self._phase = TaskPhase.RUNNING
+            self._run()
 
     def _cancel(self) -> None:
         self._phase = TaskPhase.CANCELED

@@ -297,6 +297,10 @@ class DeploymentOptions:
         ConfigOptions.key("tidegate.local-dir").string_type().no_default_value()
     )
     """Directory for local state of the tasks; a temporary one where it is not set."""
+    CACHE_DIR: ConfigOption[str | None] = (
+        ConfigOptions.key("tidegate.cache.dir").string_type().no_default_value()
+    )
+    """Directory for cached streams, the same for all processes; a temporary one where it is not set."""
     TRACE_FILE: ConfigOption[str | None] = (
         ConfigOptions.key("tidegate.trace.file").string_type().no_default_value()
     )

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..common.errors import ConfigurationError
+from ..operators.arrow_records import records_to_batch
 from ..operators.base import OperatorContext
 from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.ids import CheckpointId
@@ -31,7 +32,6 @@ from .file_parts import (
     remove_left_overs,
     sync_directory,
 )
-from .file_records import records_to_batch
 
 
 class FileSink(TwoPhaseCommitSink[FileTransaction]):

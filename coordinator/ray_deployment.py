@@ -36,7 +36,7 @@ from ..protocol.task_events import (
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
 from .job_client import JobReport
-from .slots import ProcessResources, process_key, process_resources, total
+from .slots import RAY_NAMES, ProcessResources, process_key, process_resources, resource_problem, total
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery
 
@@ -50,8 +50,6 @@ _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
 _CLEAN_UP_S = 2.0
-_READABLE = {"CPU": "CPUs", "memory": "bytes of memory", "GPU": "GPUs"}
-"""Ray's own resources, as errors say them."""
 
 
 # ---------------------------------------------------------------- placing tasks
@@ -97,7 +95,7 @@ class RayTaskGateway:
         self._clock = SteadyClock()
         self._graph = build_execution_graph(spec.graph)
         self._coordinator = coordinator
-        self._post = post
+        self.post = post
         self._on_event = on_event
         self._attempt = Attempt(0)
         self._processes: dict[str, _Process] = {}
@@ -115,9 +113,6 @@ class RayTaskGateway:
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         self._background.submit(work)
-
-    def post(self, action: Callable[[], None]) -> None:
-        self._post(action)
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self._attempt = deployments[0].attempt
@@ -202,7 +197,7 @@ class RayTaskGateway:
         process = _Process(key, actor, resources, [], self._now_ms())
 
         def ended(future: Future[Any]) -> None:
-            self._post(lambda: self._process_lost(process, future.exception()))
+            self.post(lambda: self._process_lost(process, future.exception()))
 
         actor.watch.remote().future().add_done_callback(ended)
         return process
@@ -326,12 +321,12 @@ class RayTaskGateway:
         def done(future: Future[Any]) -> None:
             error = future.exception()
             result = future.result() if error is None else None
-            self._post(lambda: answered(result, error))
+            self.post(lambda: answered(result, error))
 
         reference.future().add_done_callback(done)
 
     def _on_event_later(self, event: TaskEvent) -> None:
-        self._post(lambda: self._on_event(event))
+        self.post(lambda: self._on_event(event))
 
     def _fail(self, subtask: SubtaskId, cause: str, is_recoverable: bool) -> None:
         attempt = self._attempt
@@ -345,17 +340,7 @@ class RayTaskGateway:
         return self._attempt == 1
 
     def _resource_problem(self) -> str | None:
-        there = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        for name, wanted in total(self._resources).items():
-            has = float(there.get(name, 0.0))
-            if wanted > has + 1e-6:
-                what = _READABLE.get(name, name)
-                return (
-                    f"the job asks for {wanted:g} {what} ({len(self._resources)} task processes), but the "
-                    f"Ray cluster has {has:g} in all. Lower the parallelism, tidegate.slot.cpus or what slot "
-                    f"sharing groups take, or add nodes"
-                )
-        return None
+        return resource_problem(self._resources, ray.cluster_resources())  # type: ignore[no-untyped-call]
 
     def _placing_problem(self, names: str) -> str:
         wanted = total(self._resources)["CPU"]
@@ -592,7 +577,7 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
         address="local",
         # An embedded Ray is made for this job, so it is made to fit.
         num_cpus=max(os.cpu_count() or 1, -(-int(cpus * 100) // 100)),
-        resources={name: amount for name, amount in wanted.items() if name not in _READABLE},
+        resources={name: amount for name, amount in wanted.items() if name not in RAY_NAMES},
         include_dashboard=False,
         runtime_env=runtime_env,
         logging_level=logging.WARNING,

@@ -17,6 +17,10 @@ _RAY_UNITS = 10_000
 """Ray counts resources in ten-thousandths."""
 
 
+RAY_NAMES = {"CPU": "CPUs", "memory": "bytes of memory", "GPU": "GPUs"}
+"""Ray's own resources, and what people call them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessResources:
     """What one process asks of Ray.
@@ -91,6 +95,19 @@ def total(resources: Mapping[str, ProcessResources]) -> dict[str, float]:
         for name, amount in each.by_ray_name().items():
             totals[name] += amount
     return dict(totals)
+
+
+def resource_problem(resources: Mapping[str, ProcessResources], there: Mapping[str, float]) -> str | None:
+    """Why a cluster cannot hold a job, by what it has in all; `None` where it can."""
+    for name, wanted in total(resources).items():
+        has = float(there.get(name, 0.0))
+        if wanted > has + 1e-6:
+            return (
+                f"the job asks for {wanted:g} {RAY_NAMES.get(name, name)} ({len(resources)} task processes), "
+                f"but the Ray cluster has {has:g} in all. Lower the parallelism, tidegate.slot.cpus or what "
+                f"slot sharing groups take, or add nodes"
+            )
+    return None
 
 
 def _share(group: str, slot: SlotResources, slot_cpus: float, count: int) -> ProcessResources:

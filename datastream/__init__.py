@@ -6,6 +6,7 @@ Builds a stream graph and hands it to a shell; nothing here runs records.
 from __future__ import annotations
 
 from ..common.output_tag import OutputTag
+from ..operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
 from ..operators.broadcast_functions import (
@@ -14,6 +15,7 @@ from ..operators.broadcast_functions import (
     KeyedBroadcastProcessFunction,
 )
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
+from ..operators.columnar_process import KeyedBatchFunction
 from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import (
     AggregateFunction,
@@ -72,6 +74,7 @@ from .checkpoint_storage import (
 from .data_stream import (
     BroadcastConnectedStream,
     BroadcastStream,
+    CachedDataStream,
     CloseableIterator,
     ConnectedStreams,
     DataStream,
@@ -93,6 +96,7 @@ from .windowed_stream import AllWindowedStream
 
 __all__ = [
     "AggregateFunction",
+    "Aggregation",
     "AllWindowFunction",
     "AllWindowedStream",
     "AsyncDataStream",
@@ -104,6 +108,7 @@ __all__ = [
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
+    "CachedDataStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -116,6 +121,7 @@ __all__ = [
     "CoProcessFunction",
     "Committer",
     "ConnectedStreams",
+    "Count",
     "CountWindow",
     "DataStream",
     "DataStreamSink",
@@ -132,6 +138,7 @@ __all__ = [
     "JobManagerCheckpointStorage",
     "JoinFunction",
     "KeySelector",
+    "KeyedBatchFunction",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
@@ -139,9 +146,12 @@ __all__ = [
     "ListCheckpointed",
     "LmdbStateBackend",
     "MapFunction",
+    "Max",
+    "Mean",
     "MemorySize",
     "MemoryStateBackend",
     "MergingWindowAssigner",
+    "Min",
     "NullByteKeySelector",
     "OutputTag",
     "ParallelSourceFunction",
@@ -151,6 +161,7 @@ __all__ = [
     "ProcessFunction",
     "ProcessJoinFunction",
     "ProcessWindowFunction",
+    "Quantile",
     "ReduceFunction",
     "RichFunction",
     "RichParallelSourceFunction",
@@ -172,6 +183,7 @@ __all__ = [
     "StateBackend",
     "StreamExecutionEnvironment",
     "StreamOperator",
+    "Sum",
     "TimeDomain",
     "TimeWindow",
     "TimerService",

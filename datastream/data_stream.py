@@ -18,6 +18,8 @@ from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collect import CollectSink
 from ..connectors.print_sink import PrintSink
 from ..operators.base import StreamOperator
+from ..operators.batch_functions import FilterBatchesOperator, MapBatchesOperator, ToColumnsOperator
+from ..operators.column_key import ColumnKey
 from ..operators.elementwise import (
     FilterOperator,
     FlatMapOperator,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BroadcastConnectedStream",
     "BroadcastStream",
+    "CachedDataStream",
     "CloseableIterator",
     "ConnectedStreams",
     "DataStream",
@@ -138,19 +141,23 @@ class DataStream(OperatorSettings):
             raise ConfigurationError(
                 "with_watermark_alignment() works for sources only; pass the strategy to from_source()"
             )
-        return self._then(
-            "Timestamps/Watermarks", TimestampsAndWatermarksOperator(watermark_strategy), self.known_type()
-        )
+        operator = TimestampsAndWatermarksOperator(watermark_strategy)
+        stream = self._then("Timestamps/Watermarks", operator, self.known_type())
+        stream.transformation.columns = self.columns
+        return stream
 
     def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition by key: all records of one key meet in one subtask.
 
         Args:
             key_selector: A `KeySelector` or a callable; gives an int, string, bytes, bool, date, or
-                a tuple of these.
+                a tuple of these. The name of a column keeps Arrow batches as they are.
             key_type: Type of the key; without it keys are encoded by their Python type.
         """
-        _, select = as_callable(checked(key_selector, "get_key"), "get_key")
+        if isinstance(key_selector, str):
+            select: Callable[[Any], Any] = ColumnKey(key_selector, self.columns)
+        else:
+            _, select = as_callable(checked(key_selector, "get_key"), "get_key")
         inputs = [
             replace(entry, partitioning=Partitioning.HASH, key_selector=select, partitioner=None)
             for entry in self._inputs
@@ -186,6 +193,52 @@ class DataStream(OperatorSettings):
                 f"a union of different types: {self._inputs[0].source} gives {mine!r}, "
                 f"{other._inputs[0].source} gives {theirs!r}; map() one of them to the type of the other"
             )
+
+    # ------------------------------------------------------------ columns
+
+    @property
+    def columns(self) -> pa.Schema | None:
+        """Columns of the stream's Arrow batches; None when it has Python records, or they are not known."""
+        found = [None if entry.output_tag else entry.source.columns for entry in self._inputs]
+        return found[0] if all(schema == found[0] for schema in found) else None
+
+    def to_columns(self, schema: pa.Schema) -> DataStream:
+        """Turn Python records into Arrow batches.
+
+        Args:
+            schema: Tuples and lists are matched by position, dicts and rows with field names by name.
+        """
+        return self._then_columns("ToColumns", ToColumnsOperator(schema), schema)
+
+    def map_batches(self, func: Any, schema: pa.Schema, batch_format: str = "arrow") -> DataStream:
+        """An Arrow batch in, an Arrow batch out.
+
+        Args:
+            func: Takes a `pyarrow.RecordBatch` and returns a batch or table; or an object with `map_batch`.
+                With event times it must return as many records as it got.
+            schema: Columns of what `func` returns; every result is checked.
+            batch_format: `polars` gives and takes `polars.DataFrame`s instead.
+        """
+        operator = MapBatchesOperator(checked(func, "map_batch"), schema, self.columns, batch_format)
+        return self._then_columns("MapBatches", operator, schema)
+
+    def filter_batches(self, func: Any, batch_format: str = "arrow") -> DataStream:
+        """Keep the records of Arrow batches that a mask names.
+
+        Args:
+            func: Takes a `pyarrow.RecordBatch` and returns one boolean for each record, where null drops
+                it; or an object with `filter_batch`.
+            batch_format: `polars` gives a `polars.DataFrame`, and takes a `polars.Series`.
+        """
+        operator = FilterBatchesOperator(checked(func, "filter_batch"), self.columns, batch_format)
+        return self._then_columns("FilterBatches", operator, self.columns)
+
+    def _then_columns(
+        self, name: str, operator: StreamOperator, schema: pa.Schema | None, stateful: bool = False
+    ) -> DataStream:
+        stream = self._then(name, operator, stateful=stateful)
+        stream.transformation.columns = schema
+        return stream
 
     def project(self, *field_indexes: int) -> DataStream:
         """Keep some fields of tuples or rows, as tuples.
@@ -352,6 +405,16 @@ class DataStream(OperatorSettings):
         ]
         return DataStream(self._env, inputs)
 
+    def cache(self) -> CachedDataStream:
+        """Keep the records for later jobs of this environment; in batch mode only.
+
+        The first job that needs them writes them to `tidegate.cache.dir`. Once it has finished, later
+        jobs start from there, until `invalidate()` or the environment's `close()`.
+        """
+        cache = cache_of(self)
+        self._env.register_cache(cache)
+        return CachedDataStream(self._env, cache)
+
     # ------------------------------------------------------------ sinks
 
     def add_sink(self, sink_func: Any) -> DataStreamSink:
@@ -419,5 +482,6 @@ class DataStream(OperatorSettings):
 
 # Behind the class that they extend, which they import from here.
 from .broadcast_stream import BroadcastConnectedStream, BroadcastStream  # noqa: E402
+from .cached_data_stream import CachedDataStream, cache_of  # noqa: E402
 from .connected_streams import ConnectedStreams  # noqa: E402
 from .keyed_stream import KeyedStream  # noqa: E402

@@ -10,6 +10,10 @@ from ..common.errors import ConfigurationError
 from ..common.typeinfo import TypeInformation
 from ..common.types import Row
 from ..operators.aggregates import Field, FieldReducer, MaxBy, MaxOf, MinBy, MinOf, SumOf
+from ..operators.aggregations import Aggregation, checked_aggregations
+from ..operators.column_key import ColumnKey
+from ..operators.columnar_aggregate import Aggregates, ColumnarAggregateOperator
+from ..operators.columnar_process import KeyedBatchOperator
 from ..operators.keyed import KeyedProcessOperator, KeyedReduceOperator
 from ..operators.keyed_with_state import KeyedWithStateOperator
 from ..operators.windows.assigners import WindowAssigner
@@ -22,6 +26,8 @@ from .user_functions import checked
 from .windowed_stream import WindowedStream
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from .stream_execution_environment import StreamExecutionEnvironment
 
 
@@ -104,15 +110,15 @@ class KeyedStream(DataStream):
             position_to_sum: Position of the field, or its name. A record that is itself a number has the
                 one field 0.
         """
-        return self._aggregate(SumOf(position_to_sum))
+        return self._aggregate(SumOf(self._position(position_to_sum)))
 
     def min(self, position_to_min: Field = 0) -> DataStream:
         """The least value of one field per key, in the first record of the key; emitted as `reduce` does."""
-        return self._aggregate(MinOf(position_to_min))
+        return self._aggregate(MinOf(self._position(position_to_min)))
 
     def max(self, position_to_max: Field = 0) -> DataStream:
         """The greatest value of one field per key, in the first record of the key."""
-        return self._aggregate(MaxOf(position_to_max))
+        return self._aggregate(MaxOf(self._position(position_to_max)))
 
     def min_by(self, position_to_min_by: Field = 0) -> DataStream:
         """The record of each key whose field is least, the first of several; emitted as `reduce` does."""
@@ -121,6 +127,11 @@ class KeyedStream(DataStream):
     def max_by(self, position_to_max_by: Field = 0) -> DataStream:
         """The record of each key whose field is greatest, the first of several."""
         return self._aggregate(MaxBy(position_to_max_by))
+
+    def _position(self, field: Field) -> Field:
+        """The position of a column, where columns have names; other fields are found by each record's own."""
+        names: list[str] = [] if self.columns is None else self.columns.names
+        return names.index(field) if isinstance(field, str) and field in names else field
 
     def _aggregate(self, function: FieldReducer) -> DataStream:
         return self._reduce(function.name, function)
@@ -143,6 +154,54 @@ class KeyedStream(DataStream):
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
         """Pair records of one key whose event times are close to each other (Flink's, not PyFlink's)."""
         return IntervalJoin(self, other)
+
+    # ------------------------------------------------------------ columns
+
+    def aggregate(self, **aggregations: Aggregation) -> DataStream:
+        """Running aggregates of the columns of a stream that is keyed by a column.
+
+        Args:
+            aggregations: The aggregates by the names of their columns, for example
+                `count=Count(), total=Sum("v")`.
+
+        Returns:
+            For each record, in Arrow batches, its key and the aggregates of that key up to it.
+        """
+        operator = ColumnarAggregateOperator(self.aggregates(aggregations), self._key_type)
+        return self._then_columns("Aggregate", operator, operator.output_schema, stateful=True)
+
+    def aggregates(self, aggregations: dict[str, Any]) -> Aggregates:
+        """What columnar aggregation needs to know; raises `ConfigurationError` if it cannot work here."""
+        key = self._key_column("aggregate()")
+        if self.columns is None:
+            raise ConfigurationError(
+                f"aggregate() needs to know the columns of the stream; call to_columns(schema) before "
+                f"key_by({key.column!r})"
+            )
+        return Aggregates(key, checked_aggregations(aggregations, key.column, "aggregate()"), self.columns)
+
+    def process_batches(self, func: Any, schema: pa.Schema, batch_format: str = "arrow") -> DataStream:
+        """Run a `KeyedBatchFunction` on whole Arrow batches, with the state of all their keys at once.
+
+        Args:
+            func: The function, or a callable `(batch, ctx)`.
+            schema: Columns of what it returns; every result is checked.
+            batch_format: `polars` gives and takes `polars.DataFrame`s instead.
+        """
+        operator = KeyedBatchOperator(
+            checked(func, "process_batch"),
+            self._key_column("process_batches()"),
+            schema,
+            self.columns,
+            self._key_type,
+            batch_format,
+        )
+        return self._then_columns("ProcessBatches", operator, schema, stateful=True)
+
+    def _key_column(self, where: str) -> ColumnKey:
+        if isinstance(self._key_selector, ColumnKey):
+            return self._key_selector
+        raise ConfigurationError(f"{where} needs a stream that is keyed by a column; use key_by('column')")
 
     # ------------------------------------------------------------ functions with a state
 

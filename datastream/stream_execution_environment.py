@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError, GraphError
@@ -28,6 +28,7 @@ from ..common.restart_strategy import (
 from ..common.time import Duration
 from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
+from ..connectors.arrow_source import DEFAULT_BATCH_ROWS, ArrowSource
 from ..connectors.collection import CollectionSource
 from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
 from ..coordinator.local_job import LocalJob
@@ -44,6 +45,7 @@ from ..protocol.ids import JobId
 from ..protocol.plan import StreamGraph, build_job_graph
 from ..state.backend import StateBackend
 from ..telemetry import OtlpSettings
+from .cached_data_stream import Cache
 from .checkpoint_config import CheckpointConfig
 from .data_stream import DataStream
 from .default_settings import current_defaults, warn_about_overridden
@@ -63,6 +65,9 @@ from .transformation import (
     warn_about_generated_uids,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 DEFAULT_JOB_NAME = "Tidegate Streaming Job"
 
 
@@ -81,6 +86,8 @@ class StreamExecutionEnvironment(Dependencies):
         self._state_backend: StateBackend | None = None
         self._changelog: bool | None = None
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
+        self._caches: list[Cache] = []
+        self._job_caches: list[Cache] = []
 
     @staticmethod
     def get_execution_environment(
@@ -277,6 +284,31 @@ class StreamExecutionEnvironment(Dependencies):
         stream.transformation.operator.keeps_type = True
         return stream
 
+    def from_arrow(
+        self,
+        data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+        timestamp_column: str | None = None,
+        watermark_strategy: WatermarkStrategy | None = None,
+        batch_rows: int | None = None,
+        source_name: str = "Arrow",
+    ) -> DataStream:
+        """A stream of Arrow data that the driver holds, in Arrow batches (see `docs/guide/columns.md`).
+
+        The rows are cut into one range per subtask; order holds within a range.
+
+        Args:
+            data: A pyarrow Table, a RecordBatch, or RecordBatches of one schema.
+            timestamp_column: Column with each row's event time: integers in milliseconds, or timestamps.
+            watermark_strategy: How watermarks follow from event times; none without one.
+            batch_rows: The most rows of a batch; 65,536 if not given.
+            source_name: Name of the operator.
+        """
+        source = ArrowSource(data, timestamp_column, DEFAULT_BATCH_ROWS if batch_rows is None else batch_rows)
+        strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
+        stream = self.from_source(source, strategy, source_name)
+        stream.transformation.columns = source.schema
+        return stream
+
     def from_source(
         self,
         source: Source,
@@ -290,6 +322,7 @@ class StreamExecutionEnvironment(Dependencies):
                 f"from_source() takes a Source, not {type(source).__name__}; derive it from "
                 f"tidegate.datastream.Source"
             )
+        source.check_methods()
         transformation = Transformation(
             source_name,
             SourceOperator(source, watermark_strategy),
@@ -350,6 +383,16 @@ class StreamExecutionEnvironment(Dependencies):
         """Remember an operator; streams call it."""
         self._transformations.append(transformation)
 
+    def register_cache(self, cache: Cache) -> None:
+        """Remember a cached stream; streams call it."""
+        self._caches.append(cache)
+        self.register(cache.transformation)
+
+    def close(self) -> None:
+        """Remove what cached streams keep. Jobs that run go on."""
+        for cache in self._caches:
+            cache.clear()
+
     # ------------------------------------------------------------ execution
 
     def get_stream_graph(self, job_name: str | None = None) -> StreamGraph:
@@ -383,9 +426,11 @@ class StreamExecutionEnvironment(Dependencies):
         if self._configuration.get(DeploymentOptions.TARGET) == "local":
             job = LocalJob(spec, OtlpSettings.from_environment(os.environ))
             client = JobClient(JobID(spec.job_id), job)
+            self._fill_caches(client)
             job.run()
             return client.result()
         client = JobClient(JobID(spec.job_id), _submit_to_ray(spec))
+        self._fill_caches(client)
         try:
             return client.result()
         except KeyboardInterrupt:
@@ -402,7 +447,20 @@ class StreamExecutionEnvironment(Dependencies):
             handle = job
         else:
             handle = _submit_to_ray(spec)
-        return JobClient(JobID(spec.job_id), handle)
+        client = JobClient(JobID(spec.job_id), handle)
+        self._fill_caches(client)
+        return client
+
+    def _prepare_caches(self) -> list[Cache]:
+        """The caches that the next job needs, each as its writer or as a source."""
+        for cache in self._caches:
+            cache.prepare()
+        needed = {id(entry) for entry in upstream_first(self._transformations)}
+        return [cache for cache in self._caches if id(cache.transformation) in needed]
+
+    def _fill_caches(self, client: JobClient) -> None:
+        for cache in self._job_caches:
+            cache.produced_by(client)
 
     def _is_batch(self) -> bool:
         mode = RuntimeExecutionMode[self._configuration.get(ExecutionOptions.RUNTIME_MODE)]
@@ -421,6 +479,7 @@ class StreamExecutionEnvironment(Dependencies):
         return self._restart
 
     def _job_spec(self, job_name: str | None) -> JobSpec:
+        self._job_caches = self._prepare_caches()
         graph = self.get_stream_graph(job_name)
         if not self._configuration.get(PipelineOptions.AUTO_GENERATE_UIDS):
             require_uids(graph)
@@ -436,6 +495,11 @@ class StreamExecutionEnvironment(Dependencies):
             python=self.python_environment(),
             is_batch=self._is_batch(),
         )
+        if self._job_caches and not settings.is_batch:
+            raise ConfigurationError(
+                f"{self._job_caches[0].transformation} caches a stream, which ends in batch mode only; call "
+                f"set_runtime_mode(RuntimeExecutionMode.BATCH)"
+            )
         spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self.is_chaining_enabled()), settings)
         offer(spec)
         if self._configuration.get(DeploymentOptions.TARGET) == "local":

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING
 
 import cloudpickle
 
@@ -26,6 +27,9 @@ from ..protocol.plan import (
     StreamGraph,
     StreamNode,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger("tidegate")
 
@@ -84,6 +88,8 @@ class Transformation:
     colocation_group: str | None = None
     output_type: TypeInformation | None = None
     """Type of what the operator emits, `None` where nobody said."""
+    columns: pa.Schema | None = None
+    """Columns of the Arrow batches it emits, if that is what it emits and they are known."""
     side_outputs: dict[str, TypeInformation | None] = field(default_factory=dict)
     """The side outputs that somebody asked for, with their types."""
     description: str = ""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import ConfigurationError
 from ..common.output_tag import OutputTag
 from ..common.typeinfo import TypeInformation
+from ..operators.aggregations import Aggregation
+from ..operators.columnar_windows import ColumnarWindowOperator
 from ..operators.functions import NullByteKeySelector
 from ..operators.windows.assigners import MergingWindowAssigner, WindowAssigner
 from ..operators.windows.calls import WindowCall, call_after_folding, window_call
@@ -23,6 +25,7 @@ from ..operators.windows.folding import aggregated, reduced
 from ..operators.windows.lengths import TimeLength, check_whole, milliseconds
 from ..operators.windows.merging_operator import MergingWindowOperator
 from ..operators.windows.operator import Windowing, WindowOperator
+from ..operators.windows.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from ..operators.windows.triggers import Trigger
 from .user_functions import checked
 
@@ -197,20 +200,50 @@ class WindowedStream(_Windows):
 
     def aggregate(
         self,
-        aggregate_function: Any,
+        aggregate_function: Any = None,
         window_function: Any = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
+        **aggregations: Aggregation,
     ) -> DataStream:
-        """Fold the records of a window into an accumulator, as they come.
+        """Fold the records of a window into an accumulator, as they come, or aggregate its columns.
 
         Args:
             aggregate_function: An `AggregateFunction`.
             window_function: A `WindowFunction` or `ProcessWindowFunction` that gets the result.
             accumulator_type: Type of the accumulator; without it accumulators are pickled.
             output_type: Type of the results.
+            aggregations: Instead of all these, aggregates by the names of their columns, for example
+                `count=Count(), total=Sum("v")`, on a stream that is keyed by a column. The results come in
+                Arrow batches: the key, `window_start` and `window_end` in milliseconds, the aggregates.
         """
+        if aggregations:
+            given = (aggregate_function, window_function, accumulator_type, output_type)
+            if any(argument is not None for argument in given):
+                raise ConfigurationError(
+                    "aggregate() takes a function or aggregates of columns, not both; window twice"
+                )
+            return self._aggregate_columns(aggregations)
+        if aggregate_function is None:
+            raise ConfigurationError(
+                "aggregate() takes an AggregateFunction, or aggregates of columns such as count=Count()"
+            )
         return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
+
+    def _aggregate_columns(self, aggregations: dict[str, Any]) -> DataStream:
+        assigner = self._assigner
+        is_plain = self._trigger is None and self._evictor is None and self._lateness_ms == 0
+        if not is_plain or not isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows)):
+            raise ConfigurationError(
+                f"aggregates of columns work in TumblingEventTimeWindows and SlidingEventTimeWindows without "
+                f"trigger, evictor and allowed lateness, not in {assigner!r} as it is set up; use an "
+                f"AggregateFunction"
+            )
+        stream = self._stream
+        operator = ColumnarWindowOperator(
+            stream.aggregates(aggregations), assigner.shape, stream.key_type, self._late_tag_id
+        )
+        return stream._then_columns(type(assigner).__name__, operator, operator.output_schema, stateful=True)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Call a `WindowFunction` with all records of a window that fires."""

@@ -9,15 +9,16 @@ from inspect import isawaitable, iscoroutinefunction
 from itertools import chain, groupby, repeat
 from typing import Any
 
-from ..common.errors import ConfigurationError
+from ..common.errors import ConfigurationError, StateError
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
+from ..state.backend import KeyedStateBackend
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState
 from .async_function import AsyncRetryStrategy, NoRetryStrategy
 from .async_invoker import AsyncInvoker, Failure
 from .async_loop import STOP_TIMEOUT_S, TaskEventLoop
 from .async_queue import ElementQueue, InFlight, OrderedQueue, UnorderedQueue
-from .base import FrozenOperator, rows
+from .base import FrozenOperator, OperatorContext, rows
 from .elementwise import FunctionOperator
 from .functions import Function
 from .runtime_context import RuntimeContext
@@ -72,7 +73,7 @@ class AsyncWaitOperator(FunctionOperator):
             self._call, self._timeout, self._capacity, self._timeout_ms, self._retry, self._deliver
         )
         self._event_loop = self.context.event_loop.acquire()
-        self._on_event_loop.event_loop = self._event_loop
+        self._on_event_loop.bind(self._event_loop, self.context)
         super().open()
         self._start([InFlight(value, timestamp) for value, timestamp in self._state.get()])
 
@@ -174,20 +175,31 @@ class AsyncWaitOperator(FunctionOperator):
 class _OnEventLoop(Function):
     """The life cycle of a function whose `open` and `close` may be coroutines."""
 
-    event_loop: TaskEventLoop
-
     def __init__(self, function: Any) -> None:
         self._function = function
 
+    def bind(self, event_loop: TaskEventLoop, context: OperatorContext) -> None:
+        """Take the event loop of the task; before `open`."""
+        self._event_loop = event_loop
+        self._context = context
+
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._finish(self._function.open(runtime_context))
+        self._finish(self._function.open(_WithoutKeyedState(self._context, None)))
 
     def close(self) -> None:
         self._finish(self._function.close())
 
     def _finish(self, outcome: Any) -> None:
         if isawaitable(outcome):
-            self.event_loop.run(_awaited(outcome))
+            self._event_loop.run(_awaited(outcome))
+
+
+class _WithoutKeyedState(RuntimeContext):
+    def _backend(self) -> KeyedStateBackend:
+        raise StateError(
+            f"{self._context.name_with_subtask}: an async function has no keyed state, also not on a keyed "
+            f"stream, because its calls overlap; keep state in a KeyedProcessFunction before or after it"
+        )
 
 
 def _repeated(times: Iterable[Any], groups: Iterable[Sequence[Any]]) -> list[int]:

@@ -26,6 +26,7 @@ from ..state.raw_state import (
     RawOperatorStateOutput,
     split_raw,
 )
+from ..telemetry.metrics import MetricGroup, MetricRegistry
 from .async_loop import EventLoopThread, SharedEventLoop
 from .output import Emit, Output
 from .processing_time import ProcessingTimeService
@@ -85,6 +86,7 @@ class OperatorContext:
     cached_files: Mapping[str, str] = field(default_factory=dict)
     """Where the files that travelled with the job are, by name."""
     is_batch: bool = False
+    metrics: MetricGroup = field(default_factory=lambda: MetricGroup(MetricRegistry(), ()))
     """Whether every source ends and only final results are wanted."""
     auto_watermark_interval_ms: int = 200
     send_to_coordinator: Callable[[ReaderEvent], None] = _no_coordinator
@@ -302,6 +304,8 @@ class StreamOperator(ABC):
 
     def close(self) -> None:
         """Release everything; called once, also after a failure."""
+        if "context" in vars(self):
+            self.context.metrics.close()
         if self.keyed is not None:
             self.keyed.close()
 

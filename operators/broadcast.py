@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, Protocol
 
 from ..common.errors import StateError
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch
 from ..state.backend import KeyedStateBackend
-from ..state.descriptors import MapStateDescriptor
-from ..state.kinds import BroadcastState, ReadOnlyBroadcastState
+from ..state.descriptors import MapStateDescriptor, StateDescriptor
+from ..state.kinds import BroadcastState, ListState, MapState, ReadOnlyBroadcastState, ValueState
 from .base import OperatorContext, StreamOperator
 from .broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from .elementwise import ProcessOperator, process_unkeyed
 from .functions import as_callable
 from .keyed import KeyedProcessOperator, Selector
 from .process import KeyedRecordContext, RecordContext, TimerContext
+from .runtime_context import KeyedStateStore, declared_state
 from .timer_service import TimerService
 
 _STREAM, _BROADCAST = 0, 1
@@ -117,9 +118,7 @@ class _Clock:
         return self.timer_service().current_watermark()
 
 
-class _WriteContext(
-    RecordContext, _Clock, BroadcastProcessFunction.Context, KeyedBroadcastProcessFunction.Context
-):
+class _WriteContext(RecordContext, _Clock, BroadcastProcessFunction.Context):
     """Of a broadcast record."""
 
     def __init__(self, operator: StreamOperator, states: _BroadcastStates) -> None:
@@ -128,6 +127,35 @@ class _WriteContext(
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         return self._states.get(state_descriptor)
+
+
+class _KeyedWriteContext(_WriteContext, KeyedBroadcastProcessFunction.Context):
+    """Of a broadcast record beside a keyed stream."""
+
+    def __init__(self, operator: StreamOperator, states: _BroadcastStates, keyed: KeyedStateBackend) -> None:
+        super().__init__(operator, states)
+        self._operator = operator
+        self._keyed = keyed
+
+    def apply_to_keyed_state(
+        self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], Any]
+    ) -> None:
+        keyed = self._keyed
+        state = declared_state(KeyedStateStore(self._operator.context, keyed), state_descriptor)
+        try:
+            for key in keyed.keys(state_descriptor.get_name()):
+                keyed.current_key = key
+                if not _is_empty(state):
+                    function(key, state)
+        finally:
+            keyed.current_key = None
+
+
+def _is_empty(state: Any) -> bool:
+    if isinstance(state, MapState):
+        return state.is_empty()
+    held = state.value() if isinstance(state, ValueState) else state.get()
+    return held is None or (isinstance(state, ListState) and not held)
 
 
 class _ReadContext(RecordContext, _Clock, BroadcastProcessFunction.ReadOnlyContext):
@@ -219,11 +247,11 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         timers = self._record_context.timer_service()
         self._record_context = _KeyedReadContext(self.keyed, timers, states)
         self._timer_context = _BroadcastTimerContext(timers, states)
-        self._writing = _WriteContext(self, states)
+        self._writing = _KeyedWriteContext(self, states, self.keyed)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         if input_index == _STREAM:
             super().process_batch(batch, input_index)
         else:
-            # Without a key: keyed state and timers are out of reach here, as they belong to one.
+            # Without a key: keyed state is only in reach for all keys, and timers are not.
             process_unkeyed(self, self._writing, batch, self._broadcast_call, _BROADCAST_ELEMENT)

@@ -7,10 +7,10 @@ method for broadcast records may write those maps, and it has to do the same in 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..state.descriptors import MapStateDescriptor
+from ..state.descriptors import MapStateDescriptor, StateDescriptor
 from ..state.kinds import BroadcastState, ReadOnlyBroadcastState
 from .functions import Function
 
@@ -81,6 +81,20 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
 
     class Context(BaseBroadcastProcessFunction.Context):
         """What is known about a broadcast record. It has no key, so there is no keyed state of its own."""
+
+        @abstractmethod
+        def apply_to_keyed_state(
+            self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], Any]
+        ) -> None:
+            """Call `function(key, state)` for every key of this subtask that has something in a keyed state.
+
+            Args:
+                state_descriptor: Of the state, as given to the runtime context.
+                function: May read and change the state; what it returns is not used.
+
+            Raises:
+                StateError: A key is so long that LMDB only has its hash.
+            """
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
         """What is known about a record of the keyed stream."""

@@ -21,6 +21,7 @@ _HINTS: dict[str, Callable[[Callable[..., Any]], TypeInformation | None]] = {
     "map": result_type_of,
     "flat_map": element_type_of,
     "process_element": element_type_of,
+    "async_invoke": element_type_of,
 }
 
 

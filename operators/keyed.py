@@ -12,6 +12,8 @@ from ..state.backend import KeyedStateBackend
 from ..state.descriptors import ValueStateDescriptor
 from ..state.kinds import ValueState
 from .base import OperatorContext, rows
+from .column_key import ColumnKey
+from .columnar_reduce import ColumnReduce, column_reduce
 from .elementwise import FunctionOperator
 from .functions import KeyedCoProcessFunction, KeyedProcessFunction
 from .output import Output
@@ -62,7 +64,10 @@ class KeyedOperator(FunctionOperator):
         """One key per record: those that came along, else by the selector of the input."""
         keys = batch.keys
         if keys is None:
-            return self._select(values, self.key_selectors[input_index])
+            selector = self.key_selectors[input_index]
+            if isinstance(selector, ColumnKey) and not isinstance(batch.values, list):
+                return selector.keys_of(batch.values, f"operator {self.context.name_with_subtask}")
+            return self._select(values, selector)
         return keys if isinstance(keys, list) else keys.tolist()
 
     def _select(self, values: list[Any], selector: Selector) -> list[Any]:
@@ -171,8 +176,13 @@ class KeyedProcessOperator(KeyedOperator, TimerTarget):
         self._timers.advance_watermark(timestamp_ms)
 
     def on_event_time(self, timer: Timer) -> None:
+        before = len(self._fired)
         self._call_on_timer(timer, TimeDomain.EVENT_TIME)
-        self._fired_times.extend(repeat(timer.timestamp, len(self._fired) - len(self._fired_times)))
+        count = len(self._fired) - before
+        if count == 1:
+            self._fired_times.append(timer.timestamp)
+        elif count:
+            self._fired_times.extend(repeat(timer.timestamp, count))
 
     def on_processing_time(self, timer: Timer) -> None:
         self._call_on_timer(timer, TimeDomain.PROCESSING_TIME)
@@ -226,10 +236,19 @@ class KeyedReduceOperator(KeyedOperator, TimerTarget):
         self._state = self.keyed.get_value_state(ValueStateDescriptor(self.STATE_NAME, self._value_type))
         self._timers = TimerServices(self.context, self.keyed)
         self._last_values: list[Any] = []
+        self._by_columns: ColumnReduce | None = None
+        if not self.context.is_batch:
+            self._by_columns = column_reduce(self._life_cycle, self.key_selectors[0], self._state)
         if self.context.is_batch:
             self._end = self._timers.create("reduce", self)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
+        if self._by_columns is not None and not isinstance(batch.values, list):
+            columns = self._by_columns.reduced(batch.values, f"operator {self.context.name_with_subtask}")
+            if columns is not None:
+                self.keyed.records_processed(len(columns))
+                self.emit(Batch(columns, batch.timestamps))
+                return
         values = rows(batch)
         keys = self.keys_of(batch, values)
         self.keyed.prefetch(keys)

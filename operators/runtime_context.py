@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..common.errors import ConfigurationError, StateError
@@ -12,9 +13,11 @@ from ..state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateDescriptor,
     ValueStateDescriptor,
 )
 from ..state.kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState, ValueState
+from ..telemetry.metrics import MetricGroup
 from .base import OperatorContext
 
 
@@ -58,6 +61,19 @@ class KeyedStateStore:
                 f"stream; call key_by() before this operator"
             )
         return self._keyed
+
+
+def declared_state(store: KeyedStateStore, descriptor: StateDescriptor) -> Any:
+    """The state of a descriptor, whatever its kind."""
+    declare: dict[str, Callable[[Any], Any]] = {
+        "value": store.get_state,
+        "list": store.get_list_state,
+        "map": store.get_map_state,
+        "reducing": store.get_reducing_state,
+        "aggregating": store.get_aggregating_state,
+        "folding": store.get_folding_state,
+    }
+    return declare[descriptor.kind](descriptor)
 
 
 class DistributedCache:
@@ -115,6 +131,10 @@ class RuntimeContext(KeyedStateStore):
     def get_distributed_cache(self) -> DistributedCache:
         """The files that travelled with the job."""
         return DistributedCache(self._context)
+
+    def get_metrics_group(self) -> MetricGroup:
+        """Where the function makes counters, gauges, meters and distributions of its own."""
+        return self._context.metrics
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """A global job parameter, or the default."""

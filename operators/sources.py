@@ -84,19 +84,28 @@ class Source(ABC):
 
         Subtask `i` of `n` begins with every `n`-th of them, from the `i`-th on.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} has neither create_splits() nor create_enumerator()"
-        )
+        raise NotImplementedError
 
     def create_enumerator(self, context: SplitEnumeratorContext) -> SplitEnumerator:
         """What finds the splits, when the job starts without state. Called in the coordinator."""
-        raise NotImplementedError(f"{type(self).__name__} has no create_enumerator()")
+        raise NotImplementedError
 
     def restore_enumerator(self, context: SplitEnumeratorContext, checkpoint: Any) -> SplitEnumerator:
         """The enumerator as it was when `checkpoint` was what its `snapshot_state` returned."""
-        raise NotImplementedError(
-            f"{type(self).__name__} has create_enumerator() but no restore_enumerator(): add it"
-        )
+        raise NotImplementedError
+
+    def check_methods(self) -> None:
+        """Raise `ConfigurationError` unless the class has the methods that one of the two ways needs."""
+        kind, name = type(self), type(self).__name__
+        if self.is_enumerated:
+            if kind.restore_enumerator is Source.restore_enumerator:
+                raise ConfigurationError(
+                    f"{name} has create_enumerator() but no restore_enumerator(), which every restart needs"
+                )
+        elif kind.create_splits is Source.create_splits:
+            raise ConfigurationError(
+                f"{name} has neither create_splits() nor create_enumerator(); write one of them"
+            )
 
     @property
     def is_enumerated(self) -> bool:

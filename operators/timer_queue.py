@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Callable
 from operator import index
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from ..state.backend import KeyedStateBackend
 
 _LOWEST = MIN_WATERMARK_MS
 _STALE_AT_LEAST = 1_024
+_SORTED_SHARE = 16
 
 
 class _Owners(dict[Any, None]):
@@ -41,7 +41,7 @@ class TimerQueue:
         self._namespaced = namespaced
         self._table = keyed.get_timers(name)
         self._where = f"{where}: timer in {name.rpartition('_')[2]} time"
-        # Of every time in `_by_time`, and perhaps of some whose timers were deleted.
+        # A heap of every time that has timers, and perhaps of some whose timers were deleted.
         self._times: list[int] = []
         self._by_time: dict[int, Any] = {}
         for key, entry in self._table.take_restored():
@@ -87,36 +87,61 @@ class TimerQueue:
             del self._by_time[timestamp_ms]
         else:
             return False
+        self._discard(timestamp_ms, owner)
+        return True
+
+    def _discard(self, timestamp_ms: int, owner: Any) -> None:
         if self._namespaced:
             self._table.discard(owner[0], (timestamp_ms, owner[1]))
         else:
             self._table.discard(owner, timestamp_ms)
-        return True
 
-    def has_before(self, timestamp_ms: int) -> bool:
-        """Whether a timer that `due` has not given, or a deleted one, is earlier than a time."""
-        return bool(self._times) and self._times[0] < timestamp_ms
+    def fire(self, until_ms: int, fire_one: Callable[[int, Any], None], at_most: int | None = None) -> None:
+        """Fire the timers up to a time, in order, also those that are registered meanwhile.
 
-    def due(self, until_ms: int, count: int) -> list[tuple[int, Any]]:
-        """Time and owner of the next timers up to a time, in order, and about `count` of them.
-
-        Their times must be handed back, with `hand_back`, when they have fired or not.
+        Args:
+            fire_one: Called with the time and the owner of each timer, which is gone by then.
+            at_most: Stop after so many times, if given.
         """
-        found: list[tuple[int, Any]] = []
-        while len(found) < count and self._times and self._times[0] <= until_ms:
-            timestamp_ms = heapq.heappop(self._times)
-            owners = self._by_time.get(timestamp_ms, _NOBODY)
+        times, by_time, discard = self._times, self._by_time, self._discard
+        pending = self._taken(until_ms, at_most)
+        while pending or (at_most is None and times and times[0] <= until_ms):
+            # What was registered meanwhile is in the heap, and may come before what is pending.
+            is_pending = pending and not (times and times[0] < pending[-1])
+            timestamp_ms = pending.pop() if is_pending else heapq.heappop(times)
+            owners = by_time.get(timestamp_ms, _NOBODY)
             if type(owners) is _Owners:
-                found += [(timestamp_ms, owner) for owner in islice(owners, count)]
+                self._fire_owners(timestamp_ms, owners, fire_one)
+                if timestamp_ms in by_time:
+                    heapq.heappush(times, timestamp_ms)
             elif owners is not _NOBODY:
-                found.append((timestamp_ms, owners))
-        return found
+                del by_time[timestamp_ms]
+                discard(timestamp_ms, owners)
+                fire_one(timestamp_ms, owners)
 
-    def hand_back(self, due: Iterable[tuple[int, Any]]) -> None:
-        """Times that `due` gave; those that still have timers will be given again."""
-        for timestamp_ms in {timestamp_ms for timestamp_ms, _ in due}:
-            if timestamp_ms in self._by_time:
-                heapq.heappush(self._times, timestamp_ms)
+    def _fire_owners(self, timestamp_ms: int, owners: _Owners, fire_one: Callable[[int, Any], None]) -> None:
+        """Fire the timers of one time, until one registers an earlier one."""
+        times = self._times
+        for owner in list(owners):
+            if self.take(timestamp_ms, owner):
+                fire_one(timestamp_ms, owner)
+            if times and times[0] < timestamp_ms:
+                return
+
+    def _taken(self, until_ms: int, at_most: int | None) -> list[int]:
+        """Times up to a time, the last first, which the heap does not have any more."""
+        times = self._times
+        found: list[int] = []
+        count = len(times) // _SORTED_SHARE + _STALE_AT_LEAST if at_most is None else at_most
+        while times and times[0] <= until_ms and len(found) < count:
+            found.append(heapq.heappop(times))
+        if at_most is None and times and times[0] <= until_ms:
+            # So many are due that one sort is cheaper than taking each from the heap.
+            found += sorted(time for time in times if time <= until_ms)
+            times[:] = [time for time in times if time > until_ms]
+            heapq.heapify(times)
+        found.reverse()
+        return found
 
     def _put(self, timestamp_ms: int, owner: Any) -> bool:
         """Whether it is new."""
@@ -125,7 +150,7 @@ class TimerQueue:
         if found is _NOBODY:
             by_time[timestamp_ms] = owner
             if len(self._times) > _STALE_AT_LEAST + 2 * len(by_time):
-                self._times = list(by_time)
+                self._times[:] = by_time
                 heapq.heapify(self._times)
             else:
                 heapq.heappush(self._times, timestamp_ms)

@@ -63,6 +63,7 @@ class InternalTimerService:
         self._keyed = keyed
         self._namespaced = namespaced
         self._clock = context.processing_time
+        self._is_batch = context.is_batch
         self._target = target
         where = f"operator {context.name_with_subtask}"
         self._event = TimerQueue(f"_timers_{name}_event", where, keyed, namespaced)
@@ -99,11 +100,18 @@ class InternalTimerService:
         self._processing.remove(namespace, timestamp_ms)
 
     def advance_watermark(self, timestamp_ms: int) -> None:
-        """Fire the event-time timers up to a time. At the end of the input no others fire any more."""
+        """Fire the event-time timers up to a time.
+
+        At the end of the input no others fire any more; in batch mode those of processing time fire first, as
+        in Flink, since no time will be left for them.
+        """
         self._watermark = timestamp_ms
-        while self._fire(self._event, timestamp_ms, self._target.on_event_time):
-            pass
+        self._fire(self._event, timestamp_ms, self._target.on_event_time)
         if timestamp_ms == MAX_WATERMARK_MS:
+            while self._is_batch and self._fire(
+                self._processing, MAX_WATERMARK_MS, self._target.on_processing_time
+            ):
+                pass
             self._has_ended = True
             if self._alarm is not None:
                 self._alarm.cancel()
@@ -111,28 +119,32 @@ class InternalTimerService:
     def _fire_processing_time(self) -> None:
         self._alarm = None
         # No more than some at once: what they give has to be sent before others are asked for theirs.
-        self._fire(self._processing, self._clock.now_ms(), self._target.on_processing_time)
+        self._fire(self._processing, self._clock.now_ms(), self._target.on_processing_time, FIRED_AT_ONCE)
         self._set_alarm()
 
-    def _fire(self, timers: TimerQueue, until_ms: int, call: Callable[[Timer], None]) -> bool:
-        """Fire the next timers up to a time; whether there were any."""
-        due = timers.due(until_ms, FIRED_AT_ONCE)
-        if not due:
-            return False
-        keyed, is_namespaced = self._keyed, self._namespaced
-        keyed.prefetch([owner[0] for _, owner in due] if is_namespaced else [owner for _, owner in due])
-        for timestamp_ms, owner in due:
-            if timers.has_before(timestamp_ms):
-                # Registered by one that fired just now.
-                break
-            if timers.take(timestamp_ms, owner):
-                key, namespace = owner if is_namespaced else (owner, None)
-                keyed.current_key, keyed.current_namespace = key, namespace
-                call(Timer(timestamp_ms, key, namespace))
-        timers.hand_back(due)
+    def _fire(
+        self, timers: TimerQueue, until_ms: int, call: Callable[[Timer], None], at_most: int | None = None
+    ) -> None:
+        keyed, is_namespaced, emit = self._keyed, self._namespaced, self._target.timers_fired
+        fired = 0
+
+        def fire_one(timestamp_ms: int, owner: Any) -> None:
+            nonlocal fired
+            namespace = None
+            if is_namespaced:
+                owner, namespace = owner
+                keyed.current_namespace = namespace
+            keyed.current_key = owner
+            call(Timer(timestamp_ms, owner, namespace))
+            fired += 1
+            if fired % FIRED_AT_ONCE == 0:
+                emit()
+
+        keyed.current_namespace = None
+        timers.fire(until_ms, fire_one, at_most)
         keyed.current_key = keyed.current_namespace = None
-        self._target.timers_fired()
-        return True
+        if fired % FIRED_AT_ONCE:
+            emit()
 
     def _set_alarm(self) -> None:
         first_ms, alarm = self._processing.first_ms, self._alarm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +123,14 @@ class KeyedStateBackend(ABC):
         self, descriptor: FoldingStateDescriptor, namespaced: bool = False
     ) -> FoldingState[Any, Any]:
         """The folding state of that name."""
+
+    @abstractmethod
+    def keys(self, state_name: str) -> Iterator[Any]:
+        """Every key that a declared state without namespaces may hold something for, each once.
+
+        Raises:
+            StateError: A key is so long that LMDB only has its hash.
+        """
 
     @abstractmethod
     def get_timers(self, name: str) -> TimerTable:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, Protocol
 
 from ..common.errors import StateError
@@ -18,6 +20,12 @@ class KeyContext(Protocol):
     @property
     def where(self) -> str:
         """Operator and subtask, for error messages."""
+
+    def table_keys(self, keys: Sequence[Any]) -> Sequence[Any]:
+        """What many keys are in the tables."""
+
+    def check_owned(self, keys: Sequence[Any]) -> None:
+        """Raise `StateError` if a key belongs to another subtask."""
 
 
 class NamespaceContext(KeyContext, Protocol):
@@ -73,11 +81,25 @@ class NamespacedKeys:
         backend = self._backend
         key, namespace = backend.current_key, backend.current_namespace
         if namespace is None and key is not None:
-            raise StateError(
-                f"{self.where}: a namespaced state was used while no namespace is set; set "
-                f"current_namespace of the keyed backend first"
-            )
+            raise self._no_namespace()
         return None if key is None else (key, namespace)
+
+    def table_keys(self, keys: Sequence[Any]) -> Sequence[Any]:
+        """The pairs of many keys and the current namespace."""
+        namespace = self._backend.current_namespace
+        if namespace is None:
+            raise self._no_namespace()
+        return list(zip(keys, repeat(namespace)))
+
+    def check_owned(self, keys: Sequence[Any]) -> None:
+        """Raise `StateError` if a key belongs to another subtask."""
+        self._backend.check_owned(keys)
+
+    def _no_namespace(self) -> StateError:
+        return StateError(
+            f"{self.where}: a namespaced state was used while no namespace is set; set "
+            f"current_namespace of the keyed backend first"
+        )
 
 
 class Named(Protocol):

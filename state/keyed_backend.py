@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +15,7 @@ import pyarrow as pa
 from ..common.errors import CheckpointStorageError, KeyTypeError, StateError
 from ..common.typeinfo import PickledBytesTypeInfo, Types, type_text
 from ..protocol.handles import KeyedStateHandle
+from .all_keys import all_keys
 from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from .changes import change_table
 from .codecs import value_codec
@@ -30,6 +31,7 @@ from .descriptors import (
 )
 from .evolution import check_restored_schema
 from .key_context import MergeableState, NamespacedKeys
+from .key_hashing import key_groups_of
 from .kinds import (
     AggregatingState,
     FoldingState,
@@ -176,12 +178,30 @@ class TableKeyedStateBackend(KeyedStateBackend):
         finally:
             self.current_namespace = before
 
+    def keys(self, state_name: str) -> Iterator[Any]:
+        return all_keys(self._states[state_name].table)
+
     def peek(self, state_name: str, key: Any, namespace: Any = None) -> Any:
         parts = self._states.get(state_name)
         if parts is None:
             there = ", ".join(map(repr, sorted(self._states))) or "none"
             raise StateError(f"{self.where}: there is no keyed state {state_name!r}; there is: {there}")
         return peek(self.where, parts, key, namespace)
+
+    def table_keys(self, keys: Sequence[Any]) -> Sequence[Any]:
+        """Keys are in the tables as they are; see `KeyContext`."""
+        return keys
+
+    def check_owned(self, keys: Sequence[Any]) -> None:
+        """Raise `StateError` if a key belongs to another subtask."""
+        owned = self._params.key_groups
+        groups = key_groups_of(keys, self._params.max_parallelism)
+        foreign = np.flatnonzero((groups < owned.start) | (groups > owned.end))
+        if len(foreign):
+            raise StateError(
+                f"{self.where}: the key {keys[foreign[0]]!r:.100} belongs to another subtask; put_many() "
+                f"takes keys of the batch at hand only"
+            )
 
     def prefetch(self, keys: Collection[Any]) -> None:
         for table in self._tables.values():

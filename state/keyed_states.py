@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 from ..common.errors import StateError
@@ -100,6 +102,29 @@ class TableValueState(_FlatState, ValueState[Any]):
         else:
             self._table.write(self._key(), value)
 
+    def get_many(self, keys: Sequence[Any]) -> list[Any]:
+        values = self._read_many(self._context.table_keys(keys))
+        default = self._default
+        if default is None:
+            return values
+        return [private_copy(default) if value is None else value for value in values]
+
+    def put_many(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        if len(keys) != len(values):
+            raise StateError(
+                f"{self._context.where}: put_many() of state {self._table.name!r} got {len(keys)} keys "
+                f"and {len(values)} values; give one value for each key"
+            )
+        self._context.check_owned(keys)
+        self._write_many(self._context.table_keys(keys), values)
+
+    def _read_many(self, keys: Sequence[Any]) -> list[Any]:
+        return list(map(self._table.read, keys))
+
+    def _write_many(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        for key, value in zip(keys, values):
+            self._store(key, value)
+
 
 class DirectValueState(TableValueState):
     """The same without a time to live, with the shortest way into the table."""
@@ -121,6 +146,16 @@ class DirectValueState(TableValueState):
         table.values[key] = value
         table.dirty[key] = value
 
+    def _read_many(self, keys: Sequence[Any]) -> list[Any]:
+        self._flat.prefetch(keys)
+        return super()._read_many(keys)
+
+    def _write_many(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        if any(map(is_, values, repeat(None))):
+            super()._write_many(keys, values)
+        else:
+            self._flat.write_many(keys, values)
+
 
 class ImmutableValueState(DirectValueState):
     """The same for immutable values, which need no private copies."""
@@ -130,6 +165,11 @@ class ImmutableValueState(DirectValueState):
     def value(self) -> Any:
         value = self._flat.values.get(self._context.current_key)
         return super().value() if value is None else value
+
+    def _read_many(self, keys: Sequence[Any]) -> list[Any]:
+        if self._flat.behind is not None:
+            return super()._read_many(keys)
+        return list(map(self._flat.values.get, keys))
 
 
 class TableReducingState(_MergeableFlatState, ReducingState[Any]):

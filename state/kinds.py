@@ -10,8 +10,8 @@ Source of names and semantics: `pyflink.datastream.state`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -38,6 +38,30 @@ class ValueState(State, Generic[T]):
     @abstractmethod
     def update(self, value: T | None) -> None:
         """Replace the value; None clears it, as in Flink."""
+
+    @abstractmethod
+    def get_many(self, keys: Sequence[Any]) -> list[T | None]:
+        """The values of many keys at once, whichever key is the current one.
+
+        Args:
+            keys: keys of the batch at hand.
+
+        Returns:
+            One value per key, as `value()` gives it.
+        """
+
+    @abstractmethod
+    def put_many(self, keys: Sequence[Any], values: Sequence[T | None]) -> None:
+        """Replace the values of many keys at once, whichever key is the current one.
+
+        Args:
+            keys: keys of the batch at hand, each once.
+            values: one per key; None clears it.
+
+        Raises:
+            StateError: when there are not as many values as keys, or a key belongs to another subtask.
+            KeyTypeError: when a key has no deterministic encoding.
+        """
 
 
 class AppendingState(State, Generic[IN, OUT]):

@@ -220,6 +220,11 @@ class FlatTable(StateTable):
         self.values[key] = value
         self.dirty[key] = value
 
+    def write_many(self, keys: Collection[Any], values: Collection[Any]) -> None:
+        """Set the values of many keys."""
+        self.values.update(zip(keys, values))
+        self.dirty.update(zip(keys, values))
+
     def remove(self, key: Any) -> None:
         """Remove the value of a key."""
         self.values.pop(key, None)

@@ -15,13 +15,14 @@ from ..coordinator.local_job import report_of
 from ..coordinator.report_order import ReportOrder
 from ..coordinator.spec import JobSpec
 from ..coordinator.stored_end import StoredEnd
-from ..protocol.elements import Message, SnapshotKind
+from ..protocol.elements import CheckpointingMode, Message, SnapshotKind
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
 from ..protocol.plan import build_execution_graph
 from ..protocol.task_events import (
     CancelTask,
     CheckpointAborted,
     CheckpointCompleted,
+    Numbered,
     TaskEvent,
     TaskFailed,
     TaskMail,
@@ -61,6 +62,8 @@ class Incarnation:
         self._graph = build_execution_graph(spec.graph)
         self._order = ReportOrder()
         self._stops: set[CheckpointId] = set()
+        self.triggered_mode: CheckpointingMode | None = None
+        """Of the newest checkpoint."""
         self._stored_end = StoredEnd(spec)
         tracer = create_tracer("simulation", {})
         self.coordinator = JobCoordinator(spec, self, tracer, shell.storage, self._record_end)
@@ -168,11 +171,13 @@ class Incarnation:
 
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         self.shell.point()
-        if isinstance(mail, TriggerCheckpoint):
-            self.shell.triggered(self, mail.barrier)
-            if mail.barrier.kind is SnapshotKind.STOP:
-                self._stops.add(mail.barrier.checkpoint_id)
-            if self._world.chance(self._faults.lost_trigger):
+        said = mail.mail if isinstance(mail, Numbered) else mail
+        if isinstance(said, TriggerCheckpoint):
+            self.shell.triggered(self, said.barrier)
+            if said.barrier.kind is SnapshotKind.STOP:
+                self._stops.add(said.barrier.checkpoint_id)
+            # One with a number is not lost: the gap would end the job, as Ray's loss of the process does.
+            if said is mail and self._world.chance(self._faults.lost_trigger):
                 return
         elif isinstance(mail, CheckpointAborted):
             outside().stop_failed(self.spec.job_id, mail.checkpoint_id)

@@ -33,6 +33,8 @@ class Outcome:
     events: int = 0
     crashes: int = 0
     checkpoints: int = 0
+    files_read: int = 0
+    """Files of state that were read from checkpoint storage."""
     log: list[str] = field(default_factory=list)
 
 
@@ -82,6 +84,7 @@ def _run(world: World, plan: Plan, stack: ExitStack, outcome: Outcome) -> None:
     finally:
         outcome.crashes = shell.crashes
         outcome.checkpoints = shell.checkpoints
+        outcome.files_read = shell.storage.watcher.files_read
 
 
 def _check(shell: SimulatedShell, plan: Plan, outside: Outside) -> None:

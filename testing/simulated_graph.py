@@ -14,6 +14,7 @@ from .plan import MAX_PARALLELISM, Link, Plan, Run, Stage, StageKind
 from .simulated_operators import (
     BufferOperator,
     CountByKey,
+    DiscoveredSource,
     JoinOperator,
     KeyOf,
     Pass,
@@ -39,11 +40,17 @@ def job_graph(plan: Plan, run: Run) -> JobGraph:
             chaining=stage.chaining,
             is_source=stage.kind is StageKind.SOURCE,
             is_stateful=True,
+            is_coordinated=_is_discovered(plan, number, stage),
             uid_is_explicit=True,
         )
         for link in stage.inputs:
             graph.edges.append(_edge(len(graph.edges), number, stage, link))
     return build_job_graph(graph)
+
+
+def _is_discovered(plan: Plan, number: int, stage: Stage) -> bool:
+    """Whether an enumerator finds a source's splits: for every third source."""
+    return stage.kind is StageKind.SOURCE and (plan.seed + number) % 3 == 0
 
 
 def _edge(edge_id: int, number: int, stage: Stage, link: Link) -> StreamEdge:
@@ -60,7 +67,8 @@ def _key_of(number: int, stage: Stage) -> KeyOf:
 def _operator(plan: Plan, number: int, stage: Stage) -> StreamOperator:
     uid, key_of = stage.uid, _key_of(number, stage)
     if stage.kind is StageKind.SOURCE:
-        return SourceOperator(ReplayableSource(uid, plan.splits, plan.records))
+        source = DiscoveredSource if _is_discovered(plan, number, stage) else ReplayableSource
+        return SourceOperator(source(uid, plan.splits, plan.records))
     if stage.kind is StageKind.MAP:
         return MapOperator(Pass(uid))
     if stage.kind is StageKind.COUNT:

@@ -13,6 +13,7 @@ from typing import Any
 from ..common.typeinfo import Types
 from ..operators.base import FrozenOperator, OperatorContext, StreamOperator, rows
 from ..operators.checkpointed import CheckpointListener
+from ..operators.enumerators import SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import AggregateFunction, KeyedProcessFunction
 from ..operators.keyed import KeyedProcessOperator
 from ..operators.output import Output
@@ -70,6 +71,66 @@ class _Reader(SourceReader):
 
     def snapshot_state(self) -> list[Any]:
         return list(self._splits)
+
+
+class DiscoveredSource(ReplayableSource):
+    """The same splits, found one after the other by an enumerator and assigned to whoever asks."""
+
+    def create_enumerator(self, context: SplitEnumeratorContext) -> SplitEnumerator:
+        return _Enumerator(self.create_splits(1), context, 0, [])
+
+    def restore_enumerator(self, context: SplitEnumeratorContext, checkpoint: Any) -> SplitEnumerator:
+        return _Enumerator(self.create_splits(1), context, *checkpoint)
+
+    def create_reader(self, splits: list[Any]) -> SourceReader:
+        return _AskingReader(self._uid, splits, self._records)
+
+
+class _Enumerator(SplitEnumerator):
+    def __init__(
+        self, every: list[Any], context: SplitEnumeratorContext, found: int, waiting: list[Any]
+    ) -> None:
+        self._every = every
+        self._context = context
+        self._found = found
+        self._waiting = list(waiting)
+        self._asking: list[int] = []
+
+    def start(self) -> None:
+        self._context.call_async(lambda: len(self._every), self._discovered, period_ms=2)
+
+    def _discovered(self, there: Any, problem: BaseException | None) -> None:
+        self._waiting += self._every[self._found : min(there, self._found + 1)]
+        self._found = min(there, self._found + 1)
+        self._assign()
+
+    def _assign(self) -> None:
+        while self._asking and self._waiting:
+            self._context.assign_split(self._waiting.pop(0), self._asking.pop(0))
+        while self._asking and self._found == len(self._every):
+            self._context.signal_no_more_splits(self._asking.pop())
+
+    def handle_split_request(self, subtask_id: int) -> None:
+        self._asking.append(subtask_id)
+        self._assign()
+
+    def add_splits_back(self, splits: list[Any], subtask_id: int) -> None:
+        self._waiting += splits
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        return self._found, list(self._waiting)
+
+
+class _AskingReader(_Reader):
+    """Forgets what it has read."""
+
+    def add_splits(self, splits: list[Any]) -> None:
+        self._splits += splits
+
+    def poll(self, max_records: int) -> Batch | None:
+        batch = super().poll(max_records)
+        self._splits = [(name, position) for name, position in self._splits if position < self._end]
+        return batch
 
 
 class KeyOf:

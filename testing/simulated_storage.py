@@ -97,6 +97,7 @@ class SimulatedStorage(CheckpointStorage):
         return data
 
     def read_file(self, handle: FileHandle) -> bytes:
+        self.watcher.files_read += 1
         if self._fails():
             raise CheckpointStorageError(f"{handle.path} could not be read (simulated)")
         return read_verified(self, handle)

@@ -113,8 +113,11 @@ class SimulatedUser:
     def triggered(self, life: Incarnation, barrier: CheckpointBarrier) -> None:
         """A coordinator triggers a new checkpoint: in the mode that was asked for, if it is alone."""
         wanted = self._modes.get(life.spec.job_id)
-        under_way = life.coordinator.statistics.in_progress
-        if wanted is None or life is not self._shell.current or len(under_way) > 1:
+        before, life.triggered_mode = life.triggered_mode, barrier.mode
+        if len(life.coordinator.statistics.in_progress) > 1:
+            assert before is barrier.mode, f"checkpoint {barrier.checkpoint_id} changes the mode of others"
+            return
+        if wanted is None or life is not self._shell.current:
             return
         timeout_ms = None if barrier.savepoint else wanted.aligned_timeout_ms
         asked, got = (wanted.mode, timeout_ms), (barrier.mode, barrier.aligned_timeout_ms)

@@ -33,6 +33,7 @@ class StorageWatcher:
         """Job and id of every checkpoint that ever had a manifest."""
         self.savepoints: set[str] = set()
         """The directories of those savepoints that somebody was told of, and has not removed."""
+        self.files_read = 0
         self._claims: dict[str, str] = {}
         self._ended: set[str] = set()
         self._late: set[str] = set()
@@ -94,7 +95,7 @@ class StorageWatcher:
             )
 
     def _is_replaced(self, directory: str) -> bool:
-        """Whether a job has claimed what was restored, and has checkpoints of its own or has ended."""
+        """Whether a job has claimed it, and needs it no more: it has checkpoints of its own, or ended."""
         owner = self._claims.get(directory, "")
         has_its_own = any(job == owner for job, _ in self.completed)
         return has_its_own or f"ended/{owner}" in self._files

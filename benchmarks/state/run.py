@@ -13,6 +13,7 @@ PARTS: dict[str, tuple[str, list[str]]] = {
     "read_modify_write": ("read_modify_write", []),
     "snapshots": ("snapshots", []),
     "larger_than_memory": ("larger_than_memory", []),
+    "timers": ("timers", []),
     "larger_with_checkpoints": ("larger_than_memory", ["--checkpoints"]),
 }
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import cloudpickle
 from tidegate.actors.task import TaskPhase
-from tidegate.operators.base import StreamOperator
+from tidegate.operators.base import FrozenOperator, StreamOperator
 from tidegate.operators.elementwise import MapOperator
 from tidegate.protocol import task_events as events
 from tidegate.protocol.elements import (
     MAX_WATERMARK_MS,
     Batch,
+    CheckpointBarrier,
     EndOfInput,
     SnapshotKind,
     Watermark,
@@ -220,6 +221,27 @@ def test_after_the_barrier_of_a_stop_no_action_runs_until_the_stop_is_given_up()
     assert test.ports.records() == []
     test.put(events.CheckpointAborted(CheckpointId(1)))
     assert test.ports.records() == [20]
+
+
+class LateMail(Mailing):
+    """Mails when its snapshot was taken: the task is stopping then."""
+
+    def open(self) -> None: ...
+
+    def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
+        if barrier.kind is SnapshotKind.STOP:
+            self._work()
+        return super().snapshot_state(barrier)
+
+
+def test_mail_during_a_stop_waits_until_a_newer_checkpoint_says_that_the_stop_was_given_up() -> None:
+    test = TaskUnderTest(subtask_of([LateMail()]), buffer_timeout_ms=0).start()
+    test.receive(barrier(1, SnapshotKind.STOP))
+    test.run()
+    assert test.ports.records() == []
+    test.put(events.TriggerCheckpoint(barrier(2)))
+    test.run()
+    assert test.ports.records() == [True]
 
 
 class Slow(StreamOperator):

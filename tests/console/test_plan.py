@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tidegate.common import Configuration
 from tidegate.console.main import main
-from tidegate.datastream import DataStream, StreamExecutionEnvironment
+from tidegate.datastream import CoMapFunction, DataStream, StreamExecutionEnvironment
 
 PROGRAM = """
 import sys
@@ -21,6 +21,14 @@ totals = numbers.key_by(lambda number: number % 2).sum().uid("totals").set_descr
 totals.map(str).name("Text").print()
 env.execute("Totals")
 """
+
+
+class Sum(CoMapFunction):
+    def map1(self, value: Any) -> Any:
+        return value
+
+    def map2(self, value: Any) -> Any:
+        return value
 
 
 def environment() -> StreamExecutionEnvironment:
@@ -77,6 +85,15 @@ def strategy(spread: Any) -> str:
 )
 def test_the_plan_tells_how_records_travel(spread: Any, expected: str) -> None:
     assert strategy(spread) == expected
+
+
+def test_two_inputs_have_two_sides() -> None:
+    env = environment()
+    both = env.from_collection([1]).connect(env.from_collection([2]).rebalance())
+    both.map(Sum()).add_sink(print)
+    node = json.loads(env.get_execution_plan())["nodes"][2]
+    found = [(each["id"], each["ship_strategy"], each["side"]) for each in node["predecessors"]]
+    assert found == [(1, "REBALANCE", "first"), (2, "REBALANCE", "second")]
 
 
 def test_asking_for_the_plan_changes_nothing() -> None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tidegate.common.errors import ConfigurationError
-from tidegate.coordinator.slots import ProcessResources, process_key, process_resources, total
+from tidegate.coordinator.slots import (
+    ProcessResources,
+    process_key,
+    process_resources,
+    resource_problem,
+    total,
+)
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import (
     SlotResources,
@@ -88,6 +94,16 @@ def test_a_process_replaces_another_only_with_as_much() -> None:
     assert small.fits_in(big)
     assert big.fits_in(big)
     assert not big.fits_in(ProcessResources(1.0, 10, 1.0))
+
+
+def test_what_a_cluster_lacks_is_named() -> None:
+    wanted = {"a": ProcessResources(1.0, 10, 1.0, {"disk": 1.0}), "b": ProcessResources(1.0)}
+    enough = {"CPU": 2.0, "memory": 10.0, "GPU": 1.0, "disk": 1.0}
+    assert resource_problem(wanted, enough) is None
+    for name, text in (("CPU", "2 CPUs"), ("GPU", "1 GPUs"), ("memory", "10 bytes"), ("disk", "1 disk")):
+        problem = resource_problem(wanted, {**enough, name: 0.0})
+        assert problem is not None
+        assert problem.startswith(f"the job asks for {text}")
 
 
 def test_process_keys_name_the_subtask() -> None:

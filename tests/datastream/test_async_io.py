@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.common import Time, WatermarkStrategy
+from tidegate.common import Time, Types, WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
 from tidegate.datastream import AsyncDataStream, AsyncFunction, DataStream, StreamExecutionEnvironment
 from tidegate.testing import verify_exactly_once
@@ -52,6 +52,19 @@ def test_unordered_results_of_a_job_are_complete_and_its_operators_share_one_loo
     assert len({name for _, *names in found for name in names}) == 1
     assert all("event loop of" in name for _, *names in found for name in names)
     assert loops() == []
+
+
+def test_annotations_and_a_declared_type_say_what_results_are() -> None:
+    class Hinted(AsyncFunction):
+        async def async_invoke(self, value: int) -> list[str]:
+            return [str(value)]
+
+    stream = environment().from_collection([1])
+    assert AsyncDataStream.ordered_wait(stream, Hinted(), Time.seconds(1)).get_type() == Types.STRING()
+    declared = AsyncDataStream.ordered_wait(stream, Doubler(), Time.seconds(1), output_type=Types.STRING())
+    assert declared.get_type() == Types.STRING()
+    with pytest.raises(JobExecutionError, match=r"async wait operator.*STRING"):
+        list(declared.execute_and_collect())
 
 
 def test_a_failure_names_operator_and_record_and_leaves_no_thread() -> None:

@@ -90,6 +90,27 @@ class _SecondField(TimestampAssigner):
         return int(value[1])
 
 
+class Later(KeyedProcessFunction):
+    """Waits an hour of processing time."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        service = ctx.timer_service()
+        service.register_processing_time_timer(service.current_processing_time() + 3_600_000)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any]:
+        yield ctx.get_current_key(), ctx.time_domain().name
+
+
+def test_timers_of_processing_time_fire_at_the_end() -> None:
+    keyed = batch().from_collection([1, 2]).key_by(lambda value: value)
+    assert sorted(keyed.process(Later()).execute_and_collect()) == [
+        (1, "PROCESSING_TIME"),
+        (2, "PROCESSING_TIME"),
+    ]
+    keyed = environment().from_collection([1, 2]).key_by(lambda value: value)
+    assert list(keyed.process(Later()).execute_and_collect()) == []
+
+
 class Endless(Source):
     def create_splits(self, parallelism: int) -> list[Any]:
         return [0]

@@ -10,10 +10,13 @@ from tidegate.common import Types
 from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.datastream import (
     BroadcastProcessFunction,
+    HashMapStateBackend,
     KeyedBroadcastProcessFunction,
+    LmdbStateBackend,
     RuntimeContext,
 )
 from tidegate.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from tidegate.testing.harness_forms import KeyedBroadcastHarness
 
 from .jobs import environment
 
@@ -100,6 +103,60 @@ def test_several_maps_may_be_broadcast() -> None:
     env = environment()
     stream = env.from_collection([1]).connect(env.from_collection([2]).broadcast(RULES, OTHER))
     assert list(stream.process(Both()).execute_and_collect()) == [(2, 20)]
+
+
+COUNT = ValueStateDescriptor("count", Types.LONG())
+SEEN = MapStateDescriptor("seen", Types.LONG(), Types.LONG())
+NAMES = ListStateDescriptor("names", Types.STRING())
+
+
+class Reset(KeyedBroadcastProcessFunction):
+    """A broadcast record asks what every key has, and resets the counts of some."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(COUNT)
+        self.seen = runtime_context.get_map_state(SEEN)
+        self.names = runtime_context.get_list_state(NAMES)
+
+    def process_element(self, value: int, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Any:
+        self.count.update((self.count.value() or 0) + 1)
+        self.seen.put(value, 1)
+        self.names.add(str(value))
+        if value % 10 == 9:
+            self.count.clear()
+
+    def process_broadcast_element(
+        self, value: int, ctx: KeyedBroadcastProcessFunction.Context
+    ) -> Iterable[Any]:
+        found: dict[Any, list[Any]] = {}
+
+        def tell(key: Any, state: Any) -> None:
+            found.setdefault(key, [0, 0, 0])[0] = state.value()
+            state.update(100)
+
+        def put(key: Any, place: int, what: Any) -> None:
+            if key in found:
+                found[key][place] = what
+
+        ctx.apply_to_keyed_state(COUNT, tell)
+        ctx.apply_to_keyed_state(SEEN, lambda key, state: put(key, 1, len(list(state.keys()))))
+        ctx.apply_to_keyed_state(NAMES, lambda key, state: put(key, 2, list(state.get())))
+        yield value, sorted(found.items())
+
+
+@pytest.mark.parametrize("backend", [HashMapStateBackend(), LmdbStateBackend()])
+def test_a_broadcast_record_reaches_the_state_of_every_key(backend: Any) -> None:
+    with KeyedBroadcastHarness(Reset(), abs, RULES, state_backend=backend) as harness:
+        harness.process_elements([0, 1, 9, 1])
+        harness.snapshot()
+        harness.process_elements([12, 29])
+        harness.process_broadcast_element(1)
+        first = [(0, [1, 1, ["0"]]), (1, [2, 1, ["1", "1"]]), (12, [1, 1, ["12"]])]
+        assert harness.take_output() == [(1, first)]
+        harness.process_elements([1])
+        harness.process_broadcast_element(2)
+        second = [(0, [100, 1, ["0"]]), (1, [101, 1, ["1", "1", "1"]]), (12, [100, 1, ["12"]])]
+        assert harness.take_output() == [(2, second)]
 
 
 class Misuse(BroadcastProcessFunction):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 from tidegate.common import WatermarkStrategy
-from tidegate.common.errors import JobExecutionError
+from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.datastream import (
     Boundedness,
     MapFunction,
@@ -345,3 +345,25 @@ class Static(Source):
 
 def test_a_source_without_enumerator_needs_none(tmp_path: Path) -> None:
     assert read(environment(tmp_path), Static()) == list(range(30))
+
+
+class Nothing(Source):
+    def create_reader(self, splits: list[Any]) -> SourceReader:
+        return RangeReader()
+
+
+class Forgetful(Nothing):
+    def create_enumerator(self, context: SplitEnumeratorContext) -> SplitEnumerator:
+        return RangeEnumerator(Ranges(1), context, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (Nothing(), r"Nothing has neither create_splits\(\) nor create_enumerator\(\)"),
+        (Forgetful(), r"Forgetful has create_enumerator\(\) but no restore_enumerator\(\)"),
+    ],
+)
+def test_a_source_that_lacks_a_method_is_refused_in_the_driver(source: Source, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        environment().from_source(source, WatermarkStrategy.no_watermarks(), "x")

@@ -23,7 +23,7 @@ def test_a_stream_knows_its_type() -> None:
     assert stream.get_type() == Types.INT()
     assert stream.filter(bool).get_type() == stream.key_by(abs).get_type() == Types.INT()
     assert stream.rebalance().get_type() == stream.key_by(abs).sum().get_type() == Types.INT()
-    assert stream.map(str).get_type() == Types.PICKLED_BYTE_ARRAY()
+    assert stream.map(lambda value: value).get_type() == Types.PICKLED_BYTE_ARRAY()
     assert stream.map(str, Types.STRING()).get_type() == Types.STRING()
     assert stream.flat_map(str, Types.STRING()).get_type() == Types.STRING()
     assert stream.get_execution_config().get_parallelism() == 1

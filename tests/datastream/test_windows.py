@@ -147,7 +147,7 @@ def test_a_reduce_with_and_without_a_window_function() -> None:
     assert results(windows.reduce(Larger())) == expected
     windows = stream_of(environment()).key_by(key_of).window(TEN)
     applied = windows.reduce(Larger(), lambda key, window, found: [(window.start, *found)])
-    assert [result[1] for result in results(applied)] == sorted(expected)[:0] + [
+    assert [result[1] for result in results(applied)] == [
         ("a", 2, 4), ("b", 10, 2), ("a", 4, 12), ("b", 20, 14), ("a", 5, 31)
     ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The programs of the guide's pages on sources, sinks and watermarks, as a reader would start them."""
+"""Programs of the guide: sources, sinks, watermarks, process functions; as a reader would start them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ GUIDE = Path(__file__).parents[2] / "examples" / "guide"
         ("source_function.py", "one two three\n"),
         ("split_source.py", "a b c d e f\n"),
         ("watermarks.py", "('a', 1000) ('b', 3000) ('a', 2000) ('flush', 3000) ('b', 9000)\n" * 2),
+        (
+            "process_function.py",
+            "ada came back\nada: 2 logins until 9000\nbob: 1 logins until 2000\neve: 1 logins until 30000\n",
+        ),
         ("sinks.py", "['0 None', '1 None']\n[0, 1, 2, 3, 4]\n"),
     ],
 )

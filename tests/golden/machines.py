@@ -93,7 +93,11 @@ def _alignment_outcome(command: alignment.AlignmentCommand) -> str:
 
 
 class CoordinatorMachine:
-    """`coordinator interval=100 …`: checkpoints of the subtasks `a#0` (a source), `b#0` and `b#1`."""
+    """`coordinator interval=100 …`: checkpoints of the subtasks `a#0` (a source), `b#0` and `b#1`.
+
+    `repeat 9 request / decline newest b#0` performs both lines nine times, and tells the last outcome;
+    `newest` is the newest checkpoint.
+    """
 
     SUBTASKS = frozenset({SubtaskId("a", 0), SubtaskId("b", 0), SubtaskId("b", 1)})
     SOURCES = frozenset({SubtaskId("a", 0)})
@@ -113,6 +117,9 @@ class CoordinatorMachine:
 
     def perform(self, line: str) -> list[str]:
         words = line.split()
+        if words[0] == "repeat":
+            lines = line.split(maxsplit=2)[2].split(" / ") * int(words[1])
+            return [self.perform(each) for each in lines][-1]
         if words[0] == "due":
             due_ms = self._core.next_due_ms()
             return ["never" if due_ms == NEVER_MS else "now" if due_ms <= self._now_ms else f"at {due_ms} ms"]
@@ -173,7 +180,7 @@ class CoordinatorMachine:
         return core.SubtaskDeclined(
             self._attempt_in(words),
             _subtask(words[2]),
-            CheckpointId(int(words[1])),
+            CheckpointId(self._core.next_checkpoint_id - 1 if words[1] == "newest" else int(words[1])),
             "its disk is full",
             core.AbortReason[words[3]] if len(words) == 4 else core.AbortReason.DECLINED,
         )

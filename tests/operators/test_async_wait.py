@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tidegate.common import Duration, Row, Time
-from tidegate.common.errors import ConfigurationError, UserCodeError
+from tidegate.common import Duration, Row, Time, Types
+from tidegate.common.errors import ConfigurationError, StateError, UserCodeError
 from tidegate.datastream import AsyncDataStream, AsyncFunction, AsyncRetryStrategy, RuntimeContext
 from tidegate.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate
+from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.testing import Harness, KeyedOneInputHarness, OneInputHarness
 
 WAITS = [AsyncDataStream.ordered_wait, AsyncDataStream.unordered_wait]
@@ -359,6 +360,18 @@ def test_keyed_streams_can_ask_too_and_two_operators_can_follow_each_other() -> 
         running.process_elements([1, 2, 3, 4])
         running.advance_processing_time(40)
         assert sorted(running.output()) == [9, 18, 27, 36]
+
+
+def test_keyed_state_in_an_async_function_is_refused() -> None:
+    class Stateful(Sleeper):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            runtime_context.get_state(ValueStateDescriptor("sum", Types.LONG()))
+
+    def build(keyed: Any) -> Any:
+        return AsyncDataStream.unordered_wait(keyed, Stateful(), Time.seconds(1))
+
+    with pytest.raises(StateError, match="an async function has no keyed state"):
+        KeyedOneInputHarness(build, lambda value: value)
 
 
 class Blocking:

@@ -23,6 +23,7 @@ QUICK = [
     "manifest-before-acks",
     "notify-before-manifest",
     "late-freeze",
+    "late-enumerator",
     "dropped-records",
     "overtaken-unrecorded",
 ]

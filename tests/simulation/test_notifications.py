@@ -27,7 +27,8 @@ def plan_with(seed: int, faults: Faults) -> Plan:
     """One run of the seed's job, with a checkpoint every few milliseconds."""
     plan = draw_plan(seed)
     settings = replace(plan.settings, mode="exactly-once", interval_ms=5, min_pause_ms=0)
-    return replace(plan, runs=(replace(plan.runs[0], ends_at=None),), settings=settings, faults=faults)
+    runs = (replace(plan.runs[0], ends_at=None),)
+    return replace(plan, runs=runs, settings=settings, faults=faults, requests=())
 
 
 def listeners(plan: Plan) -> int:

@@ -10,7 +10,20 @@ from dataclasses import replace
 import pytest
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.testing.checkers import check_output, expected_lineages
-from tidegate.testing.plan import Crash, Faults, Plan, StageKind, Victim, draw_plan
+from tidegate.testing.plan import (
+    MODES,
+    Ask,
+    Crash,
+    Ending,
+    Faults,
+    Handover,
+    Plan,
+    Request,
+    Run,
+    StageKind,
+    Victim,
+    draw_plan,
+)
 from tidegate.testing.run_one import run_plan, run_seed
 from tidegate.testing.shrink import describe, shrunk
 from tidegate.testing.simulate import main, replay
@@ -19,7 +32,7 @@ from .mutants import MUTANTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:FoldingState is deprecated")
 
-SMALL_SEED = 17
+SMALL_SEED = 39
 """Of a small job: it is run once for each call its processes make."""
 
 
@@ -61,11 +74,15 @@ def test_seeds_cover_every_kind_of_stage_exchange_state_and_failure() -> None:
     assert {len(plan.sources) for plan in plans} == {1, 2, 3, 4}
     assert {len(plan.runs) for plan in plans} == {1, 2, 3}
     assert {plan.settings.on_disk for plan in plans} == {False, True}
+    assert {plan.settings.keeps_copies for plan in plans} == {False, True}
+    assert {request.ask for plan in plans for request in plan.requests} == set(Ask)
+    assert {run.ending for plan in plans for run in plan.runs[:-1]} == set(Ending)
+    assert {request.mode for plan in plans for request in plan.requests} == {"", *MODES}
 
 
 def _calm(plan: Plan) -> Plan:
     """The plan with one run, and nothing that goes wrong."""
-    return replace(plan, runs=(replace(plan.runs[0], ends_at=None),), faults=Faults())
+    return replace(plan, runs=(replace(plan.runs[0], ends_at=None),), faults=Faults(), requests=())
 
 
 @pytest.mark.parametrize("victim", [Victim.TASK_INSIDE, Victim.COORDINATOR_INSIDE])
@@ -78,7 +95,36 @@ def test_whoever_dies_at_any_call_it_makes_the_output_is_that_of_one_run(victim:
         if outcome.crashes == 0:
             break
         calls += 1
-    assert calls > 50
+    assert calls > 30
+
+
+@pytest.mark.parametrize("handover", [Handover(), Handover(is_claimed=True), Handover(is_moved=True)])
+@pytest.mark.parametrize("ending", [Ending.STOP, Ending.DRAIN, Ending.GO_BACK])
+def test_a_job_goes_on_from_a_savepoint_whoever_dies_where(ending: Ending, handover: Handover) -> None:
+    plan = _calm(draw_plan(SMALL_SEED))
+    first = Run(plan.runs[0].parallelism, 150, ending, handover)
+    plan = replace(plan, runs=(first, plan.runs[0]), requests=(Request(20, Ask.NATIVE),))
+    started = 0
+    for at in range(1, 200, 20):
+        crash = Crash(Victim.COORDINATOR_INSIDE if at % 40 == 1 else Victim.TASK_INSIDE, at)
+        outcome = run_plan(replace(plan, faults=Faults(crashes=(crash,))), keeps_log=True)
+        assert outcome.problem is None, f"{crash}: {outcome.problem}"
+        started += any(
+            "another job starts from simulated://storage/savepoints" in line for line in outcome.log
+        )
+    assert started > 2
+
+
+def test_copies_on_local_disks_are_read_unless_they_are_damaged() -> None:
+    plan = _calm(draw_plan(SMALL_SEED))
+    plan = replace(plan, settings=replace(plan.settings, keeps_copies=True, inline_threshold_bytes=0))
+    read = []
+    for damage in (0.0, 1.0):
+        crashes = tuple(Crash(Victim.TASK, at) for at in (120, 180))
+        outcome = run_plan(replace(plan, faults=Faults(crashes=crashes, damaged_copy=damage)))
+        assert outcome.problem is None
+        read.append(outcome.files_read)
+    assert read[0] < read[1], "from checkpoint storage"
 
 
 # ---------------------------------------------------------------- the checkers

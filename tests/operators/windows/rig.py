@@ -1,4 +1,4 @@
-"""Runs a window operator in several subtasks, and restores its checkpoints with other numbers of them."""
+"""Runs an operator in several subtasks, and restores its checkpoints with other numbers of them."""
 
 from __future__ import annotations
 
@@ -123,17 +123,17 @@ class Rig:
             subtask.now_ms = self.now_ms
             self.subtasks.append(subtask.open())
 
-    def process(self, records: list[Record]) -> None:
+    def process(self, records: list[Record], input_index: int = 0) -> None:
         """Send records to the subtasks of their keys, each with what it gets in one batch."""
         count = len(self.subtasks)
         for index, subtask in enumerate(self.subtasks):
             own = [r for r in records if subtask_of_key_group(key_group_of(r[0], 128), 128, count) == index]
             if own:
-                subtask.operator.process_batch(Batch(own, [time for _, _, time in own]), 0)
+                subtask.operator.process_batch(Batch(own, [time for _, _, time in own]), input_index)
 
-    def advance_watermark(self, timestamp_ms: int) -> None:
+    def advance_watermark(self, timestamp_ms: int, input_index: int = 0) -> None:
         for subtask in self.subtasks:
-            subtask.operator.process_watermark(timestamp_ms)
+            subtask.operator.process_watermark(timestamp_ms, input_index)
 
     def advance_clock(self, now_ms: int) -> None:
         self.now_ms = now_ms

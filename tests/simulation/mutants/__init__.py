@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidegate.testing.run_one import Outcome, run_seed
 
-from . import channels, commits, coordination, overtaking, recovery
+from . import channels, commits, coordination, overtaking, recovery, savepoints, switches
 from .base import Mutant
 
 SEEDS = 2_000
@@ -17,6 +17,8 @@ MUTANTS: dict[str, Mutant] = {
     **coordination.MUTANTS,
     **recovery.MUTANTS,
     **commits.MUTANTS,
+    **savepoints.MUTANTS,
+    **switches.MUTANTS,
 }
 
 __all__ = ["MUTANTS", "SEEDS", "Mutant", "first_finding"]

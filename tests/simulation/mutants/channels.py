@@ -10,12 +10,13 @@ from tidegate.actors.gate import InputGate
 from tidegate.actors.output import OutputChannel
 from tidegate.actors.task import StreamTask
 from tidegate.protocol.alignment import BarrierAligner, BarrierTracker, ResumeChannels, TakeSnapshot
+from tidegate.protocol.mode_switch import SwitchingHandler
 
 from .base import Mutant
 
 
 def _no_alignment(original: Any) -> Any:
-    return lambda mode, channels, *more: BarrierTracker(channels)
+    return lambda self, mode: BarrierTracker(self._channel_count)
 
 
 def _first_barrier_is_enough(original: Any) -> Any:
@@ -110,7 +111,7 @@ def _process_after_barrier(original: Any) -> Any:
 
 MUTANTS = {
     "no-alignment": Mutant(
-        "barriers are counted, channels are not blocked", task_module, "barrier_handler", _no_alignment
+        "barriers are counted, channels are not blocked", SwitchingHandler, "_new_handler", _no_alignment
     ),
     "first-barrier": Mutant(
         "the first barrier is enough for a snapshot", BarrierAligner, "_on_barrier", _first_barrier_is_enough

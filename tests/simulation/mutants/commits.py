@@ -44,7 +44,7 @@ def _prepare_twice(original: Any) -> Any:
         original(self, checkpoint_id)
         if len(ready) > 1 and self._writer is not None:
             values = [value for name in ready[0].committables for value in outside().values(name)]
-            outside().commit(outside().prepare(values))
+            outside().commit(outside().prepare(0, values))
 
     return complete
 

@@ -6,10 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.coordinator.checkpoint_store import CheckpointStore
+from tidegate.coordinator.operator_coordinators import OperatorCoordinators
 from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete, WriteManifest
 from tidegate.protocol.registry import SharedStateRegistry
 
 from .base import Mutant
+
+
+def _enumerators_asked_late(original: Any) -> Any:
+    def state_of(self: OperatorCoordinators, checkpoint_id: Any, uid: str) -> Any:
+        return self._hosts[uid].snapshot(checkpoint_id) if uid in self._hosts else None
+
+    return state_of
 
 
 def _one_acknowledgement_missing(original: Any) -> Any:
@@ -130,10 +138,22 @@ MUTANTS = {
         "first_free_id",
         _ids_of_stored_ones,
     ),
+    "late-enumerator": Mutant(
+        "an enumerator is snapshotted when the manifest is written, not when the barriers are sent",
+        OperatorCoordinators,
+        "state_of",
+        _enumerators_asked_late,
+    ),
     "no-fence": Mutant(
         "a coordinator that was replaced goes on completing checkpoints",
         CheckpointStore,
-        "_check_fence",
+        "check_fence",
+        _no_fence,
+    ),
+    "doubt-forgotten": Mutant(
+        "a restart does not ask whether a failed checkpoint exists after all",
+        CheckpointStore,
+        "settle_doubtful",
         _no_fence,
     ),
     "older-restored": Mutant(

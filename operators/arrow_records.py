@@ -59,7 +59,7 @@ def _fields(value: Any, names: list[str]) -> Sequence[Any]:
         return [value[name] for name in names]
     if isinstance(value, (tuple, list)):
         return value
-    raise TypeError(f"it is a {type(value).__name__}; the sink takes tuples, lists, dicts and rows")
+    raise TypeError(f"it is a {type(value).__name__}; tuples, lists, dicts and rows fit a schema")
 
 
 def _dict_or_tuple(row: Row) -> dict[str, Any] | tuple[Any, ...]:

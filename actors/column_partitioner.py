@@ -1,0 +1,50 @@
+"""Splits Arrow batches by a key column: no record becomes a Python object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..common.errors import KeyTypeError
+from ..operators.column_key import ColumnKey, key_groups_of_column
+from ..operators.columns import Int64s, taken
+from ..protocol.elements import Batch
+from ..protocol.plan import OutputEdge
+from .output import OutputChannel
+
+
+class ColumnPartitioner:
+    """Sends each record of an Arrow batch to the subtask that owns its key's group, in Arrow batches."""
+
+    def __init__(
+        self, out: OutputEdge, channels: Sequence[OutputChannel], key: ColumnKey, operator_name: str
+    ) -> None:
+        self._channels = channels
+        self._key = key
+        self._max_parallelism = out.downstream_max_parallelism
+        self._parallelism = out.downstream_parallelism
+        self._where = f"operator {operator_name}, key_by({key.column!r}) after it"
+
+    def emit(self, batch: Batch) -> None:
+        """Split one Arrow batch; records of one channel keep their order."""
+        column = self._key.column_of(batch.values, self._where)
+        if len(self._channels) == 1:
+            self._channels[0].add_batch(Batch(batch.values, batch.timestamps))
+            return
+        try:
+            groups = key_groups_of_column(column, self._max_parallelism)
+        except KeyTypeError as error:
+            raise KeyTypeError(f"{self._where}: {error}") from error
+        targets = groups.astype(np.int64) * self._parallelism // self._max_parallelism
+        scatter_columns(batch, targets, self._channels)
+
+
+def scatter_columns(batch: Batch, targets: Int64s, channels: Sequence[OutputChannel]) -> None:
+    """Give each channel the records of an Arrow batch, in their order, that `targets` assigns to it."""
+    order = np.argsort(targets.astype(np.uint16), kind="stable")
+    bounds = np.searchsorted(targets[order], range(len(channels) + 1)).tolist()
+    for target, channel in enumerate(channels):
+        rows = order[bounds[target] : bounds[target + 1]]
+        if len(rows):
+            channel.add_batch(taken(batch, rows))

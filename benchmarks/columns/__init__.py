@@ -1,0 +1,1 @@
+"""Benchmarks of columnar aggregation: one operator, and whole local jobs."""

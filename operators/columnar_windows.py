@@ -1,0 +1,252 @@
+"""Aggregates per key and window over Arrow batches: tumbling and sliding windows by event time.
+
+A window fires once, when the watermark reaches its end. The records of a batch are grouped by key and
+window at once; Python runs once per key and window of a batch, not per record. What is kept is value state
+of the key with the window as its namespace, and a timer for its end.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..common.errors import ConfigurationError, TidegateError, UserCodeError
+from ..common.typeinfo import TypeInformation
+from ..protocol.elements import MAX_WATERMARK_MS, Batch
+from ..protocol.handles import OperatorSnapshot
+from ..state.backend import KeyedStateBackend
+from .aggregations import ROWS, Fold
+from .base import OperatorContext, StreamOperator
+from .column_key import distinct_keys
+from .columnar_aggregate import Aggregates
+from .columns import Int64s, as_columns, as_timestamps, taken, timestamps_of
+from .grouping import MAX_ROWS, Array, Grouping
+from .key_folds import BatchFolds, FoldStates, KeyedFolds, result_column
+from .output import Output
+from .timers import Timer, TimerServices, TimerTarget
+
+logger = logging.getLogger("tidegate")
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
+class ColumnarWindowOperator(StreamOperator, TimerTarget):
+    """For each key and window that has records: the key, the window, and the aggregates of its records.
+
+    Args:
+        aggregates: What is computed.
+        shape: Size of the windows, distance from start to start, and offset of the starts from the epoch, in
+            milliseconds.
+        key_type: Declared type of the key, if any.
+        late_tag_id: Side output for records that come after the end of all their windows; `None` drops them.
+
+    Attributes:
+        output_schema: Columns of the results; start and end of the window are in milliseconds.
+        late_records: How many records were dropped because they came too late.
+    """
+
+    keyed: KeyedStateBackend
+
+    def __init__(
+        self,
+        aggregates: Aggregates,
+        shape: tuple[int, int, int],
+        key_type: TypeInformation | None = None,
+        late_tag_id: str | None = None,
+    ) -> None:
+        self._aggregates = aggregates
+        self._size, self._slide, self._offset = shape
+        self._key_type = key_type
+        self._late_tag_id = late_tag_id
+        self._states = FoldStates([*aggregates.folds(), Fold(ROWS)])
+        self._window_fields = [pa.field(name, pa.int64()) for name in (WINDOW_START, WINDOW_END)]
+        taken_names = {aggregates.key_field.name, *aggregates.aggregations} & {WINDOW_START, WINDOW_END}
+        if taken_names:
+            raise ConfigurationError(
+                f"aggregate(): {', '.join(sorted(taken_names))} is the name of a column that windows add; "
+                f"call yours something else"
+            )
+        self.output_schema = pa.schema([aggregates.key_field, *self._window_fields, *aggregates.fields])
+        self.late_records = 0
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        self._where = f"operator {context.name_with_subtask}"
+        self.keyed = context.create_keyed_backend(self._key_type)
+
+    def restore(self, snapshot: OperatorSnapshot, owned: bool) -> None:
+        self._states.check_restored(snapshot.keyed, self._where)
+        super().restore(snapshot, owned)
+
+    def open(self) -> None:
+        self._states.open(self.keyed, namespaced=True)
+        self._timer_services = TimerServices(self.context, self.keyed)
+        self._timers = self._timer_services.create("columnar_window", self, namespaced=True)
+        self._due: dict[Any, list[Any]] = {}
+
+    def close(self) -> None:
+        if self.late_records:
+            logger.info("%s dropped %d late records", self._where, self.late_records)
+        super().close()
+
+    # ------------------------------------------------------------ records
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        columns = as_columns(batch, self._aggregates.schema, self._where)
+        times = timestamps_of(batch)
+        if times is None:
+            raise UserCodeError(
+                f"{self._where}: windows by event time need event times, but the records have none; name "
+                f"a timestamp_column in from_arrow(), or call assign_timestamps_and_watermarks() first"
+            )
+        for start in range(0, len(columns), MAX_ROWS):
+            self._add(columns.slice(start, MAX_ROWS), times[start : start + MAX_ROWS])
+        self.keyed.records_processed(len(columns))
+
+    def _add(self, columns: pa.RecordBatch, times: Int64s) -> None:
+        watermark = self._timers.current_watermark()
+        latest = times - (times - self._offset) % self._slide
+        is_late = times <= watermark
+        # From the latest window of each record backwards.
+        for back in range(0, self._size, self._slide):
+            starts = latest - back
+            is_open = (starts > times - self._size) & (starts > watermark - self._size + 1)
+            is_late &= ~is_open
+            if is_open.all():
+                self._add_to_windows(columns, starts)
+            elif is_open.any():
+                rows = np.flatnonzero(is_open)
+                self._add_to_windows(columns.take(pa.array(rows)), starts[rows])
+        late = np.flatnonzero(is_late)
+        if len(late):
+            self._late(Batch(columns, as_timestamps(times)), late)
+
+    def _late(self, batch: Batch, rows: Int64s) -> None:
+        if self._late_tag_id is None:
+            self.late_records += len(rows)
+        else:
+            self.output.emit_side(self._late_tag_id, taken(batch, rows))
+
+    def _add_to_windows(self, columns: pa.RecordBatch, starts: Int64s) -> None:
+        """Add each record to one window."""
+        groups = _grouped(self._aggregates.key.column_of(columns, self._where), starts)
+        count = len(groups.keys)
+        before: dict[Fold, Array] = {
+            fold: np.empty(count, np.int64 if fold.is_counted else np.float64) for fold in self._states.folds
+        }
+        sketches: dict[Fold, list[Any]] = {fold: [None] * count for fold in self._states.sketches}
+        windows = groups.windows()
+        for start, positions in windows:
+            self._load(start, positions, groups.keys, before, sketches)
+        folds = BatchFolds(groups.grouping, columns, before, sketches)
+        try:
+            after = folds.after()
+        except TidegateError as error:
+            raise UserCodeError(f"{self._where}: {error}") from error
+        folds.finish_sketches()
+        for start, positions in windows:
+            self.keyed.current_namespace = (start, start + self._size)
+            keys = _picked(groups.keys, positions)
+            self._states.store(keys, {fold: values[positions] for fold, values in after.items()})
+            self._states.store_sketches(
+                keys, {fold: _picked(values, positions) for fold, values in sketches.items()}
+            )
+        self.keyed.current_namespace = None
+
+    def _load(
+        self,
+        start: int,
+        positions: Array,
+        every_key: list[Any],
+        before: dict[Fold, Array],
+        sketches: dict[Fold, list[Any]],
+    ) -> None:
+        """Read what one window has so far for some groups; a key's first records in it set a timer."""
+        window = (start, start + self._size)
+        keyed, keys = self.keyed, _picked(every_key, positions)
+        keyed.current_namespace = window
+        folds, new = self._states.load(keys)
+        for fold, values in folds.items():
+            before[fold][positions] = values
+        for fold, found in self._states.load_sketches(keys).items():
+            for position, sketch in zip(positions.tolist(), found, strict=True):
+                sketches[fold][position] = sketch
+        for position in new:
+            keyed.current_key = keys[position]
+            self._timers.register_event_time_timer(window, window[1] - 1)
+        keyed.current_key = None
+
+    # ------------------------------------------------------------ firing
+
+    def advance_watermark(self, timestamp_ms: int) -> None:
+        # The end of the input is no point in time: it lets nothing expire.
+        if timestamp_ms < MAX_WATERMARK_MS:
+            self.keyed.current_watermark = timestamp_ms
+        self._timer_services.advance_watermark(timestamp_ms)
+
+    def on_event_time(self, timer: Timer) -> None:
+        self._due.setdefault(timer.namespace, []).append(timer.key)
+
+    def on_processing_time(self, timer: Timer) -> None:
+        raise AssertionError("no timers by processing time are registered")
+
+    def timers_fired(self) -> None:
+        due, self._due = self._due, {}
+        for window, keys in due.items():
+            self.keyed.current_namespace = window
+            results = self._results(window, keys)
+            self._states.clear(keys)
+            self.emit(Batch(results, as_timestamps(np.full(len(keys), window[1] - 1))))
+        self.keyed.current_namespace = None
+
+    def _results(self, window: tuple[int, int], keys: list[Any]) -> pa.RecordBatch:
+        aggregates = self._aggregates
+        folds = KeyedFolds(self._states.load(keys)[0], self._states.load_sketches(keys))
+        columns = [pa.array(keys, aggregates.key_field.type)]
+        columns += [pa.array(np.full(len(keys), bound)) for bound in window]
+        for field, aggregation in zip(aggregates.fields, aggregates.aggregations.values(), strict=True):
+            columns.append(result_column(*folds.result(aggregation, aggregates.schema), field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The keys and windows of a batch that have records.
+
+    Attributes:
+        keys: per group, the key.
+        starts: per group, the start of its window.
+    """
+
+    grouping: Grouping
+    keys: list[Any]
+    starts: Array
+
+    def windows(self) -> list[tuple[int, Array]]:
+        """Start of each window, and the positions of its groups."""
+        return [(start, np.flatnonzero(self.starts == start)) for start in np.unique(self.starts).tolist()]
+
+
+def _grouped(keys: pa.Array, starts: Int64s) -> _Groups:
+    distinct = distinct_keys(keys)
+    if starts.min() == starts.max():
+        grouping = Grouping(distinct.codes)
+        return _Groups(
+            grouping, _picked(distinct.keys, grouping.codes), starts[grouping.order[grouping.starts]]
+        )
+    windows, window_codes = np.unique(starts, return_inverse=True)
+    codes = distinct.codes.astype(np.int64) * len(windows) + window_codes
+    if len(distinct.keys) * len(windows) > MAX_ROWS:
+        codes = np.unique(codes, return_inverse=True)[1]
+    grouping = Grouping(codes)
+    first = grouping.order[grouping.starts]
+    return _Groups(grouping, _picked(distinct.keys, distinct.codes[first]), starts[first])
+
+
+def _picked(values: list[Any], positions: Array) -> list[Any]:
+    return [values[position] for position in positions.tolist()]

@@ -1,0 +1,110 @@
+"""Bugs of savepoints, of stops, and of starting from either."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tidegate.actors.task import StreamTask, TaskPhase
+from tidegate.coordinator.checkpoint_store import CheckpointStore, Garbage
+from tidegate.operators.chain import OperatorChain
+from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete
+from tidegate.protocol.elements import SnapshotKind
+from tidegate.state.savepoint_writer import SavepointWriter
+
+from .base import Mutant
+
+
+def _savepoint_commits(original: Any) -> Any:
+    def written(self: CheckpointCoordinator, checkpoint_id: Any, now_ms: int) -> Any:
+        pending = self._pending.get(checkpoint_id)
+        commands = original(self, checkpoint_id, now_ms)
+        if pending is None or pending.barrier.kind is not SnapshotKind.SAVEPOINT:
+            return commands
+        return [NotifyComplete(checkpoint_id, tuple(sorted(self._subtasks))), *commands]
+
+    return written
+
+
+def _checkpoint_goes_with_savepoint(original: Any) -> Any:
+    def release(self: CheckpointStore, checkpoint_id: Any) -> None:
+        original(self, checkpoint_id)
+        newest = self.newest
+        if newest is not None:
+            del self._retained[newest.checkpoint_id]
+            self._storage.delete([f"chk-{newest.checkpoint_id}/MANIFEST"])
+            self._registry.release_checkpoint(newest.checkpoint_id)
+
+    return release
+
+
+def _savepoint_refers_to_checkpoint(original: Any) -> Any:
+    return lambda self, snapshot, *where: snapshot
+
+
+def _stop_goes_on(original: Any) -> Any:
+    def take(self: StreamTask, barrier: Any, started_ms: int) -> None:
+        original(self, barrier, started_ms)
+        if self._phase is TaskPhase.STOPPING:
+            self._phase = TaskPhase.RUNNING
+
+    return take
+
+
+def _stop_hears_of_next_checkpoint_too_late(original: Any) -> Any:
+    return lambda self, checkpoint_id: None
+
+
+def _restored_files_are_its_own(original: Any) -> Any:
+    return lambda self, restored, is_owned: original(self, restored, True)
+
+
+def _claimed_goes_at_once(original: Any) -> Any:
+    def take(self: CheckpointStore) -> Any:
+        garbage = original(self) or Garbage((), ())
+        return replace(garbage, claimed=self._claimed)
+
+    return take
+
+
+MUTANTS = {
+    "savepoint-commits": Mutant(
+        "sinks commit what a savepoint holds",
+        CheckpointCoordinator,
+        "_on_manifest_written",
+        _savepoint_commits,
+    ),
+    "savepoint-subsumes": Mutant(
+        "a savepoint takes the place of the newest checkpoint",
+        CheckpointStore,
+        "release",
+        _checkpoint_goes_with_savepoint,
+    ),
+    "savepoint-refers": Mutant(
+        "a savepoint refers to files of a checkpoint",
+        SavepointWriter,
+        "write",
+        _savepoint_refers_to_checkpoint,
+    ),
+    "stop-goes-on": Mutant(
+        "tasks go on behind the barrier of a stop", StreamTask, "_take_snapshot", _stop_goes_on
+    ),
+    "stop-forever": Mutant(
+        "a task stays stopped when the stop is given up",
+        StreamTask,
+        "_give_up_stop_before",
+        _stop_hears_of_next_checkpoint_too_late,
+    ),
+    "foreign-files": Mutant(
+        "checkpoints refer to the files of the one that the job was started from",
+        OperatorChain,
+        "restore",
+        _restored_files_are_its_own,
+    ),
+    "claimed-too-early": Mutant(
+        "what a job has claimed goes before it has a checkpoint of its own",
+        CheckpointStore,
+        "take_garbage",
+        _claimed_goes_at_once,
+    ),
+}

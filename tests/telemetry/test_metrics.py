@@ -1,0 +1,61 @@
+"""Metrics of user functions: counters, gauges, meters and distributions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from tidegate.common import Configuration
+from tidegate.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from tidegate.telemetry import Meter, MetricGroup, metric_values
+from tidegate.telemetry.metrics import MetricRegistry
+
+
+def test_every_kind_of_metric_says_what_was_seen() -> None:
+    registry = MetricRegistry()
+    group = MetricGroup(registry, ("Map", "0")).add_group("orders", "new")
+    group.counter("seen").inc()
+    group.counter("seen").inc(5)
+    group.counter("seen").dec(2)
+    for value in (7, -1, 3):
+        group.distribution("sizes").update(value)
+    group.gauge("answer", lambda: 42)
+    group.gauge("broken", lambda: 1 // 0)
+    values = registry.values()
+    assert math.isnan(values.pop("Map.0.orders.new.broken"))  # type: ignore[arg-type]
+    assert values == {
+        "Map.0.orders.new.seen": 4,
+        "Map.0.orders.new.sizes": {"count": 3, "sum": 9, "min": -1, "max": 7},
+        "Map.0.orders.new.answer": 42,
+    }
+
+
+def test_the_rate_of_a_meter_is_that_of_its_time_span() -> None:
+    now = [100.0]
+    meter = Meter(10, lambda: now[0])
+    for _ in range(20):
+        now[0] += 1
+        meter.mark_event(3)
+    assert meter.get_count() == 60
+    assert meter.get_rate() == pytest.approx(3.0)
+    now[0] += 60
+    assert (meter.get_count(), meter.get_rate()) == (60, 0.0)
+
+
+class Counting(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.counter = runtime_context.get_metrics_group().counter("seen")
+
+    def map(self, value: Any) -> Any:
+        self.counter.inc()
+        return metric_values()["Counting.0.seen"]
+
+
+def test_a_function_makes_metrics_of_its_own_which_end_with_it() -> None:
+    configuration = Configuration()
+    configuration.set_string("execution.target", "local")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    stream = env.from_collection([1, 2, 3]).map(Counting()).name("Counting")
+    assert list(stream.execute_and_collect()) == [1, 2, 3]
+    assert "Counting.0.seen" not in metric_values()
