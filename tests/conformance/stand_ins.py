@@ -15,7 +15,9 @@ from typing import Any
 
 from tidegate.common import Configuration, Row
 from tidegate.common.errors import JobExecutionError
-from tidegate.datastream import MapFunction, SinkFunction, StreamExecutionEnvironment
+from tidegate.common.watermark_generators import WatermarkGenerator, WatermarkOutput
+from tidegate.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from tidegate.datastream import MapFunction, RuntimeExecutionMode, SinkFunction, StreamExecutionEnvironment
 
 
 class MissingNameError(AttributeError):
@@ -103,17 +105,15 @@ class PyFlinkTestCase(unittest.TestCase):
 class _SharedEnvironment(PyFlinkTestCase):
     """PyFlink makes one environment per class; what one test sets, the next one finds."""
 
-    env: Any
-    mode = "STREAMING"
+    env: StreamExecutionEnvironment
+    mode = RuntimeExecutionMode.STREAMING
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.env = StreamExecutionEnvironment.get_execution_environment()
         cls.env.set_parallelism(2)
-        mode = imported("pyflink.datastream", "RuntimeExecutionMode")
-        if cls.mode != "STREAMING" or hasattr(cls.env, "set_runtime_mode"):
-            cls.env.set_runtime_mode(getattr(mode, cls.mode))
+        cls.env.set_runtime_mode(cls.mode)
 
 
 class PyFlinkStreamingTestCase(_SharedEnvironment):
@@ -121,7 +121,7 @@ class PyFlinkStreamingTestCase(_SharedEnvironment):
 
 
 class PyFlinkBatchTestCase(_SharedEnvironment):
-    mode = "BATCH"
+    mode = RuntimeExecutionMode.BATCH
 
 
 class PythonAPICompletenessTestCase:
@@ -253,30 +253,21 @@ class PartitionCustomTestMapFunction(MapFunction):
         return value
 
 
-def _watermark_after_every_record() -> Any:
-    generator = imported("tidegate.common.watermark_strategy", "WatermarkGenerator")
-    watermark = imported("tidegate.common.watermark_strategy", "Watermark")
+class PerElementWatermarkGenerator(WatermarkGenerator):
+    """A watermark with the event time of every record."""
 
-    class PerElementWatermarkGenerator(generator):  # type: ignore[misc]
-        def on_event(self, value: Any, timestamp: int, output: Any) -> None:
-            output.emit_watermark(watermark(timestamp))
+    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
+        output.emit_watermark(timestamp)
 
-        def on_periodic_emit(self, output: Any) -> None:
-            pass
-
-    return PerElementWatermarkGenerator()
-
-
-def _for_generator(supplier: Any) -> Any:
-    strategy = imported("pyflink.common", "WatermarkStrategy")
-    return strategy.for_generator(supplier)
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Nothing is left to say."""
 
 
 _JAVA = {
-    "org.apache.flink.api.common.eventtime.WatermarkStrategy.forGenerator": _for_generator,
+    "org.apache.flink.api.common.eventtime.WatermarkStrategy.forGenerator": WatermarkStrategy.for_generator,
     "org.apache.flink.python.util.PartitionCustomTestMapFunction": PartitionCustomTestMapFunction,
     "org.apache.flink.streaming.api.functions.python.eventtime"
-    ".PerElementWatermarkGenerator.getSupplier": _watermark_after_every_record,
+    ".PerElementWatermarkGenerator.getSupplier": PerElementWatermarkGenerator,
 }
 
 
@@ -297,6 +288,6 @@ def get_gateway() -> _Gateway:
     return _Gateway()
 
 
-class SecondColumnTimestampAssigner(imported("pyflink.common.watermark_strategy", "TimestampAssigner")):  # type: ignore[misc]
+class SecondColumnTimestampAssigner(TimestampAssigner):
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         return int(value[1])
