@@ -19,7 +19,7 @@ from .plan import ALIGNED_TIMEOUTS_MS, MODES, Plan, draw_plan
 from .simulated_shell import SimulatedShell
 from .world import World
 
-MAX_EVENTS = 60_000
+MAX_EVENTS = 150_000
 MAX_MS = 60_000
 """Virtual time in which every job ends, however often it is interrupted."""
 
