@@ -113,10 +113,8 @@ class InternalTimerService:
         self._watermark = timestamp_ms
         self._fire(self._event, timestamp_ms, self._target.on_event_time)
         if timestamp_ms == MAX_WATERMARK_MS:
-            while self._is_batch and self._fire(
-                self._processing, MAX_WATERMARK_MS, self._target.on_processing_time
-            ):
-                pass
+            if self._is_batch:
+                self._fire(self._processing, MAX_WATERMARK_MS, self._target.on_processing_time)
             self._has_ended = True
             if self._alarm is not None:
                 self._alarm.cancel()
