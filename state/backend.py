@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..common.typeinfo import TypeInformation
 from ..protocol.handles import KeyedStateHandle
@@ -29,7 +29,9 @@ from .kinds import (
     ValueState,
 )
 from .storage import CheckpointStorage
-from .timer_table import TimerTable
+
+if TYPE_CHECKING:
+    from .timer_table import TimerTable
 
 
 def wall_clock_ms() -> int:
