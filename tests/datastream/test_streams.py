@@ -362,7 +362,7 @@ def test_an_executed_environment_can_be_used_for_the_next_job() -> None:
     ("write", "message"),
     [
         (lambda s: s.map(3), r"int is neither callable nor has a method map\(\)"),
-        (lambda s: s.key_by("name"), r"str is neither callable nor has a method get_key\(\)"),
+        (lambda s: s.key_by(1), r"int is neither callable nor has a method get_key\(\)"),
         (lambda s: s.sink_to(Gather()), r"sink_to\(\) takes a Sink, not Gather; .*add_sink\(\)"),
         (lambda s: s.uid(""), "uid must not be empty"),
         (lambda s: s.set_parallelism(2), "'Collection' can only run with parallelism 1, not 2"),

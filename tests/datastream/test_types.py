@@ -108,3 +108,14 @@ def test_a_union_of_two_declared_types_is_refused_with_both_lines() -> None:
     with pytest.raises(ConfigurationError, match=r"test_types.py:\d+\) gives Integer.*gives String"):
         numbers.union(texts)
     assert numbers.union(env.from_collection(["a"])).get_type() == Types.PICKLED_BYTE_ARRAY()
+
+
+def test_a_key_of_none_is_an_error_with_the_operator() -> None:
+    keyed = environment().from_collection([1]).name("Numbers").key_by(lambda value: None)
+    with pytest.raises(JobExecutionError, match=r"key_by\(\) after operator Numbers: None has no"):
+        list(keyed.map(lambda value: value).execute_and_collect())
+
+
+def test_a_keyed_stream_is_collected_with_its_keys() -> None:
+    keyed = environment().from_collection([3, 4]).key_by(lambda value: value % 2)
+    assert list(keyed.execute_and_collect()) == [Row(f0=1, f1=3), Row(f0=0, f1=4)]
