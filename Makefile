@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 SEEDS ?= 10000
 # A minute and a half on two cores at every `make check`; most planted bugs are found within a hundred.
-CHECK_SEEDS ?= 600
+CHECK_SEEDS ?= 300
 SPARK ?= 1
 PYTEST_ARGS ?=
 # These wait for processes most of the time, so `make check` runs the others beside them.

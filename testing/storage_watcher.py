@@ -140,14 +140,6 @@ class StorageWatcher:
         stored = (path for path in self._files if "/shared/" in path and path not in self._late)
         return [path for path in stored if path not in needed and not path.startswith(f"{SAVEPOINTS}/")]
 
-    def unfinished_savepoints(self) -> list[str]:
-        """Files below the directory of savepoints that no complete savepoint needs."""
-        whole = tuple(
-            f"{posixpath.dirname(path)}/" for path in self._needed if path.startswith(f"{SAVEPOINTS}/")
-        )
-        below = f"{SAVEPOINTS}/"
-        return [path for path in self._files if path.startswith(below) and not path.startswith(whole)]
-
     def check_savepoints(self) -> None:
         """Raise `AssertionError` unless every savepoint that somebody has can still be read, by itself."""
         for directory in self.savepoints:
