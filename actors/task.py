@@ -184,6 +184,16 @@ class StreamTask:
             self._phase = TaskPhase.CANCELED
             self._close()
 
+    def wait_for_state(self) -> bool:
+        """Wait a moment for a thread that stores state before the next records; whether there was one.
+
+        For shells whose time stands still.
+        """
+        is_waiting = self._phase is TaskPhase.RUNNING and self._chain.is_storing()
+        if is_waiting:
+            self.wait(_POLL_MS)
+        return is_waiting
+
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant of the task's state machines does not hold."""
         self._barriers.validate()

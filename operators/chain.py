@@ -107,11 +107,15 @@ class OperatorChain:
             raise StateError(f"operator {node.name!r} (uid {node.uid}) keeps no keyed state")
         return keyed.peek(state_name, key, namespace)
 
+    def is_storing(self) -> bool:
+        """Whether records have to wait for the state of those before them to be stored."""
+        return any(
+            operator.keyed is not None and not operator.keyed.is_ready for operator in self._with_state
+        )
+
     def is_ready(self) -> bool:
         """Whether no operator has to wait for the outside world, or for its state to be stored."""
-        return all(operator.is_ready() for operator in self._sinks) and all(
-            operator.keyed is None or operator.keyed.is_ready for operator in self._with_state
-        )
+        return all(operator.is_ready() for operator in self._sinks) and not self.is_storing()
 
     def spills(self) -> list[FrozenKeyedState]:
         """Write buffers over their limit, frozen; to be persisted off the loop."""

@@ -151,6 +151,8 @@ class HarnessTasks:
                 self.background.popleft()()
                 is_busy = True
             is_busy = is_busy or bool(self._messages)
+            # LMDB is written behind a snapshot, in real time.
+            is_busy = is_busy or any(run.task.wait_for_state() for run in self._runs.values())
 
     def _deliver(self, message: Message) -> None:
         receiver = self.graph.receivers[message.channel]

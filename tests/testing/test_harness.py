@@ -239,3 +239,13 @@ def test_what_a_harness_does_not_know_is_said_clearly() -> None:
             harness.advance_processing_time(-1)
     with pytest.raises(ConfigurationError, match="give a callable that takes the stream"):
         OneInputHarness(object())
+
+
+def test_a_snapshot_that_is_still_being_written_behind_holds_nothing_up_for_good() -> None:
+    keys = [str(number) for number in range(20_000)]
+    with counting(state_backend=LmdbStateBackend()) as harness:
+        for _ in range(3):
+            harness.process_elements(keys)
+            harness.snapshot()
+            harness.process_element("0")
+        assert len(harness.records()) == 3 * (len(keys) + 1)
