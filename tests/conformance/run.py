@@ -28,6 +28,8 @@ from table import Outcome, table_page
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PYFLINK = "flink-python/pyflink"
+# The longest time in which a worker has loaded its module, on a busy machine.
+START_S = 90.0
 # Not the tests of connectors and formats: in PyFlink these are names for classes in Java jars.
 ROOMS = ("datastream/tests", "common/tests")
 
@@ -101,8 +103,10 @@ def _lines(path: Path, tests: list[str], limit_s: float) -> list[dict[str, Any]]
         said: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=_hand_on, args=(worker.stdout, said), daemon=True).start()
         try:
-            while (text := said.get(timeout=limit_s)) is not None:
+            wait_s = START_S + limit_s
+            while (text := said.get(timeout=wait_s)) is not None:
                 lines.append(json.loads(text))
+                wait_s = limit_s
         except queue.Empty:
             pass
         finally:
