@@ -29,6 +29,14 @@ _MODE_SHARES = {"exactly-once": 5, "unaligned": 3, "aligned at first": 2, "at-le
 _LMDB_SHARE = 0.02
 _COPIES_SHARE = 0.08
 _EXTRA_STATES = ("map", "list", "reducing", "aggregating", "folding")
+_SPREAD = (
+    Partitioning.REBALANCE,
+    Partitioning.RESCALE,
+    Partitioning.SHUFFLE,
+    Partitioning.GLOBAL,
+    Partitioning.CUSTOM,
+)
+"""Exchanges that a stage without keys may have."""
 _EVENTS_OF_A_JOB = 1_500
 """About as many events a job without failures takes; crashes are planned within them."""
 _POINTS_OF_A_JOB = 900
@@ -299,7 +307,7 @@ def _draw_stage(random: Random, kind: StageKind, ends: list[int], uid: str) -> t
     elif kind is StageKind.SHARE:
         inputs = tuple(Link(end, Partitioning.BROADCAST) for end in used)
     else:
-        inputs = _draw_links(random, used, (Partitioning.REBALANCE, Partitioning.RESCALE))
+        inputs = _draw_links(random, used, _SPREAD)
     chaining = random.choice((Chaining.ALWAYS, Chaining.ALWAYS, Chaining.HEAD, Chaining.NEVER))
     keys, is_skewed = random.choice((2, 5)), random.random() < 0.2
     return Stage(uid, kind, inputs, states, keys, is_skewed, chaining), used

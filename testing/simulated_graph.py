@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zlib
 
 from ..operators.base import StreamOperator
 from ..operators.elementwise import MapOperator
@@ -54,10 +55,18 @@ def _is_discovered(plan: Plan, number: int, stage: Stage) -> bool:
 
 
 def _edge(edge_id: int, number: int, stage: Stage, link: Link) -> StreamEdge:
-    selector = None
-    if link.partitioning is Partitioning.HASH:
+    selector = partitioner = None
+    if link.partitioning in (Partitioning.HASH, Partitioning.CUSTOM):
         selector = pickle.dumps(_key_of(number, stage))
-    return StreamEdge(edge_id, link.stage, number, link.partitioning, link.input_index, selector)
+    if link.partitioning is Partitioning.CUSTOM:
+        partitioner = pickle.dumps(_subtask_of)
+    return StreamEdge(
+        edge_id, link.stage, number, link.partitioning, link.input_index, selector, partitioner=partitioner
+    )
+
+
+def _subtask_of(key: object, count: int) -> int:
+    return zlib.crc32(repr(key).encode()) % count
 
 
 def _key_of(number: int, stage: Stage) -> KeyOf:

@@ -265,7 +265,7 @@ def test_what_a_column_cannot_hold_is_pickled_by_itself() -> None:
         (Types.INSTANT(), Instant(1 << 50, 0)),
         (Types.SQL_TIMESTAMP(), datetime(2024, 1, 1, tzinfo=timezone.utc)),
         (Types.SQL_TIMESTAMP(), datetime(2024, 10, 27, 2, fold=1)),
-        (Types.ROW_NAMED(["b", "a"], [Types.INT(), Types.INT()]), Row(b=1, a=2)),
+        (Types.ROW_NAMED(["b", "a"], [Types.INT(), Types.INT()]), Row(a=2, b=1)),
         (Types.ROW_NAMED(["a"], [Types.INT()]), Row(1)),
         (Types.ROW([Types.INT()]), Row(a=1)),
     ]
