@@ -44,7 +44,7 @@ def draw(plan: dict[str, Any], title: str, path: str) -> None:
     rows = 1 + (max(y for _, y in places.values()) - min(y for _, y in places.values())) / _ROW
     figure = Figure(figsize=(columns * _COLUMN, 0.5 + rows * _ROW))
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_title(title, y=0.97, pad=-10, fontsize=10)
+    figure.text(0.5, 0.99, title, ha="center", va="top", fontsize=10)
     axes.axis("off")
     tasks = {node["id"]: node["task"] for node in nodes}
     for node in nodes:
@@ -84,7 +84,7 @@ def _draw_box(axes: Any, node: dict[str, Any], middle: tuple[float, float]) -> N
     box = FancyBboxPatch(corner, _WIDTH, _HEIGHT, boxstyle="round,pad=0.02", fc=colour, ec="#555555")
     axes.add_patch(box)
     name = textwrap.shorten(node["type"], 44, placeholder="…")
-    text = "\n".join([*textwrap.wrap(name, 22), f"task {node['task']}, parallelism {node['parallelism']}"])
+    text = "\n".join([*textwrap.wrap(name, 26), f"task {node['task']}, parallelism {node['parallelism']}"])
     axes.text(*middle, text, ha="center", va="center", fontsize=7)
 
 
