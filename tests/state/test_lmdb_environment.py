@@ -70,7 +70,8 @@ def test_reading_all_of_a_large_file_leaves_little_of_it_mapped(tmp_path: Path) 
         assert len(env.get_many([b"%06d" % key for key in range(start, start + 60)])) == min(
             60, 30_000 - start
         )
-        assert mapped_bytes(tmp_path) < 16 * MIB
+        if start % 500 == 0:
+            assert mapped_bytes(tmp_path) < 16 * MIB
     for key in range(0, 30_000, 7):
         assert env.get(b"%06d" % key) == bytes(1_000)
     assert mapped_bytes(tmp_path) < 16 * MIB

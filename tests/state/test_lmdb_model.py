@@ -248,7 +248,7 @@ def run_with(machine: Any, max_examples: int) -> Any:
     return machine.TestCase
 
 
-TestPlainLmdb = run_with(PlainMachine, 1000)
-TestExpiringLmdb = run_with(ExpiringMachine, 1000)
+TestPlainLmdb = run_with(PlainMachine, 600)
+TestExpiringLmdb = run_with(ExpiringMachine, 600)
 TestPlainMemory = run_with(PlainMachineInMemory, 100)
 TestExpiringMemory = run_with(ExpiringMachineInMemory, 100)
