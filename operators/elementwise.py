@@ -8,14 +8,13 @@ from typing import Any
 
 from ..common.type_hints import element_type_of, result_type_of
 from ..common.typeinfo import TypeInformation
-from ..protocol.elements import Batch, CheckpointBarrier
-from ..protocol.ids import CheckpointId
-from .base import FrozenOperator, StreamOperator, rows
+from ..protocol.elements import Batch
+from .base import StreamOperator, rows
 from .checkpointed import CheckpointHooks
-from .functions import ProcessFunction, RichFunction, as_callable
+from .functions import ProcessFunction, as_callable
 from .process import RecordContext, not_iterable
 from .results import emit_results
-from .runtime_context import RuntimeContext
+from .user_function import UserFunctionOperator
 
 _HINTS: dict[str, Callable[[Callable[..., Any]], TypeInformation | None]] = {
     "map": result_type_of,
@@ -25,8 +24,8 @@ _HINTS: dict[str, Callable[[Callable[..., Any]], TypeInformation | None]] = {
 }
 
 
-class FunctionOperator(StreamOperator):
-    """Runs one user function; subclasses say how its results become a batch.
+class FunctionOperator(UserFunctionOperator):
+    """Runs one user function per record; subclasses say how its results become a batch.
 
     Args:
         function: A `Function`, or a plain callable.
@@ -39,52 +38,6 @@ class FunctionOperator(StreamOperator):
         self._method = method
         hint = _HINTS.get(method)
         self.hinted_type = None if hint is None else hint(self._call)
-        self._is_open = False
-
-    def open(self) -> None:
-        try:
-            self._hooks.initialize(self.context, self.keyed)
-        except Exception as error:
-            raise self.user_error("initialize_state()", error) from error
-        self._is_open = True
-        try:
-            context = RuntimeContext(self.context, self.keyed)
-            if isinstance(self._life_cycle, RichFunction):
-                self._life_cycle.set_runtime_context(context)
-            self._life_cycle.open(context)
-        except Exception as error:
-            raise self.user_error("open()", error) from error
-
-    def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
-        try:
-            self._hooks.snapshot(barrier)
-        except Exception as error:
-            raise self.user_error("snapshot_state()", error) from error
-        return super().snapshot_state(barrier)
-
-    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        try:
-            self._hooks.complete(checkpoint_id)
-        except Exception as error:
-            raise self.user_error("notify_checkpoint_complete()", error) from error
-
-    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        try:
-            self._hooks.aborted(checkpoint_id)
-        except Exception as error:
-            raise self.user_error("notify_checkpoint_aborted()", error) from error
-
-    def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            try:
-                self._life_cycle.close()
-            except Exception as error:
-                raise self.user_error("close()", error) from error
-            finally:
-                super().close()
-        else:
-            super().close()
 
     def apply(self, values: list[Any], how: Callable[..., Iterable[Any]]) -> list[Any]:
         """`list(how(call, values))`; an exception names the record it happened on."""

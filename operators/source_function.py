@@ -14,15 +14,13 @@ from abc import abstractmethod
 from ..common import failpoints
 from ..common.errors import ConfigurationError, UserCodeError
 from ..protocol.elements import Batch, CheckpointBarrier, StreamElement, Watermark, WatermarkStatus
-from ..protocol.ids import CheckpointId
-from .base import FrozenOperator
 from .checkpoint_lock import CheckpointLock
 from .checkpointed import CheckpointHooks
 from .functions import Function, RichFunction
-from .runtime_context import RuntimeContext
 from .source_buffer import SourceBuffer, SourceCancelled
 from .source_context import SourceContext
 from .sources import EndOfSource, PolledOperator
+from .user_function import UserFunctionOperator
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +58,7 @@ class RichParallelSourceFunction(ParallelSourceFunction, RichFunction):
     """A `ParallelSourceFunction` that knows its `RuntimeContext`, and so which subtask it is."""
 
 
-class SourceFunctionOperator(PolledOperator):
+class SourceFunctionOperator(UserFunctionOperator, PolledOperator):
     """Runs a `SourceFunction` in a thread, and emits on the task's loop what that hands over."""
 
     def __init__(self, function: SourceFunction) -> None:
@@ -69,9 +67,8 @@ class SourceFunctionOperator(PolledOperator):
                 f"add_source() takes a SourceFunction, not {type(function).__name__}; derive it from "
                 f"tidegate.datastream.SourceFunction, or pass a Source to from_source()"
             )
-        self._function = function
+        self._function = self._life_cycle = function
         self._hooks = CheckpointHooks(function)
-        self._is_open = False
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._run_is_over = False
@@ -82,18 +79,7 @@ class SourceFunctionOperator(PolledOperator):
 
     def open(self) -> None:
         self._lock = CheckpointLock()
-        try:
-            self._hooks.initialize(self.context, None)
-        except Exception as error:
-            raise self.user_error("initialize_state()", error) from error
-        self._is_open = True
-        try:
-            context = RuntimeContext(self.context, None)
-            if isinstance(self._function, RichFunction):
-                self._function.set_runtime_context(context)
-            self._function.open(context)
-        except Exception as error:
-            raise self.user_error("open()", error) from error
+        super().open()
 
     # ------------------------------------------------------------ the thread
 
@@ -188,39 +174,11 @@ class SourceFunctionOperator(PolledOperator):
         if self._thread is not None:
             self._pass_on(self._buffer.take())
 
-    def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
-        try:
-            self._hooks.snapshot(barrier)
-        except Exception as error:
-            raise self.user_error("snapshot_state()", error) from error
-        return super().snapshot_state(barrier)
-
-    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        try:
-            self._hooks.complete(checkpoint_id)
-        except Exception as error:
-            raise self.user_error("notify_checkpoint_complete()", error) from error
-
-    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        try:
-            self._hooks.aborted(checkpoint_id)
-        except Exception as error:
-            raise self.user_error("notify_checkpoint_aborted()", error) from error
-
     # ------------------------------------------------------------ the end
 
-    def close(self) -> None:
-        if not self._is_open:
-            super().close()
-            return
-        self._is_open = False
-        try:
-            self._end_thread()
-            self._function.close()
-        except Exception as error:
-            raise self.user_error("close()", error) from error
-        finally:
-            super().close()
+    def close_function(self) -> None:
+        self._end_thread()
+        super().close_function()
 
     def _end_thread(self) -> None:
         thread, self._thread = self._thread, None
