@@ -81,6 +81,7 @@ class CheckpointStore:
         self._first_id = 0
         self._reserved_until = 0
         self._claimed: ClaimedCheckpoint | None = None
+        self._is_removed = False
         self.epoch = 0
 
     @property
@@ -355,9 +356,10 @@ class CheckpointStore:
         self._registry.forget_subtasks()
         self._registry.take_unreferenced()
         found = self._storage.list_files("shared")
+        unfinished = self._storage.list_unfinished("shared")
         # After the list, never before: what is in the list was there before anybody else claimed.
         self.check_fence()
-        orphans = [path for path in found if not self._registry.is_referenced(path)]
+        orphans = [path for path in found if not self._registry.is_referenced(path)] + unfinished
         # Classified, but perhaps not deleted yet: a manifest must never outlive its files.
         return Garbage(tuple(sorted(self._condemned.copy())), tuple(orphans))
 
@@ -374,9 +376,26 @@ class CheckpointStore:
         self._delete([path for path in found if not path.endswith(MANIFEST_NAME) and path not in epochs])
         # Last, and the oldest first: without any, whoever was replaced still finds itself fenced.
         self._storage.delete(sorted(epochs, key=lambda path: _numbers([path])))
+        # Only now, what is in no list: empty directories, and what writers that died have left half-written.
+        self._storage.delete_all()
+        self._is_removed = True
         self._retained.clear()
         if self._claimed is not None:
             self._claimed.remove()
+
+    def sweep(self, keep_checkpoints: bool) -> None:
+        """All processes of the job have ended: remove what they wrote since the job ended.
+
+        Raises:
+            FencedError: Another coordinator took over.
+        """
+        if keep_checkpoints:
+            self.remove_orphans()
+        elif self._is_removed:
+            self._storage.delete_all()
+        else:
+            # It was tried when the job ended, and storage refused.
+            self.remove_all()
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant does not hold."""

@@ -98,6 +98,7 @@ class JobCoordinator:
         self._is_fenced = False
         self._is_beyond_restart = False
         self._stopped_with = ""
+        self._keeps_checkpoints: bool | None = None
         self._failure: Failure | None = None
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
@@ -535,7 +536,20 @@ class JobCoordinator:
         # What could not be restored may be all that is left of the state, and somebody can repair it.
         return self._spec.settings.keep_on_fail or self._is_beyond_restart
 
+    def sweep(self) -> None:
+        """For the shell, when the job has ended and none of its processes runs any more.
+
+        A task may have been storing a snapshot when the job ended; nobody else would ever delete that.
+        """
+        if self._store is None or self._is_fenced or self._keeps_checkpoints is None:
+            return
+        try:
+            self._store.sweep(self._keeps_checkpoints)
+        except TidegateError as error:
+            self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
+
     def _clean_up(self, keep_checkpoints: bool) -> None:
+        self._keeps_checkpoints = keep_checkpoints
         if self.fail_points is not None:
             self.fail_points.settle()
         if self._store is not None and not self._is_fenced:

@@ -67,6 +67,7 @@ class LocalExecutor:
             for task in self._tasks.values():
                 task.abandon()
             self._background.shutdown(wait=True)
+            self.coordinator.sweep()
             self._done.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
