@@ -44,6 +44,8 @@ class Garbage:
     files: tuple[str, ...]
     claimed: ClaimedCheckpoint | None = None
     """What the job was started from, if it owns that and needs it no more."""
+    checkpoint_count: int = 0
+    """Of how many checkpoints this is all, without those that were tried to delete before."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class CheckpointStore:
         self._registry = SharedStateRegistry()
         self._not_deleted: deque[Garbage] = deque()
         self._condemned: set[str] = set()
+        self._aborted_count = 0
         self._first_id = 0
         self._reserved_until = 0
         self._claimed: ClaimedCheckpoint | None = None
@@ -264,6 +267,7 @@ class CheckpointStore:
         """A checkpoint will not complete: it needs its files no more, unless its manifest may exist."""
         if checkpoint_id not in self._doubtful:
             self._registry.release_checkpoint(checkpoint_id)
+            self._aborted_count += self._registry.has_unreferenced
 
     def is_doubtful(self, checkpoint_id: CheckpointId) -> bool:
         """Whether nobody knows if the manifest of a checkpoint was written."""
@@ -275,15 +279,24 @@ class CheckpointStore:
 
     # ------------------------------------------------------------ deletion
 
+    @property
+    def excess_count(self) -> int:
+        """How many checkpoints `take_garbage` would take."""
+        return len(self._excess()) + self._aborted_count
+
+    def _excess(self) -> list[CheckpointId]:
+        newest = max(self._retained, default=CheckpointId(0))
+        excess = sorted(self._retained)[: -self._num_retained]
+        return excess + sorted(doubtful for doubtful in self._doubtful if doubtful < newest)
+
     def take_garbage(self) -> Garbage | None:
         """Classify what nobody needs any more: checkpoints beyond the number to keep, and files.
 
         Returns:
             What `delete` is to remove, which may happen in another thread; `None` if there is nothing.
         """
-        newest = max(self._retained, default=CheckpointId(0))
-        excess = sorted(self._retained)[: -self._num_retained]
-        excess += sorted(doubtful for doubtful in self._doubtful if doubtful < newest)
+        excess = self._excess()
+        count, self._aborted_count = len(excess) + self._aborted_count, 0
         for checkpoint_id in excess:
             self._retained.pop(checkpoint_id, None)
             self._doubtful.pop(checkpoint_id, None)
@@ -296,7 +309,7 @@ class CheckpointStore:
             again = self._not_deleted.popleft()
             manifests += again.manifests
             files += again.files
-        garbage = Garbage(tuple(manifests), tuple(files), claimed)
+        garbage = Garbage(tuple(manifests), tuple(files), claimed, count)
         return garbage if manifests or files or claimed else None
 
     def delete(self, garbage: Garbage) -> None:

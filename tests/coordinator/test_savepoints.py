@@ -9,7 +9,7 @@ from tidegate.protocol import task_events as events
 from tidegate.protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from tidegate.state.storage import open_storage
 
-from .fakes import SUBTASKS, FakeCluster
+from .fakes import SUBTASKS, FakeCluster, job_spec
 
 CANONICAL = SavepointFormatType.CANONICAL
 
@@ -99,3 +99,20 @@ def test_a_savepoint_does_not_overtake_records_where_checkpoints_do() -> None:
     cluster.coordinator.trigger_checkpoint()
     (_, (_, trigger)) = cluster.mails(events.TriggerCheckpoint)
     assert trigger.barrier.aligned_timeout_ms == 0
+
+
+def test_a_savepoint_starts_beside_a_checkpoint_that_is_under_way() -> None:
+    cluster = FakeCluster().run()
+    cluster.pass_ms(100)
+    cluster.coordinator.trigger_savepoint(SnapshotKind.SAVEPOINT, "memory://beside", CANONICAL)
+    triggers = [mail.barrier for _, mail in cluster.mails(events.TriggerCheckpoint)]
+    assert [barrier.kind for barrier in triggers] == [SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT]
+
+
+def test_a_savepoint_waits_for_a_checkpoint_that_may_overtake_records() -> None:
+    cluster = FakeCluster(job_spec(aligned_timeout_ms=0)).run()
+    cluster.pass_ms(100)
+    cluster.coordinator.trigger_savepoint(SnapshotKind.SAVEPOINT, "memory://waits", CANONICAL)
+    assert cluster.triggered().kind is SnapshotKind.CHECKPOINT
+    cluster.acknowledge()
+    assert cluster.triggered().kind is SnapshotKind.SAVEPOINT
