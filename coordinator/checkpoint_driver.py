@@ -353,8 +353,8 @@ class CheckpointDriver:
         bound = self._spec.settings.trigger.max_concurrent
         if before <= bound < count:
             self._statistics.warnings.append(
-                f"{count} old checkpoints wait to be deleted; no checkpoint is triggered while there are more "
-                f"than {bound}. Storage deletes slowly: look there, or take checkpoints less often"
+                f"{count} old checkpoints wait to be deleted; no checkpoint is triggered while more than {bound} "
+                f"do. Storage deletes slowly: look there, or take checkpoints less often"
             )
         self.handle(core.CleaningCounted(count))
 

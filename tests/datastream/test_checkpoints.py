@@ -334,17 +334,24 @@ def stored(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("retention", ExternalizedCheckpointRetention)
-def test_checkpoints_of_a_finished_job_stay_only_if_asked_to(
+def test_no_retention_keeps_the_checkpoints_of_a_finished_job(
     tmp_path: Path, retention: ExternalizedCheckpointRetention
 ) -> None:
     env = environment(tmp_path)
     env.get_checkpoint_config().set_externalized_checkpoint_retention(retention)
     held(env).sink_to(Vault())
-    env.execute()
-    keeps = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
-    assert ("MANIFEST" in stored(tmp_path)) == keeps
-    if not keeps:
-        assert stored(tmp_path) == []
+    report = env.execute().report
+    assert report.newest_checkpoint is None
+    assert stored(tmp_path) == []
+
+
+def test_checkpoints_of_a_finished_job_stay_if_asked_to(tmp_path: Path) -> None:
+    env = environment(tmp_path, options={"tidegate.checkpointing.retain-on-finish": "true"})
+    held(env).sink_to(Vault())
+    newest = env.execute().report.newest_checkpoint
+    assert newest is not None
+    assert (Path(newest) / "MANIFEST").is_file()
+    assert stored(tmp_path).count("MANIFEST") == 1
 
 
 @pytest.mark.parametrize("retention", ExternalizedCheckpointRetention)
