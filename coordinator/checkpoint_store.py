@@ -82,6 +82,7 @@ class CheckpointStore:
         self._condemned: set[str] = set()
         self._aborted_count = 0
         self._first_id = 0
+        self._ids_above = 0
         self._reserved_until = 0
         self._claimed: ClaimedCheckpoint | None = None
         self._is_removed = False
@@ -107,10 +108,23 @@ class CheckpointStore:
         self.epoch = epoch
         return epoch
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no coordinator of this job may have given an id yet."""
+        return not self._storage.list_files("ids") and not self._stored_ids()
+
+    def give_ids_above(self, checkpoint_id: int) -> None:
+        """The job starts from the checkpoint of another one: its ids go on from there, as in Flink.
+
+        Functions may keep what they are to commit by checkpoint id, and commit all up to a completed one.
+        """
+        self._ids_above = checkpoint_id
+
     def first_free_id(self) -> int:
         """An id above every one that any coordinator of this job may have given."""
         while not self._first_id:
-            reserved = max([0, *_numbers(self._storage.list_files("ids")), *self._stored_ids()])
+            given = [*_numbers(self._storage.list_files("ids")), *self._stored_ids()]
+            reserved = max(self._ids_above, *given, 0)
             if self._reserve_block(reserved + ID_BLOCK):
                 self._first_id = reserved + 1
         return self._first_id

@@ -36,6 +36,7 @@ from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
 from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
+from .step_back import newer_checkpoints, step_back_warning
 from .stored_statistics import read_statistics
 
 ATTEMPTS_PER_EPOCH = 1_000_000
@@ -203,6 +204,10 @@ class JobCoordinator:
         if self._store is None:
             return
         epoch = self._store.claim()
+        path = self._spec.settings.restore_path
+        if path is not None and self._store.is_new:
+            foreign = read_checkpoint(path)
+            self._store.give_ids_above(max([foreign.checkpoint_id, *newer_checkpoints(path, foreign)]))
         self._attempt = Attempt((epoch - 1) * ATTEMPTS_PER_EPOCH)
         newest = self._store.load()
         if newest is not None and newest.statistics is not None:
@@ -230,6 +235,10 @@ class JobCoordinator:
         if path is None or not is_first_start:
             return
         self._foreign = read_checkpoint(path)
+        newer = newer_checkpoints(path, self._foreign)
+        if newer:
+            warning = step_back_warning(path, newer, self._spec.settings.claims_restored)
+            self.statistics.warnings.append(warning)
         check_restore(self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state)
 
     def _claimed_checkpoint(self) -> ClaimedCheckpoint | None:
