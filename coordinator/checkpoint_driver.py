@@ -105,6 +105,12 @@ class CheckpointDriver:
         self._request_count += 1
         request_id = core.RequestId(self._store.epoch * REQUESTS_PER_EPOCH + self._request_count)
         self._statistics.requested(request_id)
+        newest = self._store.newest
+        if newest is not None and newest.kind is kind and kind.ends_job and self._is_at(savepoint, newest):
+            # Whoever asked lost the coordinator that did it, and asks again.
+            done = core.AnswerRequest(request_id, newest.checkpoint_id, savepoint_path=newest.savepoint_path)
+            self._statistics.answered(done)
+            return request_id
         try:
             if savepoint is not None:
                 check_savepoint_directory(savepoint.directory)
@@ -116,6 +122,13 @@ class CheckpointDriver:
             requested = core.CheckpointRequested(request_id, kind, None, savepoint, self._forces(kind))
             self.handle(requested)
         return request_id
+
+    def _is_at(self, target: SavepointTarget | None, stopped: CheckpointManifest) -> bool:
+        """Whether the job was stopped with the savepoint that this asks for."""
+        if target is None:
+            return False
+        path = savepoint_path(target.directory, self._spec.job_id, stopped.checkpoint_id)
+        return path == stopped.savepoint_path
 
     def _forces(self, kind: SnapshotKind) -> bool:
         """As Flink, not where barriers overtake: a task can store the records of one checkpoint at a time."""

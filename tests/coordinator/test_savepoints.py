@@ -51,6 +51,21 @@ def test_a_coordinator_lost_after_the_stop_lets_tasks_commit_and_nothing_else() 
     assert report_of(after.coordinator).stopped_with == "memory://lost-after/savepoint-job-1", "also then"
 
 
+def test_who_asks_the_next_coordinator_again_for_the_stop_gets_its_savepoint() -> None:
+    before = stopping("asked-again")
+    before.acknowledge()
+    after = FakeCluster(storage=before.storage).run()
+    asked = after.coordinator.trigger_savepoint(SnapshotKind.STOP, "memory://asked-again", CANONICAL)
+    other = after.coordinator.trigger_savepoint(SnapshotKind.STOP, "memory://elsewhere", CANONICAL)
+    assert asked is not None
+    assert other is not None
+    answer = after.coordinator.statistics.requests[asked]
+    assert answer is not None
+    assert (answer.checkpoint_id, answer.reason) == (1, None)
+    assert answer.savepoint_path == "memory://asked-again/savepoint-job-1"
+    assert after.coordinator.statistics.requests[other] is None, "that is refused when the job has ended"
+
+
 def test_a_coordinator_lost_before_the_stop_was_complete_runs_the_job_on() -> None:
     before = stopping("lost-before")
     after = FakeCluster(storage=before.storage).run()
