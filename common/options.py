@@ -273,9 +273,12 @@ class StateBackendOptions:
         .with_deprecated_keys("state.backend")
     )
     LOCAL_RECOVERY: ConfigOption[bool] = (
-        ConfigOptions.key("state.backend.local-recovery").boolean_type().default_value(False)
+        ConfigOptions.key("execution.state-recovery.from-local")
+        .boolean_type()
+        .default_value(False)
+        .with_deprecated_keys("state.backend.local-recovery")
     )
-    """The name that `execution.checkpointing.local-backup.enabled` had before Flink 2."""
+    """Flink's other half of `execution.checkpointing.local-backup.enabled`; either one switches on both."""
     LMDB_MEMORY: ConfigOption[int] = (
         ConfigOptions.key("tidegate.state.lmdb.memory").memory_type().default_value(512 << 20)
     )

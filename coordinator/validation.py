@@ -33,6 +33,8 @@ def validate_before_start(spec: JobSpec) -> None:
         assert settings.checkpoint_dir is not None
         probe = open_storage(settings.checkpoint_dir).sub(spec.job_id)
         probe.write_file("epochs/0", b"")
+        # What else is wrong is still to be seen, and a job that never starts must leave nothing.
+        probe.delete_all()
     if settings.restore_path is not None:
         manifest = read_checkpoint(settings.restore_path)
         if settings.claims_restored:
