@@ -366,8 +366,8 @@ class CheckpointDriver:
         bound = self._spec.settings.trigger.max_concurrent
         if before <= bound < count:
             self._statistics.warnings.append(
-                f"{count} old checkpoints wait to be deleted; no checkpoint is triggered while more than {bound} "
-                f"do. Storage deletes slowly: look there, or take checkpoints less often"
+                f"{count} old checkpoints wait to be deleted; no checkpoint is triggered while more than "
+                f"{bound} do. Storage deletes slowly: look there, or take checkpoints less often"
             )
         self.handle(core.CleaningCounted(count))
 
