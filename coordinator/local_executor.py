@@ -87,6 +87,7 @@ class LocalExecutor:
             for task in self._tasks.values():
                 task.abandon()
             self._background.shutdown(wait=True)
+            self.coordinator.sweep()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait in another thread for the end of `run`; false when the time is over first.

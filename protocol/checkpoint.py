@@ -22,6 +22,7 @@ from .checkpoint_events import (
     CheckpointCommand,
     CheckpointEvent,
     CheckpointRequested,
+    CleaningCounted,
     DiscardFiles,
     DrainSources,
     FailJob,
@@ -57,6 +58,7 @@ __all__ = [
     "CheckpointCoordinator",
     "CheckpointEvent",
     "CheckpointRequested",
+    "CleaningCounted",
     "DiscardFiles",
     "DrainSources",
     "FailJob",
@@ -159,6 +161,8 @@ class CheckpointCoordinator:
             return self._expire(now_ms) + self._trigger_if_due(now_ms)
         if isinstance(event, CheckpointRequested):
             return self._on_requested(event, now_ms)
+        if isinstance(event, CleaningCounted):
+            return self._trigger_if_due(now_ms) if self._decider.counted(event.count) else []
         if isinstance(event, SubtaskInputEnded):
             return self._on_input_ended(event, now_ms)
         if isinstance(event, ManifestWritten):
@@ -450,7 +454,8 @@ class CheckpointCoordinator:
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant does not hold."""
-        assert len(self._pending) <= max(1, self._policy.max_concurrent), "too many pending"
+        bounded = [p for p in self._pending.values() if p.barrier.kind is not SnapshotKind.SAVEPOINT]
+        assert len(bounded) <= max(1, self._policy.max_concurrent), "too many pending"
         for checkpoint_id, pending in self._pending.items():
             assert checkpoint_id < self._next_id, "a pending id was never given"
             assert checkpoint_id not in self._ended_ids, "an ended checkpoint is pending"

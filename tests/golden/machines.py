@@ -140,6 +140,7 @@ class CoordinatorMachine:
             "running": self._running,
             "stopped": self._stopped,
             "request": self._request,
+            "cleaning": lambda words: core.CleaningCounted(int(words[1])),
             "time": self._time,
             "acknowledge": self._acknowledge,
             "decline": self._decline,
@@ -162,7 +163,8 @@ class CoordinatorMachine:
         kind = next((kinds[word] for word in words if word in kinds), SnapshotKind.CHECKPOINT)
         target = SavepointTarget("savepoints") if kind.ends_job else None
         timeout_ms = int(words[words.index("within") + 1]) if "within" in words else None
-        return core.CheckpointRequested(core.RequestId(self._requests), kind, timeout_ms, target)
+        is_forced = "forced" in words
+        return core.CheckpointRequested(core.RequestId(self._requests), kind, timeout_ms, target, is_forced)
 
     def _time(self, words: list[str]) -> core.CheckpointEvent:
         self._now_ms = int(words[1])
