@@ -128,6 +128,7 @@ class CheckpointCoordinator:
         self._failures = 0
         self._last_completed = CheckpointId(0)
         self._is_failing = False
+        self._is_first = True
         self._closed_by: AbortReason | None = None
         self.counts = dict.fromkeys(AcknowledgeResult, 0)
 
@@ -183,6 +184,7 @@ class CheckpointCoordinator:
         self._final_completed = False
         self._final_due_ms = -NEVER_MS
         self._is_failing = False
+        self._is_first = True
         self._closed_by = None
         self._decider.start(now_ms, event.initial_delay_ms)
         return self._trigger_if_due(now_ms)
@@ -301,7 +303,10 @@ class CheckpointCoordinator:
     ) -> list[CheckpointCommand]:
         checkpoint_id = CheckpointId(self._next_id)
         self._next_id += 1
-        barrier = CheckpointBarrier(checkpoint_id, now_ms, kind, savepoint=savepoint)
+        # The first of an attempt follows on nothing that its tasks know of.
+        oldest = None if self._is_first else min(self._pending, default=checkpoint_id)
+        self._is_first = False
+        barrier = CheckpointBarrier(checkpoint_id, now_ms, kind, savepoint=savepoint, oldest_pending=oldest)
         deadline_ms = now_ms + (self._policy.timeout_ms if timeout_ms is None else timeout_ms)
         self._pending[checkpoint_id] = PendingCheckpoint(barrier, deadline_ms, set(self._subtasks), answered)
         targets = tuple(sorted(self._sources | self._input_ended))
