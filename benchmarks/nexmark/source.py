@@ -6,7 +6,6 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from tidegate.common import WatermarkStrategy
 from tidegate.datastream import DataStream, Source, SourceReader, StreamExecutionEnvironment
@@ -97,7 +96,10 @@ class _Records(_Reader):
 
 class _Columns(_Reader):
     def open(self, context: Any) -> None:
-        self._batches = read_columns(self._path)
+        # The first call of `to_numpy` imports pandas, which takes a second.
+        self._batches = [
+            Batch(batch, as_timestamps(batch["date_time"].to_numpy())) for batch in read_columns(self._path)
+        ]
 
     def poll(self, max_records: int) -> Batch | None:
         self.start()
@@ -105,7 +107,7 @@ class _Columns(_Reader):
             return None
         batch = self._batches[self._splits[0]]
         self._splits[0] += 1
-        return Batch(batch, as_timestamps(batch["date_time"].to_numpy().astype(np.int64)))
+        return batch
 
 
 def stream(env: StreamExecutionEnvironment, path: str, marks_dir: str) -> DataStream:
