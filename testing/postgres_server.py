@@ -128,7 +128,8 @@ class PostgresServer:
         made = subprocess.run(
             [
                 self._programs / "initdb", "--pgdata", self._data, "--username=postgres",
-                "--auth=scram-sha-256", "--pwfile", secret, "--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions",
+                "--auth=scram-sha-256", "--pwfile", secret,
+                "--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions",
             ],
             capture_output=True, text=True, check=False, cwd="/",
             **self._user,  # type: ignore[call-overload]

@@ -5,5 +5,12 @@ from __future__ import annotations
 from ...connectors.postgres.errors import PostgresConnectorError
 from ...connectors.postgres.flushing import PostgresAppendSink, PostgresUpsertSink
 from ...connectors.postgres.sink import PostgresSink
+from ...connectors.postgres.source import PostgresSource
 
-__all__ = ["PostgresAppendSink", "PostgresConnectorError", "PostgresSink", "PostgresUpsertSink"]
+__all__ = [
+    "PostgresAppendSink",
+    "PostgresConnectorError",
+    "PostgresSink",
+    "PostgresSource",
+    "PostgresUpsertSink",
+]
