@@ -1,7 +1,7 @@
 """Starting from an older checkpoint although newer ones lie beside it: a step back that somebody chose.
 
-A job never steps back by itself: its sinks may have committed what the newest checkpoint covers. Whoever names
-an older one in `execution.state-recovery.path` decides that, and is told what it means.
+A job never steps back by itself: its sinks may have committed what the newest checkpoint covers. Whoever
+names an older one in `execution.state-recovery.path` decides that, and is told what it means.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def step_back_warning(path: str, newer: list[CheckpointId], claims_restored: boo
     names = ", ".join(f"chk-{each}" for each in newer[-5:])
     fate = "claims only the one it starts from, and leaves them" if claims_restored else "leaves them"
     return (
-        f"the job starts from {path}, and newer checkpoints lie beside it: {names}. What came after the older "
-        f"one is processed again. Sinks may have committed it already, and then it comes twice; put their "
+        f"the job starts from {path}, and newer checkpoints lie beside it: {names}. What came after the "
+        f"older one is processed again. Sinks may have committed it already, and then it comes twice; put their "
         f"output back to that moment if it must not. The job {fate} as they are: they are nobody's, and "
         f"the ids of its own checkpoints are above theirs"
     )
