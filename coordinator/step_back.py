@@ -39,7 +39,7 @@ def step_back_warning(path: str, newer: list[CheckpointId], claims_restored: boo
     fate = "claims only the one it starts from, and leaves them" if claims_restored else "leaves them"
     return (
         f"the job starts from {path}, and newer checkpoints lie beside it: {names}. What came after the "
-        f"older one is processed again. Sinks may have committed it already, and then it comes twice; put their "
-        f"output back to that moment if it must not. The job {fate} as they are: they are nobody's, and "
-        f"the ids of its own checkpoints are above theirs"
+        f"older one is processed again. Sinks may have committed it already, and then it comes twice; put "
+        f"their output back to that moment if it must not. The job {fate} as they are: they are nobody's, "
+        f"and the ids of its own checkpoints are above theirs"
     )
