@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 RECORD_BYTES = 64
 ELEMENT_BYTES = 2
+NEVER_NS = 1 << 62
 
 
 @dataclass(eq=False)
@@ -48,8 +49,8 @@ class ProcessDied(BaseException):
 class Process:
     """One task process. A dead one may have messages and background work left behind.
 
-    `slowness` stretches the time of its steps. `alarm` numbers its last planned step, so that earlier
-    plans do nothing.
+    `slowness` stretches the time of its steps. It wants to step again at `wakes_ns`, and somebody looks
+    after that at `alarm_ns`.
     """
 
     owner: Incarnation
@@ -60,7 +61,8 @@ class Process:
     is_alive: bool = True
     is_stepping: bool = False
     is_storing: bool = False
-    alarm: int = 0
+    wakes_ns: int = NEVER_NS
+    alarm_ns: int = NEVER_NS
     background: deque[Callable[[], None]] = field(default_factory=deque)
     reports: int = 0
     refused: int = -1
