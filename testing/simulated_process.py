@@ -34,11 +34,12 @@ NEVER_NS = 1 << 62
 
 @dataclass(eq=False)
 class Payload:
-    """The content of one message; `channel` says where it is counted as being under way."""
+    """The content of one message. `is_taken`: its receiver has looked at what is in it."""
 
     elements: list[StreamElement]
     size_bytes: int
-    channel: tuple[Attempt, ChannelId] | None = None
+    is_marker: bool = False
+    is_taken: bool = False
 
 
 class ProcessDied(BaseException):
@@ -141,7 +142,7 @@ class _TaskPorts:
         return payload, payload.size_bytes
 
     def decode(self, payload: Any) -> list[StreamElement]:
-        self._shell.network.taken(payload)
+        payload.is_taken = True
         self._process.takes_up(payload.elements)
         return payload.elements  # type: ignore[no-any-return]
 
@@ -152,7 +153,7 @@ class _TaskPorts:
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
         self._shell.point()
-        self._shell.network.return_credit(self._process, channel, size_bytes)
+        self._shell.network.return_credit(self._process, channel, sequence_number, size_bytes)
 
     def report(self, event: TaskEvent) -> None:
         self._shell.point()
