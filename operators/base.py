@@ -144,6 +144,9 @@ class StreamOperator(ABC):
     def validate(self) -> None:
         """Called in the driver before the job starts: raise `ConfigurationError` if it cannot run."""
 
+    def validate_checkpointing(self, interval_ms: int | None, timeout_ms: int) -> None:
+        """Called behind `validate` if the job takes checkpoints; `interval_ms` of `None`: only on request."""
+
     def setup(self, context: OperatorContext, output: Output) -> None:
         """Bind to the subtask; state is not there yet."""
         self.context = context
