@@ -109,6 +109,11 @@ class FrozenOperator:
     frozen_lists: FrozenOperatorState
     raw_keyed: FrozenRawKeyedState | None = None
 
+    @property
+    def is_trivial(self) -> bool:
+        """Whether there is nothing to write, so that `persist` takes no time."""
+        return self.frozen_keyed is None and self.raw_keyed is None and self.frozen_lists.is_trivial
+
     def persist(self) -> OperatorSnapshot:
         """Write what was frozen; runs off the task's thread."""
         keyed = KeyedStateHandle() if self.frozen_keyed is None else self.frozen_keyed.persist()

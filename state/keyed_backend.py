@@ -44,7 +44,7 @@ from .kinds import (
 )
 from .memory_budget import MemoryBudget
 from .peek import peek
-from .segment_log import SegmentLog
+from .segment_log import TINY_ENTRIES, SegmentLog
 from .segments import column_slice, decoded_values, key_values
 from .state_factory import StateFactory, StateParts
 from .tables import Backing, FrozenTable, StateTable, TableSettings
@@ -86,6 +86,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         store: the LMDB environment behind the tables; None keeps everything in memory.
         budget: bounds the memory in front of `store`.
         drain_entries: of how many changes columns are made before the freeze.
+        tiny_entries: how large a state may be that is written anew in each checkpoint.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         store: LmdbStore | None = None,
         budget: MemoryBudget | None = None,
         drain_entries: int = DRAIN_ENTRIES,
+        tiny_entries: int = TINY_ENTRIES,
     ) -> None:
         self.current_key: Any = None
         self.current_namespace: Any = None
@@ -121,7 +123,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._schemas: dict[str, dict[str, object]] = {}
         # Records since the last freeze.
         self._records = 0
-        self._log = SegmentLog(params)
+        self._log = SegmentLog(params, tiny_entries)
         self._pending: deque[_Epoch] = deque()
         self._epochs = 0
         # The spill that is being stored, if any, and why the last attempt to store anything failed.
@@ -321,7 +323,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             schemas = epoch.schemas
             # One buffer after the other, each dropped when it is stored: what fails stays.
             while epoch.frozen:
-                changes = self._persist(epoch.frozen[0], schemas)
+                changes = self._persist(epoch.frozen[0], epoch)
                 frozen = epoch.frozen.popleft()
                 if frozen in frozen.table.frozen:
                     epoch.unstored.append((frozen, changes))
@@ -397,7 +399,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             self._pending.clear()
             self._unstored.clear()
 
-    def _persist(self, frozen: FrozenTable, schemas: dict[str, dict[str, object]]) -> pa.Table:
+    def _persist(self, frozen: FrozenTable, epoch: _Epoch) -> pa.Table:
         """Store a buffer as a segment; the same as a change table."""
         table = frozen.table
         try:
@@ -405,7 +407,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
         except (StateError, KeyTypeError) as error:
             raise type(error)(f"{self.where}: state {table.name!r}: {error}") from error
         if self._params.storage is not None:
-            self._log.append(table.name, _stored_schema(schemas[table.name], table), changes)
+            schema = _stored_schema(epoch.schemas[table.name], table)
+            self._log.append(table.name, schema, changes, epoch.cut_offs.get(table.name))
         if frozen.log:
             rows = sum(part.num_rows for part in frozen.log) + len(frozen.changes)
             table.judge_draining(changes.num_rows, rows)
