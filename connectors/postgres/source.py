@@ -47,8 +47,8 @@ class _Query:
     def select(self, what: str, condition: sql.Composable) -> sql.Composed:
         """`SELECT what` from the rows of the query."""
         return sql.SQL("SELECT {} FROM ({}) AS rows WHERE {}").format(
-            sql.SQL(what).format(key=sql.Identifier(self.key)),  # type: ignore[arg-type]
-            sql.SQL(self.text),  # type: ignore[arg-type]
+            sql.SQL(what).format(key=sql.Identifier(self.key)),
+            sql.SQL(self.text),
             condition,
         )
 
@@ -206,7 +206,7 @@ class _RangeReader(SourceReader):
         key = sql.Identifier(self._query.key)
         bounds = [(">=", split.first), ("<", split.end), (">", split.done)]
         conditions = [
-            sql.SQL("{} {} {}").format(key, sql.SQL(operator), sql.Literal(bound))  # type: ignore[arg-type]
+            sql.SQL("{} {} {}").format(key, sql.SQL(operator), sql.Literal(bound))
             for operator, bound in bounds
             if bound is not None
         ]
