@@ -533,12 +533,14 @@ class StreamTask:
 
     def _align(self, event: AlignmentEvent) -> None:
         now_ms = self._ports.now_ns() // 1_000_000
-        was_aligning = self._barriers.is_aligning
+        was_aligning, decided_before = self._barriers.is_aligning, self._barriers.last_decided
         commands = self._barriers.handle(event, now_ms)
         if not was_aligning:
             self._alignment_baseline = self._parts.gate.consumed_bytes
         for command in commands:
             self._perform(command)
+        if self._barriers.last_decided != decided_before:
+            self._parts.gate.checkpoint_decided(self._barriers.last_decided)
 
     def _perform(self, command: AlignmentCommand) -> None:
         if isinstance(command, BlockChannel):

@@ -59,6 +59,11 @@ class SharedStateRegistry:
             self._remove(self._files.pop(owner))
         self._newest.clear()
 
+    @property
+    def has_unreferenced(self) -> bool:
+        """Whether there is something for `take_unreferenced`."""
+        return bool(self._unreferenced)
+
     def discard(self, paths: Iterable[str]) -> None:
         """Files that came with a message nobody waits for; unreferenced unless an owner has them."""
         self._unreferenced.update(path for path in paths if path not in self._counts)

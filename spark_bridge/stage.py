@@ -8,7 +8,6 @@ again, because they came after the checkpoint that is restored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -19,11 +18,9 @@ from ..common.types import Row
 from ..operators.base import StreamOperator
 from ..protocol.elements import Batch, CheckpointBarrier
 from .exchange import arrow_schema_of, to_arrow, to_dataframe
+from .failures import cause_of
 from .java import require_java
-from .launch import connection_errors
 from .session import SparkSessionLease, SparkSettings, session_host
-
-_SHOWN_LINES = 3
 
 
 class SparkStageOperator(StreamOperator):
@@ -109,7 +106,7 @@ class SparkStageOperator(StreamOperator):
         except Exception as error:
             raise UserCodeError(
                 f"operator {self.context.name_with_subtask}: its Spark job failed on an epoch of "
-                f"{table.num_rows} records: {_cause(error)}"
+                f"{table.num_rows} records: {cause_of(error)}"
             ) from error
 
     def _check_schema(self, frame: Any) -> None:
@@ -173,24 +170,3 @@ def _types_fit(found: pa.Schema, declared: pa.Schema) -> bool:
 
 def _text(schema: pa.Schema) -> str:
     return "(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"
-
-
-def _cause(error: Exception) -> str:
-    """What went wrong, without the stack traces that Py4J and Spark wrap around it."""
-    java = getattr(error, "java_exception", None)
-    # The Java process that would have to tell more may be the one that died.
-    with suppress(*connection_errors()):
-        while java is not None and java.getCause() is not None:
-            java = java.getCause()
-        if java is not None:
-            return _without_stack(str(java.toString()))
-    return f"{type(error).__name__}: {_without_stack(str(error))}"
-
-
-def _without_stack(text: str) -> str:
-    """The lines before a Java stack trace; of a long text (a Python traceback) the first and last."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    ends = (number for number, line in enumerate(lines) if line.startswith(("at ", "JVM stacktrace")))
-    lines = lines[: next(ends, len(lines))]
-    shown = lines if len(lines) <= _SHOWN_LINES else [lines[0], "…", lines[-1]]
-    return " / ".join(shown)

@@ -90,6 +90,10 @@ class SegmentLog:
         """
         self._conversions[state_name] = conversion
         self._undeclared.discard(state_name)
+        return self.contents(state_name, now_ms)
+
+    def contents(self, state_name: str, now_ms: int | None = None) -> pa.Table | None:
+        """The same of a state that was read before."""
         segments = self._segments.get(state_name)
         if not segments:
             return None

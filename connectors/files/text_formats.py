@@ -1,8 +1,8 @@
 """Formats of lines: CSV, JSON lines and plain text.
 
 A file is cut at any byte: the line in which a cut falls belongs to the split before it. Positions are the
-offset of a line. Compressed files (`.gz`, `.bz2`, `.zst`) are read in one piece, and offsets in them count what
-comes out.
+offset of a line. Compressed files (`.gz`, `.bz2`, `.zst`) are read in one piece, and offsets in them count
+what comes out.
 """
 
 from __future__ import annotations
