@@ -48,10 +48,17 @@ class _EpochReader(SourceReader):
 
 
 def sink_of(kind: str, target: str) -> Any:
-    """The sink to test; `target` is a connection string, or a directory."""
-    from tidegate.datastream.connectors.postgres import PostgresSink
+    """The sink to test; `target` is a connection string, a directory or a URI."""
+    if kind == "postgres":
+        from tidegate.datastream.connectors.postgres import PostgresSink
 
-    return PostgresSink(target, "numbers", transaction_prefix="sink job")
+        return PostgresSink(target, "numbers", transaction_prefix="sink job")
+    import pyarrow as pa
+    from tidegate.datastream.connectors.file_system import BucketAssigner, FileSink
+
+    schema = pa.schema([("number", pa.int64()), ("text", pa.string())])
+    by_remainder = BucketAssigner.of(lambda record: f"remainder={record[0] % 2}")
+    return FileSink(target, schema, bucket_assigner=by_remainder)
 
 
 def main(kind: str, target: str, checkpoints: str, restored: str = "") -> None:
@@ -79,6 +86,7 @@ def serve() -> None:
     one, which has imported everything and has no threads, so that it starts at once.
     """
     import tidegate.coordinator.local_executor
+    import tidegate.datastream.connectors.file_system
     import tidegate.datastream.connectors.postgres  # noqa: F401
 
     for line in sys.stdin:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
+import pyarrow.fs
 import pytest
 
 PROGRAM = Path(__file__).with_name("sink_job.py")
@@ -65,3 +67,29 @@ def test_postgres_has_every_record_once_wherever_the_process_is_killed(
     assert run("postgres", database.conninfo, tmp_path, "") == 0
     assert database.query("SELECT number, text FROM numbers ORDER BY 1") == EXPECTED
     assert database.prepared() == []
+
+
+def read(uri: str) -> list[tuple[int, str]]:
+    file_system, directory = pyarrow.fs.FileSystem.from_uri(uri)
+    rows = ds.dataset(directory, filesystem=file_system).to_table().to_pylist()
+    return sorted((row["number"], row["text"]) for row in rows)
+
+
+@pytest.mark.parametrize("point", PHASES)
+def test_a_directory_has_every_record_once_wherever_the_process_is_killed(
+    run: Runner, tmp_path: Path, point: str
+) -> None:
+    out = tmp_path / "out"
+    assert run("files", str(out), tmp_path, point) == -signal.SIGKILL
+    assert {number for number, _ in read(out.as_uri())} <= set(range(240))
+    assert run("files", str(out), tmp_path, "") == 0
+    assert read(out.as_uri()) == EXPECTED
+
+
+@pytest.mark.parametrize("point", ["commit_mid@sink/1:2:kill", "commit_after@sink/0:2:kill"])
+def test_an_object_store_has_every_record_once_wherever_the_process_is_killed(
+    run: Runner, object_store: Any, tmp_path: Path, point: str
+) -> None:
+    assert run("files", object_store.uri("out"), tmp_path, point) == -signal.SIGKILL
+    assert run("files", object_store.uri("out"), tmp_path, "") == 0
+    assert read(object_store.uri("out")) == EXPECTED
