@@ -62,7 +62,7 @@ class Network:
         """Keep account of what is held in memory; not raised, since that would only fail the task."""
         key = (message.attempt, message.channel)
         payload: Payload = message.elements  # type: ignore[assignment]
-        self._sent[(*key, message.sequence_number)] = payload
+        self._sent[message.attempt, message.channel, message.sequence_number] = payload
         if isinstance(message.announces, CheckpointBarrier | CancelCheckpointMarker):
             payload.is_marker = payload.is_taken = True
             self._markers[key] += 1
