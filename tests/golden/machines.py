@@ -72,7 +72,9 @@ class AlignmentMachine:
         channel = int(words[words.index("channel") + 1])
         timeout_ms = int(words[words.index("within") + 1]) if "within" in words else 0
         is_aligned = "aligned" in words
-        barrier = replace(self._barrier(["announce", *words]), aligned_timeout_ms=None if is_aligned else timeout_ms)
+        barrier = replace(
+            self._barrier(["announce", *words]), aligned_timeout_ms=None if is_aligned else timeout_ms
+        )
         return alignment.BarrierAnnounced(channel, barrier)
 
     def _barrier(self, words: list[str]) -> CheckpointBarrier:
