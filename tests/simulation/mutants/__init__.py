@@ -1,8 +1,8 @@
 """Deliberate protocol bugs, each of which the simulation must find within 2,000 seeds.
 
-`python -m tests.simulation.mutants` plants one after the other and prints a seed that finds it, as rows of the
-table in `docs/testing.md`. Which seed did last time is in `known_seeds.json`, and tried first; `--rewrite` after
-a change of what the simulation draws.
+`python -m tests.simulation.mutants` plants one after the other and prints a seed that finds it, as rows of
+the table in `docs/testing.md`. The seed that did last time is in `known_seeds.json` and tried first.
+After a change of what the simulation draws, `--rewrite` writes the new ones down.
 """
 
 from __future__ import annotations

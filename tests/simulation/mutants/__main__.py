@@ -56,15 +56,13 @@ def _hunt(wanted: Sequence[tuple[str, int]], processes: int) -> dict[str, int]:
     ordered = sorted(wanted, key=lambda each: each[1] > 0)
     # Spawned, not forked: LMDB must not be taken across a fork.
     with multiprocessing.get_context("spawn").Pool(processes, prepare_process) as pool:
-        for (name, _), found in zip(ordered, pool.imap(_find, ordered)):
+        searches = [(name, pool.apply_async(finding, (name, seed))) for name, seed in ordered]
+        for name, search in searches:
+            found = search.get()
             if found is not None:
                 seeds[name] = found.seed
             print(_row(name, found), flush=True)
     return seeds
-
-
-def _find(wanted: tuple[str, int]) -> Outcome | None:
-    return finding(*wanted)
 
 
 def _row(name: str, found: Outcome | None) -> str:
