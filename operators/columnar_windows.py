@@ -8,6 +8,7 @@ of the key with the window as its namespace, and a timer for its end.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,8 @@ from .columns import Int64s, as_columns, as_timestamps, taken, timestamps_of
 from .grouping import MAX_ROWS, Array, Grouping
 from .key_folds import BatchFolds, FoldStates, KeyedFolds, result_column
 from .output import Output
-from .timers import Timer, TimerServices, TimerTarget
+from .timer_queue import Due
+from .timers import BatchTimerTarget, TimerServices
 
 logger = logging.getLogger("tidegate")
 
@@ -35,7 +37,7 @@ WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 
 
-class ColumnarWindowOperator(StreamOperator, TimerTarget):
+class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
     """For each key and window that has records: the key, the window, and the aggregates of its records.
 
     Args:
@@ -85,9 +87,9 @@ class ColumnarWindowOperator(StreamOperator, TimerTarget):
 
     def open(self) -> None:
         self._states.open(self.keyed, namespaced=True)
-        self._timer_services = TimerServices(self.context, self.keyed)
-        self._timers = self._timer_services.create("columnar_window", self, namespaced=True)
-        self._due: dict[Any, list[Any]] = {}
+        timer_services = self.timer_services = TimerServices(self.context, self.keyed)
+        self._timers = timer_services.create("columnar_window", self, namespaced=True)
+        self._due: defaultdict[Any, list[Any]] = defaultdict(list)
 
     def close(self) -> None:
         if self.late_records:
@@ -187,16 +189,13 @@ class ColumnarWindowOperator(StreamOperator, TimerTarget):
         # The end of the input is no point in time: it lets nothing expire.
         if timestamp_ms < MAX_WATERMARK_MS:
             self.keyed.current_watermark = timestamp_ms
-        self._timer_services.advance_watermark(timestamp_ms)
 
-    def on_event_time(self, timer: Timer) -> None:
-        self._due.setdefault(timer.namespace, []).append(timer.key)
-
-    def on_processing_time(self, timer: Timer) -> None:
-        raise AssertionError("no timers by processing time are registered")
+    def on_timers(self, due: Due, is_event_time: bool) -> None:
+        for (key, window), _ in due:
+            self._due[window].append(key)
 
     def timers_fired(self) -> None:
-        due, self._due = self._due, {}
+        due, self._due = self._due, defaultdict(list)
         for window, keys in due.items():
             self.keyed.current_namespace = window
             results = self._results(window, keys)

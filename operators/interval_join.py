@@ -76,8 +76,8 @@ class IntervalJoinOperator(KeyedOperator, TimerTarget):
 
     def open(self) -> None:
         super().open()
-        self._timer_services = TimerServices(self.context, self.keyed)
-        self._timers = self._timer_services.create("interval_join", self, namespaced=True)
+        timer_services = self.timer_services = TimerServices(self.context, self.keyed)
+        self._timers = timer_services.create("interval_join", self, namespaced=True)
         self._buffers = [self._buffer("_left_buffer"), self._buffer("_right_buffer")]
 
     def _buffer(self, name: str) -> MapState[int, list[Any]]:
@@ -151,10 +151,6 @@ class IntervalJoinOperator(KeyedOperator, TimerTarget):
                 late.values[0],
             )
         self.late_records += len(late)
-
-    def advance_watermark(self, timestamp_ms: int) -> None:
-        super().advance_watermark(timestamp_ms)
-        self._timer_services.advance_watermark(timestamp_ms)
 
     def on_event_time(self, timer: Timer) -> None:
         side: int = timer.namespace

@@ -79,8 +79,8 @@ class WindowOperator(KeyedOperator, TimerTarget):
         super().open()
         runtime_context = RuntimeContext(self.context, self.keyed)
         self._open_folding(runtime_context)
-        self._timer_services = TimerServices(self.context, self.keyed)
-        self._timers = self._timer_services.create("window", self, namespaced=True)
+        timer_services = self.timer_services = TimerServices(self.context, self.keyed)
+        self._timers = timer_services.create("window", self, namespaced=True)
         self._contents.open(self.keyed, self._adding_failed)
         self._assigning = AssignerContext(runtime_context, self._timers)
         self._triggering = TriggerContext(self.keyed, self._timers)
@@ -182,10 +182,6 @@ class WindowOperator(KeyedOperator, TimerTarget):
         self.late_records += 1
 
     # ------------------------------------------------------------ timers
-
-    def advance_watermark(self, timestamp_ms: int) -> None:
-        super().advance_watermark(timestamp_ms)
-        self._timer_services.advance_watermark(timestamp_ms)
 
     def on_event_time(self, timer: Timer) -> None:
         self._on_timer(timer, self._trigger.on_event_time, self._by_event_time)
