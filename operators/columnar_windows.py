@@ -7,7 +7,6 @@ of the key with the window as its namespace, and a timer for its end.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +26,10 @@ from .columnar_aggregate import Aggregates
 from .columns import Int64s, as_columns, as_timestamps, taken, timestamps_of
 from .grouping import MAX_ROWS, Array, Grouping
 from .key_folds import BatchFolds, FoldStates, KeyedFolds, result_column
+from .late_records import LateRecords
 from .output import Output
 from .timer_queue import Due
 from .timers import BatchTimerTarget, TimerServices
-
-logger = logging.getLogger("tidegate")
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -49,7 +47,6 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
 
     Attributes:
         output_schema: Columns of the results; start and end of the window are in milliseconds.
-        late_records: How many records were dropped because they came too late.
     """
 
     keyed: KeyedStateBackend
@@ -74,7 +71,6 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
                 f"call yours something else"
             )
         self.output_schema = pa.schema([aggregates.key_field, *self._window_fields, *aggregates.fields])
-        self.late_records = 0
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
@@ -87,13 +83,16 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
 
     def open(self) -> None:
         self._states.open(self.keyed, namespaced=True)
+        self.late_records = LateRecords(
+            self.context, "that come after their windows ended: side_output_late_data() keeps them"
+        )
         timer_services = self.timer_services = TimerServices(self.context, self.keyed)
         self._timers = timer_services.create("columnar_window", self, namespaced=True)
         self._due: defaultdict[Any, list[Any]] = defaultdict(list)
 
     def close(self) -> None:
-        if self.late_records:
-            logger.info("%s dropped %d late records", self._where, self.late_records)
+        if "late_records" in vars(self):
+            self.late_records.close()
         super().close()
 
     # ------------------------------------------------------------ records
@@ -130,7 +129,8 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
 
     def _late(self, batch: Batch, rows: Int64s) -> None:
         if self._late_tag_id is None:
-            self.late_records += len(rows)
+            first = batch.values.slice(int(rows[0]), 1).to_pylist()[0]
+            self.late_records.drop(len(rows), first)
         else:
             self.output.emit_side(self._late_tag_id, taken(batch, rows))
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .lmdb_store import LmdbStore
 
 _LOAD_ROWS = 65_536
+_SAMPLE_ROWS = 64
 # About what is still in the processor's cache, and some milliseconds of work.
 DRAIN_ENTRIES = 16_384
 
@@ -496,7 +497,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             stored = self._log.read(table.name, conversion, cut_off)
             if stored is None:
                 return
-            if table.store is not None:
+            if table.store is not None and not self._fits(table, stored):
                 self._settle()
                 table.store.write(stored)
                 table.behind = table.store
@@ -514,6 +515,15 @@ class TableKeyedStateBackend(KeyedStateBackend):
                 key_values(column_slice(stored["map_key"], start, length)) if table.is_map else None,
                 decoded_values(table.codec, stored, start, length),
             )
+
+    def _fits(self, table: StateTable, stored: pa.Table) -> bool:
+        """Whether memory can hold restored entries, and LMDB can be filled later if it cannot any more."""
+        if self._budget is None or table.backing is not Backing.NONE:
+            return False
+        rows = min(_SAMPLE_ROWS, stored.num_rows)
+        keys = key_values(column_slice(stored["key"], 0, rows))
+        sample = list(zip(keys, decoded_values(table.codec, stored, 0, rows), strict=True))
+        return self._budget.has_room(self._tables.values(), stored.num_rows, sample, table.is_map)
 
 
 def _stored_schema(schema: dict[str, object], table: StateTable) -> dict[str, object]:

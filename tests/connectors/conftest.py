@@ -181,7 +181,10 @@ def operator_context() -> Callable[..., OperatorContext]:
 
 @pytest.fixture
 def local_env(tmp_path: Any) -> Callable[..., StreamExecutionEnvironment]:
-    """Makes an environment in the local shell that checkpoints often; keywords are further options."""
+    """Makes an environment in the local shell that checkpoints often.
+
+    Keywords are further options, empty for none.
+    """
 
     def make(parallelism: int = 1, **options: str) -> StreamExecutionEnvironment:
         configuration = Configuration()
@@ -191,7 +194,8 @@ def local_env(tmp_path: Any) -> Callable[..., StreamExecutionEnvironment]:
             "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
             **{name.replace("_", "."): value for name, value in options.items()},
         }.items():
-            configuration.set_string(key, value)
+            if value:
+                configuration.set_string(key, value)
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
         return env.set_parallelism(parallelism)
 
