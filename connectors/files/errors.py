@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..common.errors import ConfigurationError, TidegateError
+from ...common.errors import TidegateError
 
 _ADVICE = {
     errno.ENOSPC: "free some space there; nothing that was committed is lost",
@@ -36,22 +35,7 @@ def file_errors(where: str, action: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = error.strerror or " ".join(str(error).split())
         advice = _ADVICE.get(error.errno or 0)
         hint = f"; {advice}" if advice is not None else ""
         raise FileConnectorError(f"{where}: {action} {path} failed: {reason}{hint}") from error
-
-
-def local_path(path: str | os.PathLike[str]) -> str:
-    """An absolute path, the same for every task.
-
-    Raises:
-        ConfigurationError: It is the URL of a remote file system.
-    """
-    text = os.fspath(path)
-    if "://" in text:
-        raise ConfigurationError(
-            f"{text!r} is a URL; files are read and written below a directory that every node mounts "
-            f"(a commit is an atomic rename, which object stores do not have): pass its path"
-        )
-    return os.path.abspath(text)
