@@ -110,6 +110,11 @@ class FrozenOperator:
     frozen_lists: FrozenOperatorState
     raw_keyed: FrozenRawKeyedState | None = None
 
+    @property
+    def is_trivial(self) -> bool:
+        """Whether there is nothing to write, so that `persist` takes no time."""
+        return self.frozen_keyed is None and self.raw_keyed is None and self.frozen_lists.is_trivial
+
     def persist(self) -> OperatorSnapshot:
         """Write what was frozen; runs off the task's thread."""
         keyed = KeyedStateHandle() if self.frozen_keyed is None else self.frozen_keyed.persist()
@@ -164,6 +169,9 @@ class StreamOperator(ABC):
 
     def validate(self) -> None:
         """Called in the driver before the job starts: raise `ConfigurationError` if it cannot run."""
+
+    def validate_checkpointing(self, interval_ms: int | None, timeout_ms: int) -> None:
+        """Called behind `validate` if the job takes checkpoints; `interval_ms` of `None`: only on request."""
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         """Bind to the subtask; state is not there yet."""

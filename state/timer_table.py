@@ -16,6 +16,9 @@ from .tables import DELETED, FlatTable, FrozenTable, TableSettings
 class TimerTable(FlatTable):
     """A journal of timers. It never reads or writes LMDB, whose entries would be a second copy of them."""
 
+    # Nothing is left of a timer that is added and removed between two snapshots.
+    can_drain = False
+
     def __init__(self, settings: TableSettings) -> None:
         super().__init__(settings)
         self._is_kept = settings.journals
