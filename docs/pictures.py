@@ -69,7 +69,7 @@ def watermarks(axes: Axes) -> None:
         )
     axes.step([*range(10), 9.9], [*marks, marks[-1]], where="post", color=GREEN)
     axes.plot([-0.5, 10.2], [10, 10], "--", color=GREY)
-    _note(axes, 10.4, 10, "end of the window 0–10:\nit fires when the watermark gets here")
+    _note(axes, 10.4, 10, "end of the window 0 to 10:\nit fires when the watermark gets here")
     _note(axes, 10.4, 12.4, "watermark: highest time so far, less 3 s")
     axes.annotate("", (9.6, 11.1), (10.4, 12.3), arrowprops={"arrowstyle": "->", "color": GREEN})
     _note(axes, 10.4, 7.7, "late: behind the watermark")
@@ -92,22 +92,22 @@ def windows(axes: Axes) -> None:
     _note(axes, -6.5, 5, "tumbling, 10 s")
     for start in (0, 10):
         count = sum(start <= second < start + 10 for second in records)
-        _box(axes, start + 0.05, 4.7, 9.9, 0.7, f"{start}–{start + 10}: {count} records")
+        _box(axes, start + 0.05, 4.7, 9.9, 0.7, f"{start} to {start + 10}: {count} records")
     _note(axes, -6.5, 3.2, "sliding, 10 s,\nevery 5 s, and so on")
     for row, start in enumerate((0, 5, 10)):
         count = sum(start <= second < start + 10 for second in records)
-        _box(axes, start + 0.05, 3.6 - row * 0.8, 9.9, 0.7, f"{start}–{start + 10}: {count}", ORANGE)
+        _box(axes, start + 0.05, 3.6 - row * 0.8, 9.9, 0.7, f"{start} to {start + 10}: {count}", ORANGE)
     _note(axes, -6.5, 0.7, "session, gap 4 s")
     for first, last in ((1, 4), (9, 12), (18, 19)):
         count = sum(first <= second <= last for second in records)
-        _box(axes, first, 0.4, last + 4 - first, 0.7, f"{first}–{last + 4}: {count}", GREEN)
+        _box(axes, first, 0.4, last + 4 - first, 0.7, f"{first} to {last + 4}: {count}", GREEN)
     _limits(axes, (-6.8, 26), (-0.3, 8.2))
 
 
 def joins(axes: Axes) -> None:
     """A window join, which pairs within windows, and an interval join, which pairs by distance."""
     left, right = [2, 8, 14], [4, 9, 11]
-    for top, title in ((7, "window join, 10 s"), (2.4, "interval join, −3 s to +3 s")):
+    for top, title in ((7, "window join, 10 s"), (2.4, "interval join, -3 s to +3 s")):
         _note(axes, -8, top, title)
         for second in left:
             _record(axes, second, top + 0.8, str(second), BLUE)
