@@ -77,6 +77,8 @@ class FlinkKafkaConsumer(RichParallelSourceFunction, CheckpointedFunction, Check
         pending_offsets_to_commit: By checkpoint, what to commit when it is complete; at most 100.
     """
 
+    _to_commit: dict[KafkaTopicPartition, int] | None = None
+
     def __init__(
         self,
         topics: str | Sequence[str],
@@ -171,7 +173,6 @@ class FlinkKafkaConsumer(RichParallelSourceFunction, CheckpointedFunction, Check
         )
         self._cancelled = threading.Event()
         self._offsets: dict[KafkaTopicPartition, int] = {}
-        self._to_commit: dict[KafkaTopicPartition, int] | None = None
         schema = self._value_schema
         if isinstance(schema, DeserializationSchema):
             schema = KafkaRecordDeserializationSchema.value_only(schema)
