@@ -118,15 +118,25 @@ def recovered_elements(
             yield channel, watermark
 
 
-def _elements(data: memoryview, path: str) -> Iterator[StreamElement]:
+def stored_messages(data: memoryview, path: str) -> Iterator[tuple[int, bytes]]:
+    """The messages in a range: how many elements at the start do not count, and the payload.
+
+    Raises:
+        CorruptCheckpointError: The range ends within a message.
+    """
     position = 0
     while position < len(data):
         if len(data) - position < _FRAME.size:
             raise CorruptCheckpointError(f"checkpoint file {path!r} ends within a record under way")
         size_bytes, taken = _FRAME.unpack_from(data, position)
         position += _FRAME.size
-        yield from decode_elements(bytes(data[position : position + size_bytes]))[taken:]
+        yield taken, bytes(data[position : position + size_bytes])
         position += size_bytes
+
+
+def _elements(data: memoryview, path: str) -> Iterator[StreamElement]:
+    for taken, payload in stored_messages(data, path):
+        yield from decode_elements(payload)[taken:]
 
 
 def _kept(batch: Batch, channel: RecoveredChannel) -> Batch:

@@ -40,6 +40,13 @@ class SinkWriter(ABC):
     def write_batch(self, values: list[Any]) -> None:
         """Write some records."""
 
+    def write_elements(self, batch: Batch) -> None:
+        """Write a batch as it travels: Arrow columns or records, with event times.
+
+        By default `write_batch` gets its records. A writer that can do more with it overrides this.
+        """
+        self.write_batch(rows(batch))
+
     def prepare_commit(self) -> list[Any]:
         """Make everything written so far durable and return its committables (picklable)."""
         return []
@@ -196,7 +203,7 @@ class SinkOperator(StreamOperator):
     def process_batch(self, batch: Batch, input_index: int) -> None:
         assert self._writer is not None
         try:
-            self._writer.write_batch(rows(batch))
+            self._writer.write_elements(batch)
         except Exception as error:
             raise self.user_error("writing to the sink", error) from error
 

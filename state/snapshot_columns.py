@@ -18,7 +18,8 @@ from .conversion import StateConversion
 from .segments import column_slice, key_values, opaque_values
 from .value_forms import ScalarForm, ValueForm, nullable
 
-_KEY_COLUMNS = {"key": "key_type", "namespace": "", "map_key": "map_key_type"}
+# The namespaces of a job have no declared type; a reader who knows it says so under this name.
+_KEY_COLUMNS = {"key": "key_type", "namespace": "namespace_type", "map_key": "map_key_type"}
 
 
 @dataclass(frozen=True)

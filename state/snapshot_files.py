@@ -81,6 +81,8 @@ class StateSegments:
             subtasks never meet.
         conversion: to the schema of the checkpoint, from those of older segments.
         selection: the keys to read, if not all.
+        is_part: whether only a part of the files is read; they are then checked by the checksums of their
+            footers and pages, since the SHA-256 of a whole file would need all of it.
     """
 
     def __init__(
@@ -90,12 +92,14 @@ class StateSegments:
         subtasks: Sequence[tuple[SegmentHandle, ...]],
         conversion: StateConversion,
         selection: KeySelection | None = None,
+        is_part: bool = False,
     ) -> None:
         self._files = files
         self._where = where
         self._subtasks = subtasks
         self._conversion = conversion
         self._selection = selection
+        self._is_part = is_part or selection is not None
 
     def selected(self, selection: KeySelection) -> StateSegments:
         """The same, for some keys only: other segments are not even opened."""
@@ -104,6 +108,18 @@ class StateSegments:
             for segments in self._subtasks
         ]
         return StateSegments(self._files, self._where, held, self._conversion, selection)
+
+    def within(self, key_groups: KeyGroupRange) -> StateSegments:
+        """The same, for a range of key groups only: other segments are not even opened."""
+        held = [
+            tuple(
+                segment.restricted_to(key_groups)
+                for segment in segments
+                if segment.key_groups.intersect(key_groups).size
+            )
+            for segments in self._subtasks
+        ]
+        return StateSegments(self._files, self._where, held, self._conversion, self._selection, is_part=True)
 
     def types(self) -> list[dict[str, pa.DataType]]:
         """The column types of every segment."""
@@ -123,7 +139,7 @@ class StateSegments:
         """
         for segments in self._subtasks:
             with self._opened(segments) as opened:
-                for key_groups in self._ranges([file for _, file in opened], range_rows):
+                for key_groups in self._ranges(opened, range_rows):
                     table = self._merged(opened, key_groups)
                     if table is not None:
                         yield table
@@ -172,11 +188,18 @@ class StateSegments:
         merged = merge_tables(parts, keep_tombstones=False)
         return merged if merged.num_rows else None
 
-    def _ranges(self, files: Sequence[SegmentFile], range_rows: int) -> Iterator[KeyGroupRange]:
+    def _ranges(
+        self, opened: Sequence[tuple[SegmentHandle, SegmentFile]], range_rows: int
+    ) -> Iterator[KeyGroupRange]:
         if self._selection is not None:
             yield from (KeyGroupRange(group, group) for group in self._selection.key_groups)
             return
-        yield from key_group_ranges([entry for file in files for entry in file.row_groups], range_rows)
+        held = [
+            (key_groups.intersect(segment.key_groups), rows)
+            for segment, file in opened
+            for key_groups, rows in file.row_groups
+        ]
+        yield from key_group_ranges([entry for entry in held if entry[0].size], range_rows)
 
     @contextmanager
     def _opened(self, segments: Sequence[SegmentHandle]) -> Iterator[list[tuple[SegmentHandle, SegmentFile]]]:
@@ -188,10 +211,10 @@ class StateSegments:
 
     def _open(self, segment: SegmentHandle, stack: ExitStack) -> SegmentFile:
         handle = segment.file
-        if self._selection is None:
+        if not self._is_part:
             self._files.verify(handle)
         source = stack.enter_context(closing(self._files.storage.open_file(handle)))
-        if self._selection is not None and footer_sha256(source, handle.size_bytes) != segment.footer_sha256:
+        if self._is_part and footer_sha256(source, handle.size_bytes) != segment.footer_sha256:
             raise CorruptCheckpointError(
                 f"checkpoint file {handle.path!r} is damaged: the SHA-256 of its footer does not match; "
                 f"restore another checkpoint or savepoint"

@@ -11,6 +11,7 @@ from ..protocol.manifest import CheckpointManifest, decode_manifest
 from .storage import is_absolute, open_storage
 
 MANIFEST_NAME = "MANIFEST"
+_OF_FLINK = "_metadata"
 
 
 def read_checkpoint(path: str) -> CheckpointManifest:
@@ -29,9 +30,15 @@ def read_checkpoint(path: str) -> CheckpointManifest:
     try:
         data = storage.read(MANIFEST_NAME)
     except CheckpointStorageError as error:
+        is_flink = any(name == _OF_FLINK for name in storage.list_files(""))
         raise CheckpointStorageError(
             f"there is no checkpoint at {path}: {error}. Give the directory that holds the file "
             f"{MANIFEST_NAME}, such as …/<job id>/chk-12"
+            + (
+                f". It holds {_OF_FLINK}, as those of Apache Flink do: their format is another"
+                if is_flink
+                else ""
+            )
         ) from error
     manifest = decode_manifest(data, f"{path}/{MANIFEST_NAME}")
     directory = storage.uri.rstrip("/")

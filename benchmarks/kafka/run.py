@@ -124,8 +124,9 @@ def main() -> None:
         topic = fill(broker, partitions, records)
         ratios, rates = [], []
         for number in range(arguments.rounds):
-            bare_s, source_s = bare(broker, topic, partitions, records), source(
-                broker, topic, partitions, records
+            bare_s, source_s = (
+                bare(broker, topic, partitions, records),
+                source(broker, topic, partitions, records),
             )
             ratios.append(bare_s / source_s)
             rates.append(records / source_s)
