@@ -15,7 +15,7 @@ class CheckpointCleaner:
 
     Args:
         warn: Takes what went wrong; it will be tried again.
-        cleaned: Called on the coordinator's loop when a deletion has ended, well or not.
+        cleaned: Called on the coordinator's loop when a deletion has ended, well or not, or was not needed.
     """
 
     def __init__(
@@ -46,6 +46,8 @@ class CheckpointCleaner:
             return
         garbage = self._store.take_garbage()
         if garbage is None:
+            # What was counted may be in use again. Later, since a decision may be under way now.
+            self._ports.post(self._cleaned)
             return
 
         def delete() -> None:

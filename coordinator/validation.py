@@ -48,7 +48,10 @@ def validate_before_start(spec: JobSpec) -> None:
     if settings.local_snapshots_dir is not None:
         _check_directory("execution.checkpointing.local-backup.dirs", settings.local_snapshots_dir)
     for node in spec.graph.operators:
-        load_operator(node).validate()
+        operator = load_operator(node)
+        operator.validate()
+        if settings.trigger is not None:
+            operator.validate_checkpointing(settings.trigger.interval_ms, settings.trigger.timeout_ms)
 
 
 def _check_directory(key: str, path: str) -> None:

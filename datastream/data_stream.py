@@ -6,13 +6,15 @@ have files of their own and are found here, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..common.errors import ConfigurationError
 from ..common.execution_config import ExecutionConfig
 from ..common.output_tag import OutputTag
+from ..common.time import Duration
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collect import CollectSink
@@ -58,6 +60,8 @@ __all__ = [
     "KeyedStream",
     "WindowedStream",
 ]
+
+_Settings = TypeVar("_Settings", bound=OperatorSettings)
 
 
 class DataStream(OperatorSettings):
@@ -251,30 +255,86 @@ class DataStream(OperatorSettings):
 
     def spark_stage(
         self,
-        func: Callable[[Any], Any],
+        func: Callable[[Any], Any] | str,
         schema: pa.Schema,
         input_schema: pa.Schema | None = None,
         max_epoch_records: int = 500_000,
+        interval: Duration | None = None,
+        configs: Mapping[str, str] | None = None,
     ) -> DataStream:
         """Run the records of every epoch through one Spark job.
 
         Args:
-            func: Takes a Spark DataFrame of an epoch's records and returns one with the results.
+            func: Takes a Spark DataFrame of an epoch's records and returns one with the results. Or a query
+                of Spark SQL, in which `{epoch}` is the table of the records.
             schema: Arrow schema of the results, which leave in Arrow batches, in the DataFrame's order.
             input_schema: Arrow schema of the records; needed where they are plain tuples whose columns
                 should have names and fixed types.
             max_epoch_records: An epoch that grows beyond this runs without waiting for a barrier.
+            interval: An epoch also ends so long after its first record, and watermarks wait for that. Without
+                an interval every watermark ends an epoch.
+            configs: Settings of Spark SQL for this stage alone, which then has temporary views of its own.
 
         Returns:
             The results, which all come before the barrier that closes their epoch.
         """
-        from ..spark_bridge.source import COLOCATION_GROUP
-        from ..spark_bridge.stage import SparkStageOperator
+        from ..spark_bridge.stage import SparkQuery, SparkStageOperator, StageSettings
 
-        operator = SparkStageOperator(
-            func, schema, input_schema, spark_settings(self._env.configuration), max_epoch_records
+        settings = StageSettings(
+            spark_settings(self._env.configuration),
+            input_schema,
+            max_epoch_records,
+            None if interval is None else max(1, interval.to_millis()),
+            dict(configs or {}),
         )
-        stream = self._then("SparkStage", operator).force_non_parallel().disable_chaining()
+        function = SparkQuery(func) if isinstance(func, str) else func
+        stream = self._then("SparkStage", SparkStageOperator(function, schema, settings))
+        return self._in_spark(stream.force_non_parallel().disable_chaining())
+
+    def foreach_epoch(
+        self, func: Callable[[Any, int], None], input_schema: pa.Schema | None = None
+    ) -> DataStreamSink:
+        """End the stream in a function that Spark runs on the records of every epoch, once it is complete.
+
+        Args:
+            func: Takes a Spark DataFrame of an epoch's records and the epoch's number, which rises. After a
+                failure it may be called again with the same records and the same number: it has to notice,
+                for example by overwriting what it wrote under that number.
+            input_schema: As for `spark_stage`.
+        """
+        from ..spark_bridge.sink import FunctionTarget
+
+        return self._end_in_spark("ForeachEpoch", FunctionTarget(func), input_schema)
+
+    def sink_to_spark(
+        self, writer: Callable[[Any], Any], path: str, input_schema: pa.Schema | None = None
+    ) -> DataStreamSink:
+        """Write every epoch with Spark, exactly once: as a directory that appears with its checkpoint.
+
+        Args:
+            writer: Takes a Spark DataFrame of an epoch's records and returns its writer, such as
+                `lambda df: df.write.format("parquet").partitionBy("day")`.
+            path: Where the directories `epoch=…` are made: any address that Spark can write to, where a
+                rename is atomic (a local or shared disk, HDFS). Read all of it with `spark.read`.
+            input_schema: As for `spark_stage`.
+        """
+        from ..spark_bridge.sink import DirectoryTarget
+
+        target = DirectoryTarget(writer, path if "://" in path else os.path.abspath(path))
+        return self._end_in_spark("SparkSink", target, input_schema)
+
+    def _end_in_spark(self, name: str, target: Any, input_schema: pa.Schema | None) -> DataStreamSink:
+        from ..spark_bridge.sink import SparkSink, SparkSinkOperator
+
+        sink = SparkSink(target, input_schema, spark_settings(self._env.configuration))
+        return self._in_spark(
+            self._end(name, SparkSinkOperator(sink)).force_non_parallel().disable_chaining()
+        )
+
+    def _in_spark(self, stream: _Settings) -> _Settings:
+        """In the process that owns the job's Spark session."""
+        from ..spark_bridge.source import COLOCATION_GROUP
+
         stream.transformation.colocation_group = COLOCATION_GROUP
         return stream
 

@@ -380,7 +380,8 @@ class StreamExecutionEnvironment(Dependencies):
 
         Args:
             build: Makes the DataFrame from a SparkSession; must give the same rows on every call.
-            order_by: Columns to sort by; together they must tell any two rows apart.
+            order_by: Plain columns to sort by; together they must tell any two rows apart. A restored job
+                asks Spark for the rows behind the last one it had emitted.
             source_name: Name of the operator.
         """
         from ..spark_bridge.source import SparkSource

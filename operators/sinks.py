@@ -120,6 +120,14 @@ class Sink(ABC):
     def validate(self) -> None:
         """Called in the driver before the job starts: raise `ConfigurationError` if it cannot run."""
 
+    def validate_checkpointing(self, interval_ms: int | None, timeout_ms: int) -> None:
+        """Called behind `validate` in a job that takes checkpoints: raise if they do not suit the sink.
+
+        Args:
+            interval_ms: Between two checkpoints; `None` if only requests trigger them.
+            timeout_ms: How long one may take.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
@@ -155,6 +163,9 @@ class SinkOperator(StreamOperator):
 
     def validate(self) -> None:
         self._sink.validate()
+
+    def validate_checkpointing(self, interval_ms: int | None, timeout_ms: int) -> None:
+        self._sink.validate_checkpointing(interval_ms, timeout_ms)
 
     def restore(self, snapshot: OperatorSnapshot, owned: bool) -> None:
         self._is_owned = owned

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 
 from .ids import CheckpointId, SubtaskId
 
@@ -76,7 +77,7 @@ class SharedStateRegistry:
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant does not hold."""
-        assert self._counts == Counter(path for paths in self._files.values() for path in paths)
+        assert self._counts == Counter(chain.from_iterable(self._files.values()))
         assert not self._unreferenced & self._counts.keys(), "a file in use is to be deleted"
 
     def _add(self, owner: _Owner, paths: set[str]) -> None:

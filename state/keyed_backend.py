@@ -44,7 +44,7 @@ from .kinds import (
 )
 from .memory_budget import MemoryBudget
 from .peek import peek
-from .segment_log import SegmentLog
+from .segment_log import TINY_ENTRIES, SegmentLog
 from .segments import column_slice, decoded_values, key_values
 from .state_factory import StateFactory, StateParts
 from .tables import Backing, FrozenTable, StateTable, TableSettings
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .lmdb_store import LmdbStore
 
 _LOAD_ROWS = 65_536
+_SAMPLE_ROWS = 64
 # About what is still in the processor's cache, and some milliseconds of work.
 DRAIN_ENTRIES = 16_384
 
@@ -86,6 +87,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         store: the LMDB environment behind the tables; None keeps everything in memory.
         budget: bounds the memory in front of `store`.
         drain_entries: of how many changes columns are made before the freeze.
+        tiny_entries: how large a state may be that is written anew in each checkpoint.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         store: LmdbStore | None = None,
         budget: MemoryBudget | None = None,
         drain_entries: int = DRAIN_ENTRIES,
+        tiny_entries: int = TINY_ENTRIES,
     ) -> None:
         self.current_key: Any = None
         self.current_namespace: Any = None
@@ -121,7 +124,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._schemas: dict[str, dict[str, object]] = {}
         # Records since the last freeze.
         self._records = 0
-        self._log = SegmentLog(params)
+        self._log = SegmentLog(params, tiny_entries)
         self._pending: deque[_Epoch] = deque()
         self._epochs = 0
         # The spill that is being stored, if any, and why the last attempt to store anything failed.
@@ -321,7 +324,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             schemas = epoch.schemas
             # One buffer after the other, each dropped when it is stored: what fails stays.
             while epoch.frozen:
-                changes = self._persist(epoch.frozen[0], schemas)
+                changes = self._persist(epoch.frozen[0], epoch)
                 frozen = epoch.frozen.popleft()
                 if frozen in frozen.table.frozen:
                     epoch.unstored.append((frozen, changes))
@@ -397,7 +400,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             self._pending.clear()
             self._unstored.clear()
 
-    def _persist(self, frozen: FrozenTable, schemas: dict[str, dict[str, object]]) -> pa.Table:
+    def _persist(self, frozen: FrozenTable, epoch: _Epoch) -> pa.Table:
         """Store a buffer as a segment; the same as a change table."""
         table = frozen.table
         try:
@@ -405,7 +408,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
         except (StateError, KeyTypeError) as error:
             raise type(error)(f"{self.where}: state {table.name!r}: {error}") from error
         if self._params.storage is not None:
-            self._log.append(table.name, _stored_schema(schemas[table.name], table), changes)
+            schema = _stored_schema(epoch.schemas[table.name], table)
+            self._log.append(table.name, schema, changes, epoch.cut_offs.get(table.name))
         if frozen.log:
             rows = sum(part.num_rows for part in frozen.log) + len(frozen.changes)
             table.judge_draining(changes.num_rows, rows)
@@ -493,7 +497,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             stored = self._log.read(table.name, conversion, cut_off)
             if stored is None:
                 return
-            if table.store is not None:
+            if table.store is not None and not self._fits(table, stored):
                 self._settle()
                 table.store.write(stored)
                 table.behind = table.store
@@ -511,6 +515,15 @@ class TableKeyedStateBackend(KeyedStateBackend):
                 key_values(column_slice(stored["map_key"], start, length)) if table.is_map else None,
                 decoded_values(table.codec, stored, start, length),
             )
+
+    def _fits(self, table: StateTable, stored: pa.Table) -> bool:
+        """Whether memory can hold restored entries, and LMDB can be filled later if it cannot any more."""
+        if self._budget is None or table.backing is not Backing.NONE:
+            return False
+        rows = min(_SAMPLE_ROWS, stored.num_rows)
+        keys = key_values(column_slice(stored["key"], 0, rows))
+        sample = list(zip(keys, decoded_values(table.codec, stored, 0, rows), strict=True))
+        return self._budget.has_room(self._tables.values(), stored.num_rows, sample, table.is_map)
 
 
 def _stored_schema(schema: dict[str, object], table: StateTable) -> dict[str, object]:

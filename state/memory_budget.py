@@ -21,6 +21,9 @@ _SAMPLE = 4
 _ELEMENTS = 16
 _DEPTH = 4
 _LEAVES = frozenset({int, float, bool, str, bytes, type(None)})
+# What a dict takes for an entry while it grows; and with a dict of a few entries for each key.
+_SLOT_BYTES = 100
+_MAP_SLOT_BYTES = 400
 # Until a first look, entries are taken to be large.
 _UNKNOWN_ENTRY_BYTES = 1_024
 
@@ -58,6 +61,19 @@ class MemoryBudget:
                 self._dirty_bytes = self._measured(tables)
         awaiting = (table for table in tables if table.backing in (Backing.WANTED, Backing.FILLING))
         self._unbacked_bytes = sum(sizes[table.name] for table in awaiting)
+
+    def has_room(
+        self, tables: Iterable[StateTable], count: int, sample: Collection[tuple[Any, Any]], is_map: bool
+    ) -> bool:
+        """Whether so many more entries fit into the young cache generations.
+
+        Args:
+            sample: some of them; the values of map entries.
+        """
+        average = sum(_entry_bytes(*item) for item in sample) / max(1, len(sample))
+        average += _MAP_SLOT_BYTES if is_map else _SLOT_BYTES
+        taken = sum(map(self._cache_bytes, tables))
+        return taken + count * average <= self.size_bytes // 2
 
     def froze(self, tables: Collection[StateTable]) -> int:
         """The write buffers are about to be frozen; their size, to be given to `stored` later."""

@@ -53,6 +53,8 @@ MISSING: Final = object()
 
 _FREE_CHUNK = 65_536
 _FREE_SOME = 8_192
+# In these many times the usual, a buffer is left to the snapshot thread: the loop would stand still.
+_MOST_DRAINED = 8
 # Columns hold every change, the buffer only the last of each key: it takes over when they get this large.
 _MOST_LOG_BYTES = 64 << 20
 
@@ -210,7 +212,7 @@ class StateTable(ABC):
         """Whether the write buffer holds so many entries, and columns are to be made of them."""
         return (
             self.is_draining
-            and self.dirty_entries >= entries
+            and entries <= self.dirty_entries < _MOST_DRAINED * entries
             and not self.is_backed
             and self.log_bytes < _MOST_LOG_BYTES
         )

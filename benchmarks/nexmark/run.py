@@ -39,15 +39,42 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Rates:
-    """Thousand events per second of a case, round by round."""
+class Rate:
+    """Thousand events per second.
 
-    case: Case
-    rounds: list[float]
+    Attributes:
+        wall_k: By the clock.
+        cpu_k: Per second of processor time of the process that works, all its threads together; with
+            PyFlink it is the JVM that Python is embedded in.
+    """
+
+    wall_k: float
+    cpu_k: float
 
     @property
-    def median(self) -> float:
-        return statistics.median(self.rounds)
+    def text(self) -> str:
+        """Both."""
+        return f"{self.wall_k:,.1f} ({self.cpu_k:,.1f})"
+
+    def over(self, other: Rate) -> Rate:
+        """How many times the other's."""
+        return Rate(self.wall_k / other.wall_k, self.cpu_k / other.cpu_k)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a case gave, round by round."""
+
+    case: Case
+    rounds: list[Rate]
+
+    @property
+    def median(self) -> Rate:
+        """The median of each."""
+        return Rate(
+            statistics.median(rate.wall_k for rate in self.rounds),
+            statistics.median(rate.cpu_k for rate in self.rounds),
+        )
 
 
 class Session:
@@ -58,15 +85,14 @@ class Session:
         rate: Events in a second of event time.
     """
 
-    def __init__(self, scratch: Path, rate: int, shell: str) -> None:
+    def __init__(self, scratch: Path, rate: int) -> None:
         self._scratch = scratch
         self._rate = rate
-        self._shell = shell
         self._answers = cache(self._make_answers)
         self._queries = cache(lambda: translated(scratch))
 
-    def rate_k(self, case: Case) -> float:
-        """Thousand events per second of one run.
+    def rate(self, case: Case) -> Rate:
+        """Run a case once.
 
         Raises:
             launch.RunError: The program failed.
@@ -82,7 +108,9 @@ class Session:
         # Flink drops windows by the clock that are under way when the input ends.
         right.check(case.query, pickle.loads((folder / "results.pickle").read_bytes()), case.query != "q12")
         shutil.rmtree(folder)
-        return case.events / (outcome.marks["end"]["at_ns"] - outcome.marks["start"]["at_ns"]) * 1e6
+        start, end = outcome.marks["start"], outcome.marks["end"]
+        wall_ns, cpu_ns = (end[clock] - start[clock] for clock in ("at_ns", "cpu_ns"))
+        return Rate(case.events / wall_ns * 1e6, case.events / cpu_ns * 1e6)
 
     def _launch(self, case: Case, folder: Path) -> launch.Outcome:
         suffix = "arrow" if case.system == COLUMNS else "pickle"
@@ -92,7 +120,6 @@ class Session:
             keys=0,
             marks_dir=str(folder),
             state_dir=str(folder),
-            shell=self._shell,
             options={"events": str(source.path(self._events, self._config(case.events), suffix))},
         )
         argument = json.dumps(asdict(orders))
@@ -142,22 +169,26 @@ def cases_of(queries: list[str], systems_: list[str], events: int, peer_events: 
 
 
 def table(rates: list[Rates]) -> str:
-    """A line for each query, in thousand events per second."""
+    """A line for each query, in thousand events per second and, in brackets, per second of processor time."""
     lines = [
         f"| query | records | columns | PyFlink | records ÷ PyFlink | best ÷ PyFlink (goal {GOAL:g}) | |",
         "|---|---|---|---|---|---|---|",
     ]
     for query in dict.fromkeys(rate.case.query for rate in rates):
         medians = {rate.case.system: rate.median for rate in rates if rate.case.query == query}
-        figures = [f"{medians[name]:,.1f}" if name in medians else "" for name in (RECORDS, COLUMNS, PYFLINK)]
-        ours = [medians[name] for name in (RECORDS, COLUMNS) if name in medians]
-        quotients = ["", "", ""]
-        if PYFLINK in medians and ours:
-            best = max(ours) / medians[PYFLINK]
-            same = f"{medians[RECORDS] / medians[PYFLINK]:.1f}" if RECORDS in medians else ""
-            quotients = [same, f"{best:.1f}", "met" if best >= GOAL else "MISSED"]
-        lines.append("| " + " | ".join([query, *figures, *quotients]) + " |")
+        lines.append("| " + " | ".join([query, *_cells(medians)]) + " |")
     return "\n".join(lines)
+
+
+def _cells(medians: dict[str, Rate]) -> list[str]:
+    figures = [medians[name].text if name in medians else "" for name in (RECORDS, COLUMNS, PYFLINK)]
+    ours = [medians[name] for name in (RECORDS, COLUMNS) if name in medians]
+    if not ours or PYFLINK not in medians:
+        return [*figures, "", "", ""]
+    peer = medians[PYFLINK]
+    same = medians[RECORDS].over(peer).text if RECORDS in medians else ""
+    best = max(ours, key=lambda rate: rate.wall_k).over(peer)
+    return [*figures, same, best.text, "met" if best.wall_k >= GOAL else "MISSED"]
 
 
 def write_json(rates: list[Rates], failures: list[str]) -> Path:
@@ -167,7 +198,7 @@ def write_json(rates: list[Rates], failures: list[str]) -> Path:
         "date": now.isoformat(timespec="seconds"),
         "machine": summary.machine(),
         "unit": "thousand events per second",
-        "rows": [asdict(rate.case) | {"median": rate.median, "values": rate.rounds} for rate in rates],
+        "rows": [asdict(rate) | {"median": asdict(rate.median)} for rate in rates],
         "failures": failures,
     }
     folder = systems.ROOT / "benchmarks" / "results"
@@ -187,7 +218,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default=f"{RECORDS},{COLUMNS}", help="programs; default: records,columns")
     parser.add_argument("--peer", choices=[PYFLINK], help="compare with PyFlink")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--shell", choices=("local", "ray"), default="local")
     return parser.parse_args(arguments)
 
 
@@ -199,7 +229,7 @@ def main(arguments: list[str] | None = None) -> int:
         environments.ensure(options.peer)
     peer_events = options.peer_events or options.events // PEER_SHARE
     cases = cases_of(options.queries.split(","), programs, options.events, peer_events)
-    session = Session(environments.cache_dir() / "nexmark", options.rate, options.shell)
+    session = Session(environments.cache_dir() / "nexmark", options.rate)
     rates, failures = run_rounds(session, cases, options.rounds)
     print(f"\n{table(rates)}\n\nwritten to {write_json(rates, failures)}")
     for failure in failures:
@@ -209,18 +239,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_rounds(session: Session, cases: list[Case], rounds: int) -> tuple[list[Rates], list[str]]:
     """Runs every case once per round. A failure is reported and does not end the session."""
-    rates: dict[Case, list[float]] = {case: [] for case in cases}
+    rates: dict[Case, list[Rate]] = {case: [] for case in cases}
     failures: list[str] = []
     for number in range(1, rounds + 1):
         for case in cases:
             name = f"round {number} {case.query} {case.system}"
             try:
-                rates[case].append(session.rate_k(case))
+                rates[case].append(session.rate(case))
             except (launch.RunError, answers.WrongAnswerError) as error:
                 failures.append(f"{name}: {error}")
                 print(f"{name}: FAILED: {error}", flush=True)
                 continue
-            print(f"{name}: {rates[case][-1]:,.1f} k/s", flush=True)
+            print(f"{name}: {rates[case][-1].text} k/s", flush=True)
     return [Rates(case, values) for case, values in rates.items() if values], failures
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class _Reader(SourceReader):
         """The clock starts when the first events are asked for."""
         if not self._started:
             self._started = True
-            leave_mark(self._marks_dir, "start")
+            leave_mark(self._marks_dir, "start", cpu_ns=time.process_time_ns())
 
     def snapshot_state(self) -> list[Any]:
         return list(self._splits)

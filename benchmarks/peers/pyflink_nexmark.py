@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class RecordedEvent(MapFunction):
 
     def map(self, value: int) -> tuple[Any, ...]:
         if value == 0:
-            leave_mark(self._orders.marks_dir, "start")
+            leave_mark(self._orders.marks_dir, "start", cpu_ns=time.process_time_ns())
         return self._events[value]
 
 
@@ -48,7 +49,7 @@ class KeptRecords(FilterFunction):
         return False
 
     def close(self) -> None:
-        leave_mark(self._orders.marks_dir, "end")
+        leave_mark(self._orders.marks_dir, "end", cpu_ns=time.process_time_ns())
         rows = [tuple(row) for row in self._taken]
         (Path(self._orders.state_dir) / "results.pickle").write_bytes(pickle.dumps(rows, 5))
 

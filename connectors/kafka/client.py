@@ -144,6 +144,10 @@ class KafkaProperties:
         """A property as the user set it."""
         return self._values.get(name, default)
 
+    def with_value(self, name: str, value: str) -> KafkaProperties:
+        """The same with one changed."""
+        return KafkaProperties({**self._values, name: value})
+
     def for_client(
         self, purpose: str, defaults: Mapping[str, Any], fixed: Mapping[str, Any]
     ) -> dict[str, Any]:
@@ -178,4 +182,5 @@ class KafkaProperties:
             raise ConfigurationError(
                 f"Kafka does not take these properties: {text}; names and values are those of librdkafka"
             ) from error
-        made.close()
+        if client == "Consumer":
+            made.close()

@@ -9,15 +9,29 @@ from ...connectors.kafka.partitions import (
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
 )
+from ...connectors.kafka.serialization import (
+    KafkaMessage,
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaTopicSelector,
+)
+from ...connectors.kafka.sink import DeliveryGuarantee, KafkaSink, KafkaSinkBuilder
 from ...connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [
     "DeadLetter",
+    "DeliveryGuarantee",
     "KafkaConnectorError",
+    "KafkaMessage",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
     "KafkaRecordDeserializationSchema",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
     "KafkaSource",
     "KafkaSourceBuilder",
     "KafkaTopicPartition",
+    "KafkaTopicSelector",
 ]

@@ -1,4 +1,4 @@
-"""Settings of checkpoints and restores that cannot work: one clear error before anything runs."""
+"""Settings of checkpoints and restores that cannot work: one clear error, before anything runs."""
 
 from __future__ import annotations
 

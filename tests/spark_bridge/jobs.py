@@ -12,10 +12,12 @@ import pyarrow as pa
 from tidegate.common import Configuration
 from tidegate.datastream import Source, SourceReader, StreamExecutionEnvironment
 from tidegate.datastream.spark_settings import spark_settings
-from tidegate.operators.base import OperatorContext
+from tidegate.operators.base import OperatorContext, StreamOperator, rows
 from tidegate.protocol.elements import Batch
 from tidegate.spark_bridge.session import SparkSettings, session_host
 from tidegate.spark_bridge.source import SparkSource
+
+from ..operators.harness import OperatorUnderTest
 
 WAIT_S = 60
 NO_LIMIT = sys.maxsize
@@ -46,6 +48,17 @@ def environment(
     for key, value in (options or {}).items():
         configuration.set_string(key, value)
     return StreamExecutionEnvironment.get_execution_environment(configuration)
+
+
+def is_started(operator: StreamOperator) -> bool:
+    """Whether the session is there; waits for it."""
+    session_host().session()
+    return operator.is_ready()
+
+
+def emitted(stage: OperatorUnderTest[Any]) -> list[Any]:
+    """The records that an operator has emitted."""
+    return [record for batch in stage.emitted for record in rows(batch)]
 
 
 def java_pid() -> int:
@@ -84,7 +97,7 @@ class HeldSparkSource(Source):
         return self._source.create_splits(parallelism)
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
-        return _HeldReader(self._source.create_reader(splits), splits[0], self._limit)
+        return _HeldReader(self._source.create_reader(splits), splits[0].rows, self._limit)
 
     def max_source_parallelism(self) -> int | None:
         return self._source.max_source_parallelism()

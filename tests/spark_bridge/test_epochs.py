@@ -13,7 +13,10 @@ import pytest
 from tidegate.common import WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
 from tidegate.datastream import DataStream, StreamExecutionEnvironment
+from tidegate.protocol.elements import MAX_WATERMARK_MS
+from tidegate.spark_bridge.stage import SparkStageOperator, StageSettings
 
+from ..operators.harness import OperatorUnderTest
 from . import jobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_session")]
@@ -83,6 +86,55 @@ def test_an_epoch_that_is_full_does_not_wait() -> None:
     stream = env.from_collection([(n,) for n in range(250)])
     results = records(stream.spark_stage(epoch_size, SIZES, jobs.NUMBERS, max_epoch_records=100))
     assert sorted(results) == [(n, 50 if n >= 200 else 100) for n in range(250)]
+
+
+def test_an_interval_ends_an_epoch_and_watermarks_wait_for_it(spark_session: Any) -> None:
+    settings = StageSettings(jobs.SPARK, jobs.NUMBERS, 100, interval_ms=1_000)
+    stage = OperatorUnderTest(SparkStageOperator(epoch_size, SIZES, settings)).open()
+    assert jobs.is_started(stage.operator)
+    stage.advance_to(5_000)
+    stage.process([(1,)])
+    stage.operator.process_watermark(10)
+    stage.advance_to(5_999)
+    stage.process([(2,)])
+    stage.operator.process_watermark(20)
+    assert (stage.emitted, stage.watermarks) == ([], [])
+    stage.advance_to(6_000)
+    assert (jobs.emitted(stage), stage.watermarks) == ([(1, 2), (2, 2)], [20])
+    stage.process([(3,)])
+    stage.operator.process_watermark(30)
+    stage.checkpoint(1)
+    assert (jobs.emitted(stage), stage.watermarks) == ([(1, 2), (2, 2), (3, 1)], [20, 30])
+    stage.operator.process_watermark(MAX_WATERMARK_MS)
+    assert stage.watermarks[-1] == MAX_WATERMARK_MS
+    stage.operator.close()
+
+
+def test_a_query_and_settings_of_a_stage_are_its_own() -> None:
+    stream = jobs.environment().from_collection([(n,) for n in range(3)])
+    query = "select id, cast(typeof(id) = 'bigint' as bigint) + 1 as twice from {epoch} where id > 0"
+    first = stream.spark_stage(query, OUTPUT, jobs.NUMBERS, configs={"spark.sql.shuffle.partitions": "7"})
+
+    def partitions(frame: Any) -> Any:
+        return frame.selectExpr(
+            "id", f"{frame.sparkSession.conf.get('spark.sql.shuffle.partitions')}L as twice"
+        )
+
+    inherited = first.spark_stage(partitions, OUTPUT, OUTPUT)
+    own = inherited.spark_stage(partitions, OUTPUT, OUTPUT, configs={"spark.sql.shuffle.partitions": "9"})
+    # Were the settings of one stage those of another, the last would not be the only one with nine.
+    both = first.map(lambda row: (*row, 0)).union(
+        inherited.map(lambda row: (*row, 1)), own.map(lambda row: (*row, 2))
+    )
+    found = records(both)
+    assert sorted(found) == [(1, 2, 0), (1, 2, 1), (1, 9, 2), (2, 2, 0), (2, 2, 1), (2, 9, 2)]
+
+
+def test_a_setting_of_the_session_is_refused_for_a_stage() -> None:
+    stream = jobs.environment().from_collection([(1,)])
+    stage = stream.spark_stage(twice, OUTPUT, jobs.NUMBERS, configs={"spark.executor.memory": "2g"})
+    with pytest.raises(JobExecutionError, match=r"spark\.executor\.memory cannot be set for one stage"):
+        records(stage)
 
 
 def test_an_epoch_without_records_is_not_run(tmp_path: Path) -> None:

@@ -178,3 +178,26 @@ def test_what_lmdb_refuses_stays_in_memory_until_the_whole_budget_is_taken(tmp_p
     assert not backend.needs_spill
     assert set(map(repr, held(backend, range(6_000)).values())) == {"((1, 1), {1: 1})"}
     backend.close()
+
+
+@pytest.mark.parametrize("memory_bytes", [1 << 20, 64 << 20])
+def test_what_is_restored_stays_in_memory_where_it_fits(tmp_path: Path, memory_bytes: int) -> None:
+    storage = MemoryCheckpointStorage()
+    first = opened(tmp_path, storage, is_lmdb=False)
+    change(first, range(5_000), 1)
+    handle = first.freeze().persist()
+    first.close()
+    store = LmdbStore(str(tmp_path / "lmdb"), 1 << 20, "Totals")
+    backend = TableKeyedStateBackend(place(tmp_path, storage, 1), store, MemoryBudget(memory_bytes))
+    backend.restore(handle, owned=True)
+    change(backend, range(2_500, 7_500), 2)
+    for _ in range(2):
+        while backend.needs_spill:
+            backend.spill().persist()
+        backend.freeze().persist()
+    assert (entries_in_lmdb(store) == 0) == (memory_bytes > 1 << 20)
+    found = held(backend, range(7_500))
+    assert found[0] == ((1, 1), {1: 1})
+    assert found[3_000] == ((2, 2), {1: 1, 2: 2})
+    assert found[7_000] == ((2, 2), {2: 2})
+    backend.close()

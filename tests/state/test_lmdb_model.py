@@ -247,15 +247,18 @@ class ExpiringMachine(KeyedStateMachine):
 
 @dataclass(frozen=True)
 class Draining(StateBackend):
-    """Makes columns of all changes after each batch. In memory, or in LMDB once there is more than a page."""
+    """Makes columns of all changes after each batch, and a segment of each of these.
+
+    In memory, or in LMDB once there is more than a page.
+    """
 
     is_lmdb: bool
 
     def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
         if not self.is_lmdb:
-            return TableKeyedStateBackend(params, drain_entries=1)
+            return TableKeyedStateBackend(params, drain_entries=1, tiny_entries=0)
         store = LmdbStore(f"{params.local_dir}/{params.subtask_index}-{params.attempt}", 1 << 16, "op")
-        return TableKeyedStateBackend(params, store, MemoryBudget(4_096), drain_entries=1)
+        return TableKeyedStateBackend(params, store, MemoryBudget(4_096), drain_entries=1, tiny_entries=0)
 
 
 class PlainMachineDraining(PlainMachine):

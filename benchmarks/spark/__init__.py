@@ -1,0 +1,1 @@
+"""Spark stages, and savepoints as DataFrames."""
