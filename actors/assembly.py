@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..common.typeinfo import TypeInformation
 from ..operators.async_loop import SharedEventLoop
@@ -43,14 +44,14 @@ class TaskParts:
     local_snapshots: LocalSnapshots | None
 
 
-Mailbox = Callable[[Callable[[], None]], None]
+Mailbox = Callable[[str, Callable[[], None]], None]
 
 
 def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> TaskParts:
     """Build gate, output and operators; nothing is restored or opened yet.
 
     Args:
-        mailbox: Has an action run on the task's loop; thread-safe.
+        mailbox: Has an action of an operator, named by its uid, run on the task's loop; thread-safe.
     """
     for path in local_dirs(deployment):
         remove_older_attempts(path)
@@ -151,7 +152,7 @@ class _ContextFactory:
             is_restored=deployment.restored is not None and node.uid in deployment.restored,
             now_ms=self._processing_time.now_ms,
             processing_time=self._processing_time,
-            mailbox=self._mailbox,
+            mailbox=partial(self._mailbox, node.uid),
             event_loop=self._event_loop,
             create_keyed_backend=lambda key_type: self._keyed_backend(node, key_type),
             operator_state=self._operator_state(node),
@@ -163,7 +164,7 @@ class _ContextFactory:
             raw_keyed=self._raw_keyed(node),
             cached_files=self._files,
             is_batch=deployment.settings.is_batch,
-            metrics=MetricGroup(PROCESS_METRICS, (node.name, str(index))),
+            metrics=MetricGroup(PROCESS_METRICS, (node.name, str(index)), (deployment.job_id, node.uid)),
             auto_watermark_interval_ms=deployment.settings.auto_watermark_interval_ms,
             send_to_coordinator=lambda event: self._tell_coordinator(node, event),
         )

@@ -7,10 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..protocol.elements import Announced, CheckpointBarrier, EndOfInput, Message, StreamElement
+from ..protocol.barrier_handler import NO_CHECKPOINT
+from ..protocol.elements import (
+    Announced,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    EndOfInput,
+    Message,
+    StreamElement,
+)
 from ..protocol.ids import Attempt, ChannelId, CheckpointId
 from ..protocol.plan import InputChannel
 from .wire import encode_elements
+
+_MARKERS = (CheckpointBarrier, CancelCheckpointMarker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,9 @@ class InputGate:
 
     What a channel *announces* is known as soon as its message and all before it have arrived. That is how a
     barrier overtakes: the records before it are then all here, and can be recorded where they wait.
+    A barrier or a cancel marker of a checkpoint that the task has *decided* means nothing when its turn
+    comes, so it is not kept for that: checkpoints go on while records wait, and what they leave would pile
+    up.
 
     Args:
         attempt: Messages of any other attempt are dropped.
@@ -77,6 +90,7 @@ class InputGate:
         self._recording_id: CheckpointId | None = None
         self._recorded: dict[int, list[RecordedMessage]] = {}
         self._recorded_bytes = 0
+        self._decided = NO_CHECKPOINT
         self.announced: deque[tuple[int, Announced]] = deque()
         """Announcements with the index of their channel, until the task has taken them."""
         self.consumed_bytes = 0
@@ -97,13 +111,31 @@ class InputGate:
         channel.early[number] = message
         while channel.next_sequence in channel.early:
             arrived = channel.early.pop(channel.next_sequence)
-            channel.ready.append(arrived)
             channel.next_sequence += 1
             if arrived.announces is not None:
                 self.announced.append((index, arrived.announces))
             if channel.is_recording:
                 self._record(index, arrived)
+            if self._is_over(arrived):
+                self._use_up(channel, arrived)
+            else:
+                channel.ready.append(arrived)
         return True
+
+    def checkpoint_decided(self, checkpoint_id: CheckpointId) -> None:
+        """The task took its snapshot of this checkpoint, or refused it: its markers, and older ones, go."""
+        self._decided = checkpoint_id
+        for channel in self._channels:
+            over = [message for message in channel.ready if self._is_over(message)]
+            if over:
+                channel.ready = deque(message for message in channel.ready if not self._is_over(message))
+            for message in over:
+                self._use_up(channel, message)
+
+    def _is_over(self, message: Message) -> bool:
+        """Whether it only announced something that is decided by now."""
+        marker = message.announces
+        return isinstance(marker, _MARKERS) and marker.checkpoint_id <= self._decided
 
     def poll(self) -> tuple[int, StreamElement] | None:
         """The next element and the index of its channel, or `None` if nothing can be taken."""
@@ -127,10 +159,12 @@ class InputGate:
             channel.decoded = len(channel.current)
         element = channel.current.popleft()
         if not channel.current:
-            done = channel.ready.popleft()
-            self.consumed_bytes += done.size_bytes
-            self._return_credit(channel.channel_id, done.sequence_number, done.size_bytes)
+            self._use_up(channel, channel.ready.popleft())
         return element
+
+    def _use_up(self, channel: _Channel, message: Message) -> None:
+        self.consumed_bytes += message.size_bytes
+        self._return_credit(channel.channel_id, message.sequence_number, message.size_bytes)
 
     def input_index(self, channel: int) -> int:
         """The operator input that a channel feeds."""

@@ -12,6 +12,7 @@ has lost all its processes here: whoever starts next removes it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -19,6 +20,7 @@ import urllib.parse
 from collections.abc import Iterable
 
 _JOBS = "tidegate-jobs"
+_ATTEMPTS = 1_000
 
 
 def local_dir(root: str, job_id: str, uid: str, subtask_index: int, attempt: int) -> str:
@@ -91,16 +93,24 @@ def _job_dir(root: str, job_id: str) -> str:
 
 
 def _held(path: str) -> int:
-    """A file descriptor that holds the directory `path`, which is created."""
-    while True:
-        os.makedirs(path, exist_ok=True)
+    """A file descriptor that holds the directory `path`, which is created.
+
+    Jobs that end remove it, or the directory above it, at any moment until it is held.
+    """
+    obstacle: OSError = FileNotFoundError(errno.ENOENT, "removed again and again by another process", path)
+    for _ in range(_ATTEMPTS):
+        try:
+            os.makedirs(path, exist_ok=True)
+        except (FileNotFoundError, FileExistsError) as error:
+            obstacle = error
+            continue
         lock = _lock(path, fcntl.LOCK_SH)
-        # Somebody may have removed the directory before it was held.
         with contextlib.suppress(FileNotFoundError):
             if lock is not None and os.path.samestat(os.fstat(lock), os.stat(path)):
                 return lock
         if lock is not None:
             os.close(lock)
+    raise obstacle
 
 
 def _remove_unless_held(path: str) -> None:

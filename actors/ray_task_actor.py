@@ -154,7 +154,12 @@ class TaskActor:
 
     @ray.method(concurrency_group="control")
     async def job_ended(self) -> None:
-        """Delete the local files of the job, all attempts of it on this machine."""
+        """Delete the local files of the job, all attempts of it on this machine.
+
+        Answers when no snapshot is being stored any more, so that what is there then can be removed.
+        """
+        for runner in self._runners.values():
+            await asyncio.get_running_loop().run_in_executor(None, runner.ports.wait_for_uploads)
         if self._directories is not None:
             self._directories.close()
 

@@ -111,6 +111,10 @@ class RayTaskPorts:
             loop.call_soon_threadsafe(_resolve, future)
         self._background.shutdown(wait=False)
 
+    def wait_for_uploads(self) -> None:
+        """Block until the background thread has ended, after the task."""
+        self._background.shutdown(wait=True)
+
 
 def encode_event(event: TaskEvent) -> bytes:
     """An event as bytes, by the same rules as records."""

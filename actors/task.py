@@ -109,6 +109,7 @@ _CheckpointMail = (
 class _RunAction:
     """Something that an operator wants done on the loop."""
 
+    operator_uid: str
     action: Callable[[], None]
 
 
@@ -140,7 +141,7 @@ class StreamTask:
         self._early: list[events.TriggerCheckpoint | events.EndSource] = []
         self._controls: deque[_CheckpointMail] = deque()
         self._order: MailOrder[events.TaskMail] = MailOrder()
-        self._waiting_actions: list[Callable[[], None]] = []
+        self._waiting_actions: list[_RunAction] = []
         self._parts: TaskParts
         self._chain: OperatorChain
         self._snapshots: Snapshotter
@@ -269,9 +270,11 @@ class StreamTask:
             self._take_controls()
         if self._phase is not TaskPhase.RUNNING:
             return StepOutcome(_POLL_MS if self._controls else _IDLE_MS)
-        if self._parts.gate.announced:
-            self._take_announcements()
-        align_ms = self._align_when_due()
+        align_ms = None
+        if not self._chain.is_advancing:
+            if self._parts.gate.announced:
+                self._take_announcements()
+            align_ms = self._align_when_due()
         wait_ms = self._advance()
         due_ms = self._parts.output.flush_due(self._ports.now_ns())
         if wait_ms == 0 or not self._mailbox.empty():
@@ -289,16 +292,30 @@ class StreamTask:
             return _POLL_MS if self._controls else _IDLE_MS
         if not self._chain.is_ready():
             return _POLL_MS
-        timers = self._parts.processing_time
-        progressed = timers.run_due()
-        progressed |= self._end_if_drained() if self._has_ended else self._take_input()
+        progressed = self._advance_watermark() if self._chain.is_advancing else self._process_next()
         for frozen in self._chain.spills():
             self._snapshots.persist_spill(frozen)
-        if progressed or self._phase is not TaskPhase.RUNNING:
+        if progressed or self._phase is not TaskPhase.RUNNING or self._chain.is_advancing:
             return 0
         wait_ms = _POLL_MS if self._has_ended or self._chain.source is not None else _IDLE_MS
-        due_ms = timers.due_in_ms()
+        due_ms = self._parts.processing_time.due_in_ms()
         return wait_ms if due_ms is None else min(wait_ms, due_ms)
+
+    def _process_next(self) -> bool:
+        progressed = self._parts.processing_time.run_due()
+        if self._has_ended:
+            return self._end_if_drained() or progressed
+        return self._take_input() or progressed
+
+    def _advance_watermark(self) -> bool:
+        """Fire some of the timers that a watermark made due.
+
+        Input, barriers, and whatever is due on the loop come behind that watermark.
+        """
+        self._chain.advance_further()
+        if not self._chain.is_advancing:
+            self._put_waiting_actions()
+        return True
 
     def _take_input(self) -> bool:
         return self._poll_gate() if self._chain.source is None else self._poll_source()
@@ -415,7 +432,7 @@ class StreamTask:
         elif isinstance(mail, ChannelStateDone):
             self._snapshots.finish_records(mail)
         elif isinstance(mail, _RunAction):
-            self._run_action(mail.action)
+            self._run_action(mail)
         elif isinstance(mail, events.ResultsTaken):
             self._parts.results.taken(mail.size_bytes)
         elif isinstance(mail, events.StartRunning):
@@ -433,9 +450,17 @@ class StreamTask:
             self._take_controls()
 
     def _take_controls(self) -> None:
-        """In order, and only while the source stands still: a thread of its own may have to stop first."""
+        """In order, and only while the source stands still: a thread of its own may have to stop first.
+
+        No barrier comes between the timers that a watermark made due.
+        """
         source = self._chain.source
-        while self._controls and not self._phase.is_terminal and (source is None or source.try_pause()):
+        while (
+            self._controls
+            and not self._phase.is_terminal
+            and not self._chain.is_advancing
+            and (source is None or source.try_pause())
+        ):
             try:
                 self._take_checkpoint_mail(self._controls.popleft())
             finally:
@@ -444,23 +469,29 @@ class StreamTask:
                 if source is not None and self._phase is not TaskPhase.STOPPING:
                     source.resume()
 
-    def _take_action(self, action: Callable[[], None]) -> None:
+    def _take_action(self, operator_uid: str, action: Callable[[], None]) -> None:
         """Put an action into the mailbox, from any thread."""
-        self.put(_RunAction(action))
+        self.put(_RunAction(operator_uid, action))
         self._ports.wake()
 
-    def _run_action(self, action: Callable[[], None]) -> None:
-        """Now, or as soon as the task runs: not before the start, nor after the barrier of a stop."""
-        if self._phase is TaskPhase.RUNNING:
-            action()
+    def _run_action(self, mail: _RunAction) -> None:
+        """Now, or as soon as the task runs: not before the start, nor after the barrier of a stop.
+
+        What the action emits must not overtake a watermark on its way through the operators behind.
+        """
+        if self._phase is TaskPhase.RUNNING and not self._chain.is_advancing_behind(mail.operator_uid):
+            mail.action()
         elif self._phase is not TaskPhase.COMMITTING:
-            self._waiting_actions.append(action)
+            self._waiting_actions.append(mail)
 
     def _run(self) -> None:
         self._phase = TaskPhase.RUNNING
+        self._put_waiting_actions()
+
+    def _put_waiting_actions(self) -> None:
         waiting, self._waiting_actions = self._waiting_actions, []
-        for action in waiting:
-            self.put(_RunAction(action))
+        for mail in waiting:
+            self.put(mail)
 
     def _answer_query(self, query: events.QueryState) -> None:
         """Between two batches, so the value is one that some prefix of the input led to."""
@@ -533,12 +564,14 @@ class StreamTask:
 
     def _align(self, event: AlignmentEvent) -> None:
         now_ms = self._ports.now_ns() // 1_000_000
-        was_aligning = self._barriers.is_aligning
+        was_aligning, decided_before = self._barriers.is_aligning, self._barriers.last_decided
         commands = self._barriers.handle(event, now_ms)
         if not was_aligning:
             self._alignment_baseline = self._parts.gate.consumed_bytes
         for command in commands:
             self._perform(command)
+        if self._barriers.last_decided != decided_before:
+            self._parts.gate.checkpoint_decided(self._barriers.last_decided)
 
     def _perform(self, command: AlignmentCommand) -> None:
         if isinstance(command, BlockChannel):

@@ -32,6 +32,10 @@ _FIXED = {
 _ABSENT = {
     "execution.checkpointing.file-merging.": "small files go into the manifest instead",
     "execution.checkpointing.": "Tidegate has nothing that it would change",
+    "execution.state-recovery.approximate": "a restored task always has all of its state",
+    "execution.state-recovery.without-channel-state.": (
+        "execution.state-recovery.ignore-unclaimed-state drops records under way that have no place"
+    ),
     "state.changelog.": "there is no changelog, since an increment only holds what has changed",
     "state.backend.rocksdb.": "keyed state is in LMDB (tidegate.state.lmdb.memory)",
     "state.backend.": "choose with state.backend.type",

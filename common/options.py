@@ -103,7 +103,11 @@ class CheckpointingOptions:
         .choice_type("NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION")
         .default_value("NO_EXTERNALIZED_CHECKPOINTS")
     )
-    """What happens to the kept checkpoints when the job is cancelled, fails or finishes."""
+    """What happens to the kept checkpoints when the job is cancelled or fails."""
+    RETAIN_ON_FINISH: ConfigOption[bool] = (
+        ConfigOptions.key("tidegate.checkpointing.retain-on-finish").boolean_type().default_value(False)
+    )
+    """Whether the kept checkpoints of a job that finishes stay: the newest one holds all its results."""
     CLEANER_PARALLEL_MODE: ConfigOption[bool] = (
         ConfigOptions.key("execution.checkpointing.cleaner.parallel-mode").boolean_type().default_value(True)
     )
@@ -269,9 +273,12 @@ class StateBackendOptions:
         .with_deprecated_keys("state.backend")
     )
     LOCAL_RECOVERY: ConfigOption[bool] = (
-        ConfigOptions.key("state.backend.local-recovery").boolean_type().default_value(False)
+        ConfigOptions.key("execution.state-recovery.from-local")
+        .boolean_type()
+        .default_value(False)
+        .with_deprecated_keys("state.backend.local-recovery")
     )
-    """The name that `execution.checkpointing.local-backup.enabled` had before Flink 2."""
+    """Flink's other half of `execution.checkpointing.local-backup.enabled`; either one switches on both."""
     LMDB_MEMORY: ConfigOption[int] = (
         ConfigOptions.key("tidegate.state.lmdb.memory").memory_type().default_value(512 << 20)
     )

@@ -43,6 +43,14 @@ class DeserializationSchema(ABC):
             SerializationError: the message is none that this schema writes.
         """
 
+    def deserialize_batch(self, messages: Sequence[bytes]) -> Any:
+        """Return the values of many messages, in order: a list, or an Arrow RecordBatch with a row for each.
+
+        By default it calls `deserialize` for each. Whoever calls it finds out which message is bad by
+        calling it again with fewer.
+        """
+        return list(map(self.deserialize, messages))
+
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
         """Return the type of the values."""
@@ -69,6 +77,16 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         except UnicodeDecodeError as error:
             raise SerializationError(f"a message is no {self.charset} text: {error}") from error
 
+    def deserialize_batch(self, messages: Sequence[bytes]) -> Any:
+        if type(self) is not SimpleStringSchema:
+            # A subclass may have a deserialize() of its own.
+            return super().deserialize_batch(messages)
+        try:
+            charset = self.charset
+            return [message.decode(charset) for message in messages]
+        except UnicodeDecodeError as error:
+            raise SerializationError(f"a message is no {self.charset} text: {error}") from error
+
     def get_produced_type(self) -> TypeInformation:
         return Types.STRING()
 
@@ -84,6 +102,9 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
     def deserialize(self, message: bytes) -> bytes:
         return bytes(message)
+
+    def deserialize_batch(self, messages: Sequence[bytes]) -> Any:
+        return messages if type(self) is ByteArraySchema else super().deserialize_batch(messages)
 
     def get_produced_type(self) -> TypeInformation:
         return Types.PRIMITIVE_ARRAY(Types.BYTE())

@@ -25,7 +25,14 @@ from .driver import as_main_program
     type=click.Path(exists=True, dir_okay=False),
     help="YAML file of settings, as Flink's config.yaml: nested, or with dots in the keys.",
 )
-@click.option("--savepoint", "-s", metavar="PATH", help="Start from this savepoint or checkpoint.")
+@click.option(
+    "--from-savepoint",
+    "--savepoint",
+    "-s",
+    "savepoint",
+    metavar="PATH",
+    help="Start from this savepoint or checkpoint.",
+)
 @click.option(
     "--allow-non-restored-state", "-n", is_flag=True, help="State of operators that are gone may be dropped."
 )

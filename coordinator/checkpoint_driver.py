@@ -83,7 +83,8 @@ class CheckpointDriver:
         self._mode = self._wanted_mode = stored_mode(store.storage) or started_with
         self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
         self._counted_before = statistics.acknowledgements
-        self._cleaner = CheckpointCleaner(store, ports.run_in_background, statistics.warnings.append)
+        self._cleaner = CheckpointCleaner(store, ports, statistics.warnings.append, self._count_cleaning)
+        self._cleaning_count = 0
 
     def next_due_ms(self) -> int:
         """When `handle(TimePassed())` is due."""
@@ -104,6 +105,12 @@ class CheckpointDriver:
         self._request_count += 1
         request_id = core.RequestId(self._store.epoch * REQUESTS_PER_EPOCH + self._request_count)
         self._statistics.requested(request_id)
+        newest = self._store.newest
+        if newest is not None and newest.kind is kind and kind.ends_job and self._is_at(savepoint, newest):
+            # Whoever asked lost the coordinator that did it, and asks again.
+            done = core.AnswerRequest(request_id, newest.checkpoint_id, savepoint_path=newest.savepoint_path)
+            self._statistics.answered(done)
+            return request_id
         try:
             if savepoint is not None:
                 check_savepoint_directory(savepoint.directory)
@@ -112,8 +119,21 @@ class CheckpointDriver:
             refused = core.AbortReason.SAVEPOINT_REFUSED
             self._statistics.answered(core.AnswerRequest(request_id, None, refused, str(error)))
         else:
-            self.handle(core.CheckpointRequested(request_id, kind, savepoint=savepoint))
+            requested = core.CheckpointRequested(request_id, kind, None, savepoint, self._forces(kind))
+            self.handle(requested)
         return request_id
+
+    def _is_at(self, target: SavepointTarget | None, stopped: CheckpointManifest) -> bool:
+        """Whether the job was stopped with the savepoint that this asks for."""
+        if target is None:
+            return False
+        path = savepoint_path(target.directory, self._spec.job_id, stopped.checkpoint_id)
+        return path == stopped.savepoint_path
+
+    def _forces(self, kind: SnapshotKind) -> bool:
+        """As Flink, not where barriers overtake: a task can store the records of one checkpoint at a time."""
+        modes = (self._mode, self._wanted_mode)
+        return kind is SnapshotKind.SAVEPOINT and all(mode.aligned_timeout_ms is None for mode in modes)
 
     @property
     def mode(self) -> BarrierMode:
@@ -292,6 +312,7 @@ class CheckpointDriver:
             self.handle(core.ManifestFailed(command.checkpoint_id, str(error)))
             return
         self._record(completed)
+        self._count_cleaning()
         self.handle(core.ManifestWritten(command.checkpoint_id))
         self._savepoint_paths.pop(command.checkpoint_id, None)
         self._cleaner.collect()
@@ -334,6 +355,21 @@ class CheckpointDriver:
                 self._statistics.warnings.append(f"a failed savepoint could not be removed: {error}")
 
         self._ports.run_in_background(discard)
+
+    def _count_cleaning(self) -> None:
+        """Before the next trigger is decided: it waits where deletions lag behind."""
+        before, count = self._cleaning_count, self._cleaner.waiting_count
+        if count == before:
+            return
+        self._cleaning_count = count
+        assert self._spec.settings.trigger is not None
+        bound = self._spec.settings.trigger.max_concurrent
+        if before <= bound < count:
+            self._statistics.warnings.append(
+                f"{count} old checkpoints wait to be deleted; no checkpoint is triggered while more than "
+                f"{bound} do. Storage deletes slowly: look there, or take checkpoints less often"
+            )
+        self.handle(core.CleaningCounted(count))
 
     def remove_orphans(self, is_recovery: bool) -> None:
         """Delete in the background what the attempts before left behind; only while no task runs."""
@@ -390,6 +426,7 @@ class CheckpointDriver:
             self._ports.send(self._attempt, subtask, CheckpointAborted(command.checkpoint_id))
         self._halves.forget(command.checkpoint_id)
         self._store.abort(command.checkpoint_id)
+        self._count_cleaning()
         path = self._savepoint_paths.pop(command.checkpoint_id, None)
         if path is not None:
             self._discard_directory(path)

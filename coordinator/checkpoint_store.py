@@ -44,6 +44,8 @@ class Garbage:
     files: tuple[str, ...]
     claimed: ClaimedCheckpoint | None = None
     """What the job was started from, if it owns that and needs it no more."""
+    checkpoint_count: int = 0
+    """Of how many checkpoints this is all, without those that were tried to delete before."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,12 @@ class CheckpointStore:
         self._registry = SharedStateRegistry()
         self._not_deleted: deque[Garbage] = deque()
         self._condemned: set[str] = set()
+        self._aborted_count = 0
         self._first_id = 0
+        self._ids_above = 0
         self._reserved_until = 0
         self._claimed: ClaimedCheckpoint | None = None
+        self._is_removed = False
         self.epoch = 0
 
     @property
@@ -103,10 +108,23 @@ class CheckpointStore:
         self.epoch = epoch
         return epoch
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no coordinator of this job may have given an id yet."""
+        return not self._storage.list_files("ids") and not self._stored_ids()
+
+    def give_ids_above(self, checkpoint_id: int) -> None:
+        """The job starts from the checkpoint of another one: its ids go on from there, as in Flink.
+
+        Functions may keep what they are to commit by checkpoint id, and commit all up to a completed one.
+        """
+        self._ids_above = checkpoint_id
+
     def first_free_id(self) -> int:
         """An id above every one that any coordinator of this job may have given."""
         while not self._first_id:
-            reserved = max([0, *_numbers(self._storage.list_files("ids")), *self._stored_ids()])
+            given = [*_numbers(self._storage.list_files("ids")), *self._stored_ids()]
+            reserved = max(self._ids_above, *given, 0)
             if self._reserve_block(reserved + ID_BLOCK):
                 self._first_id = reserved + 1
         return self._first_id
@@ -263,6 +281,7 @@ class CheckpointStore:
         """A checkpoint will not complete: it needs its files no more, unless its manifest may exist."""
         if checkpoint_id not in self._doubtful:
             self._registry.release_checkpoint(checkpoint_id)
+            self._aborted_count += self._registry.has_unreferenced
 
     def is_doubtful(self, checkpoint_id: CheckpointId) -> bool:
         """Whether nobody knows if the manifest of a checkpoint was written."""
@@ -274,15 +293,24 @@ class CheckpointStore:
 
     # ------------------------------------------------------------ deletion
 
+    @property
+    def excess_count(self) -> int:
+        """How many checkpoints `take_garbage` would take."""
+        return len(self._excess()) + self._aborted_count
+
+    def _excess(self) -> list[CheckpointId]:
+        newest = max(self._retained, default=CheckpointId(0))
+        excess = sorted(self._retained)[: -self._num_retained]
+        return excess + sorted(doubtful for doubtful in self._doubtful if doubtful < newest)
+
     def take_garbage(self) -> Garbage | None:
         """Classify what nobody needs any more: checkpoints beyond the number to keep, and files.
 
         Returns:
             What `delete` is to remove, which may happen in another thread; `None` if there is nothing.
         """
-        newest = max(self._retained, default=CheckpointId(0))
-        excess = sorted(self._retained)[: -self._num_retained]
-        excess += sorted(doubtful for doubtful in self._doubtful if doubtful < newest)
+        excess = self._excess()
+        count, self._aborted_count = len(excess) + self._aborted_count, 0
         for checkpoint_id in excess:
             self._retained.pop(checkpoint_id, None)
             self._doubtful.pop(checkpoint_id, None)
@@ -295,7 +323,7 @@ class CheckpointStore:
             again = self._not_deleted.popleft()
             manifests += again.manifests
             files += again.files
-        garbage = Garbage(tuple(manifests), tuple(files), claimed)
+        garbage = Garbage(tuple(manifests), tuple(files), claimed, count)
         return garbage if manifests or files or claimed else None
 
     def delete(self, garbage: Garbage) -> None:
@@ -355,9 +383,10 @@ class CheckpointStore:
         self._registry.forget_subtasks()
         self._registry.take_unreferenced()
         found = self._storage.list_files("shared")
+        unfinished = self._storage.list_unfinished("shared")
         # After the list, never before: what is in the list was there before anybody else claimed.
         self.check_fence()
-        orphans = [path for path in found if not self._registry.is_referenced(path)]
+        orphans = [path for path in found if not self._registry.is_referenced(path)] + unfinished
         # Classified, but perhaps not deleted yet: a manifest must never outlive its files.
         return Garbage(tuple(sorted(self._condemned.copy())), tuple(orphans))
 
@@ -374,9 +403,26 @@ class CheckpointStore:
         self._delete([path for path in found if not path.endswith(MANIFEST_NAME) and path not in epochs])
         # Last, and the oldest first: without any, whoever was replaced still finds itself fenced.
         self._storage.delete(sorted(epochs, key=lambda path: _numbers([path])))
+        # Only now, what is in no list: empty directories, and what writers that died have left half-written.
+        self._storage.delete_all()
+        self._is_removed = True
         self._retained.clear()
         if self._claimed is not None:
             self._claimed.remove()
+
+    def sweep(self, keep_checkpoints: bool) -> None:
+        """All processes of the job have ended: remove what they wrote since the job ended.
+
+        Raises:
+            FencedError: Another coordinator took over.
+        """
+        if keep_checkpoints:
+            self.remove_orphans()
+        elif self._is_removed:
+            self._storage.delete_all()
+        else:
+            # It was tried when the job ended, and storage refused.
+            self.remove_all()
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant does not hold."""

@@ -7,13 +7,17 @@ as many checkpoints of its own are complete as it keeps.
 
 from __future__ import annotations
 
-from ..common.errors import CheckpointStorageError
+import logging
+
+from ..common.errors import CheckpointStorageError, CorruptCheckpointError
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import JobId
 from ..protocol.manifest import CheckpointManifest, decode_manifest
 from ..state.storage import is_absolute, open_storage
 from ..state.stored_checkpoint import MANIFEST_NAME
 from .savepoints import CLAIM_NAME
+
+logger = logging.getLogger("tidegate")
 
 _REMOVED_NAME = "REMOVED"
 """The manifest of a checkpoint that is being deleted."""
@@ -79,7 +83,12 @@ class ClaimedCheckpoint:
         kept: set[str] = set()
         for path in root.list_files(""):
             if path.rsplit("/", 1)[-1] == MANIFEST_NAME:
-                kept |= _files(decode_manifest(root.read(path), f"{root.uri}/{path}"))
+                try:
+                    kept |= _files(decode_manifest(root.read(path), f"{root.uri}/{path}"))
+                except CorruptCheckpointError as error:
+                    # Nobody knows what it needs, and somebody may repair it.
+                    logger.warning("The files of %s stay, beside a damaged checkpoint: %s", self.path, error)
+                    return
         root.delete(sorted(_files(manifest) - kept))
 
 

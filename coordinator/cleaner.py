@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..common.errors import CheckpointStorageError
 from .checkpoint_store import CheckpointStore
+from .ports import CoordinatorPorts
 
 
 class CheckpointCleaner:
@@ -13,20 +14,31 @@ class CheckpointCleaner:
     a storage that deletes slowly costs a path per file and no queue of work.
 
     Args:
-        run_in_background: Runs a callable at some time, off the coordinator's loop.
         warn: Takes what went wrong; it will be tried again.
+        cleaned: Called on the coordinator's loop when a deletion has ended, well or not, or was not needed.
     """
 
     def __init__(
         self,
         store: CheckpointStore,
-        run_in_background: Callable[[Callable[[], None]], None],
+        ports: CoordinatorPorts,
         warn: Callable[[str], None],
+        cleaned: Callable[[], None],
     ) -> None:
         self._store = store
-        self._run_in_background = run_in_background
+        self._ports = ports
         self._warn = warn
+        self._cleaned = cleaned
         self._is_deleting = False
+        self._deleting_count = 0
+
+    @property
+    def waiting_count(self) -> int:
+        """Checkpoints that are not needed any more and not deleted yet (Flink's `CheckpointsCleaner`).
+
+        Those do not count whose deletion failed: they are tried again, and nobody has to wait for that.
+        """
+        return self._store.excess_count + self._deleting_count
 
     def collect(self) -> None:
         """Delete what is garbage now, unless a deletion is still under way."""
@@ -34,6 +46,8 @@ class CheckpointCleaner:
             return
         garbage = self._store.take_garbage()
         if garbage is None:
+            # What was counted may be in use again. Later, since a decision may be under way now.
+            self._ports.post(self._cleaned)
             return
 
         def delete() -> None:
@@ -42,7 +56,13 @@ class CheckpointCleaner:
             except CheckpointStorageError as error:
                 self._warn(f"old checkpoints could not be removed: {error}")
             finally:
-                self._is_deleting = False
+                self._ports.post(self._deleted)
 
-        self._is_deleting = True
-        self._run_in_background(delete)
+        self._is_deleting, self._deleting_count = True, garbage.checkpoint_count
+        self._ports.run_in_background(delete)
+
+    def _deleted(self) -> None:
+        self._is_deleting, self._deleting_count = False, 0
+        if self._store.excess_count:
+            self.collect()
+        self._cleaned()

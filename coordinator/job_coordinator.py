@@ -36,6 +36,7 @@ from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
 from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
+from .step_back import newer_checkpoints, step_back_warning
 from .stored_statistics import read_statistics
 
 ATTEMPTS_PER_EPOCH = 1_000_000
@@ -98,6 +99,7 @@ class JobCoordinator:
         self._is_fenced = False
         self._is_beyond_restart = False
         self._stopped_with = ""
+        self._keeps_checkpoints: bool | None = None
         self._failure: Failure | None = None
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
@@ -202,6 +204,10 @@ class JobCoordinator:
         if self._store is None:
             return
         epoch = self._store.claim()
+        path = self._spec.settings.restore_path
+        if path is not None and self._store.is_new:
+            foreign = read_checkpoint(path)
+            self._store.give_ids_above(max([foreign.checkpoint_id, *newer_checkpoints(path, foreign)]))
         self._attempt = Attempt((epoch - 1) * ATTEMPTS_PER_EPOCH)
         newest = self._store.load()
         if newest is not None and newest.statistics is not None:
@@ -229,6 +235,10 @@ class JobCoordinator:
         if path is None or not is_first_start:
             return
         self._foreign = read_checkpoint(path)
+        newer = newer_checkpoints(path, self._foreign)
+        if newer:
+            warning = step_back_warning(path, newer, self._spec.settings.claims_restored)
+            self.statistics.warnings.append(warning)
         check_restore(self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state)
 
     def _claimed_checkpoint(self) -> ClaimedCheckpoint | None:
@@ -535,7 +545,20 @@ class JobCoordinator:
         # What could not be restored may be all that is left of the state, and somebody can repair it.
         return self._spec.settings.keep_on_fail or self._is_beyond_restart
 
+    def sweep(self) -> None:
+        """For the shell, when the job has ended and none of its processes runs any more.
+
+        A task may have been storing a snapshot when the job ended; nobody else would ever delete that.
+        """
+        if self._store is None or self._is_fenced or self._keeps_checkpoints is None:
+            return
+        try:
+            self._store.sweep(self._keeps_checkpoints)
+        except TidegateError as error:
+            self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
+
     def _clean_up(self, keep_checkpoints: bool) -> None:
+        self._keeps_checkpoints = keep_checkpoints
         if self.fail_points is not None:
             self.fail_points.settle()
         if self._store is not None and not self._is_fenced:

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..actors.ports import TaskDeployment
@@ -38,9 +39,18 @@ class LocalExecutor:
         spec: The job.
         tracer: Where checkpoint traces go.
         storage: Checkpoint storage instead of the one in the settings.
+        resources: What the job needs as long as it runs: entered by `run`, left before `wait` returns.
     """
 
-    def __init__(self, spec: JobSpec, tracer: Tracer, storage: CheckpointStorage | None = None) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        tracer: Tracer,
+        storage: CheckpointStorage | None = None,
+        resources: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        self._resources = resources or nullcontext()
+        self._crash: BaseException | None = None
         self._tasks: dict[SubtaskId, StreamTask] = {}
         self._attempt = Attempt(0)
         self._clock = SteadyClock()
@@ -59,6 +69,16 @@ class LocalExecutor:
     def run(self) -> None:
         """Run the job until it is over; its outcome is in `coordinator.status`."""
         try:
+            with self._resources:
+                self._run()
+        except BaseException as error:
+            self._crash = error
+            raise
+        finally:
+            self._done.set()
+
+    def _run(self) -> None:
+        try:
             self.coordinator.start()
             while not self.coordinator.status.is_globally_terminal_state():
                 if not self._round():
@@ -67,11 +87,18 @@ class LocalExecutor:
             for task in self._tasks.values():
                 task.abandon()
             self._background.shutdown(wait=True)
-            self._done.set()
+            self.coordinator.sweep()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait in another thread for the end of `run`; false when the time is over first."""
-        return self._done.wait(timeout_s)
+        """Wait in another thread for the end of `run`; false when the time is over first.
+
+        Raises:
+            BaseException: What broke `run` itself, as opposed to the job.
+        """
+        is_over = self._done.wait(timeout_s)
+        if is_over and self._crash is not None:
+            raise self._crash
+        return is_over
 
     def call(self, request: Callable[[], Any]) -> Any:
         """Run `request` on the executor's thread, from any other thread; returns its result."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,19 @@ class LocalJob:
         self._job_id = spec.job_id
         self._roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
         self._tracer = coordinator_tracer(spec, otlp)
-        self._executor = LocalExecutor(spec, self._tracer)
+        self._executor = LocalExecutor(spec, self._tracer, resources=self._resources())
         self._thread: threading.Thread | None = None
-        self._crash: BaseException | None = None
 
     def run(self) -> None:
         """Run in the calling thread to the end."""
+        self._executor.run()
+
+    @contextlib.contextmanager
+    def _resources(self) -> Iterator[None]:
+        """The job's directories; after its end the trace is whole and they are gone."""
         try:
             with contextlib.closing(JobDirectories(self._roots, self._job_id)):
-                self._executor.run()
-        except BaseException as error:
-            self._crash = error
-            raise
+                yield
         finally:
             self._tracer.close()
 
@@ -57,11 +59,9 @@ class LocalJob:
         self._thread.start()
 
     def _run_quietly(self) -> None:
-        try:
+        # What broke it is raised by `wait`, in the driver's thread.
+        with contextlib.suppress(Exception):
             self.run()
-        except Exception as error:
-            # Kept in `_crash`; `wait` raises it in the driver's thread.
-            self._crash = error
 
     def report(self) -> JobReport:
         return report_of(self._executor.coordinator)
@@ -108,10 +108,7 @@ class LocalJob:
             return self._executor.take_results()
 
     def wait(self, timeout_s: float | None) -> bool:
-        is_over = self._executor.wait(timeout_s)
-        if is_over and self._crash is not None:
-            raise self._crash
-        return is_over
+        return self._executor.wait(timeout_s)
 
     def release(self) -> None:
         if self._thread is not None:

@@ -70,6 +70,7 @@ class CoordinatorActor:
             details = traceback.format_exc()
             self._end = replace(report, status=JobStatus.FAILED, cause=cause, details=details)
         self._gateway.close()
+        self._coordinator.sweep()
         self._tracer.close()
         self._done.set()
         self._linger()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from ..protocol.abort_reasons import AbortReason
@@ -15,6 +16,8 @@ from ..protocol.checkpoint_events import AcknowledgeResult, SubtaskMetrics
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import CheckpointId, SubtaskId
 from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
+
+_values = attrgetter(*(field.name for field in dataclasses.fields(SubtaskMetrics)))
 
 STORED_CHECKPOINTS = 20
 """The newest ones travel in a manifest; each takes some 150 bytes there."""
@@ -80,7 +83,7 @@ def _to_json(checkpoint: CheckpointStatistics, has_subtasks: bool) -> dict[str, 
         "kind": checkpoint.kind.value,
         "subtask_count": checkpoint.subtask_count,
         "subtasks": [
-            [subtask.task_id, subtask.index, *(round(value, 3) for value in dataclasses.astuple(metrics))]
+            [subtask.task_id, subtask.index, *(round(value, 3) for value in _values(metrics))]
             for subtask, metrics in subtasks
         ],
     }

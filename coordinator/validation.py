@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 from ..common.errors import ConfigurationError
@@ -12,6 +13,9 @@ from ..state.stored_checkpoint import check_files, read_checkpoint
 from .claim import ClaimedCheckpoint
 from .restore import check_restore
 from .spec import JobSpec
+from .step_back import newer_checkpoints, step_back_warning
+
+logger = logging.getLogger("tidegate")
 
 
 def validate_before_start(spec: JobSpec) -> None:
@@ -29,17 +33,25 @@ def validate_before_start(spec: JobSpec) -> None:
         assert settings.checkpoint_dir is not None
         probe = open_storage(settings.checkpoint_dir).sub(spec.job_id)
         probe.write_file("epochs/0", b"")
+        # What else is wrong is still to be seen, and a job that never starts must leave nothing.
+        probe.delete_all()
     if settings.restore_path is not None:
         manifest = read_checkpoint(settings.restore_path)
         if settings.claims_restored:
             _check_claim(spec, settings.restore_path)
         check_files(manifest)
         check_restore(spec.graph, manifest, settings.allow_non_restored_state)
+        newer = newer_checkpoints(settings.restore_path, manifest)
+        if newer:
+            logger.warning("%s", step_back_warning(settings.restore_path, newer, settings.claims_restored))
     _check_directory("tidegate.local-dir", settings.local_dir)
     if settings.local_snapshots_dir is not None:
         _check_directory("execution.checkpointing.local-backup.dirs", settings.local_snapshots_dir)
     for node in spec.graph.operators:
-        load_operator(node).validate()
+        operator = load_operator(node)
+        operator.validate()
+        if settings.trigger is not None:
+            operator.validate_checkpointing(settings.trigger.interval_ms, settings.trigger.timeout_ms)
 
 
 def _check_directory(key: str, path: str) -> None:

@@ -88,7 +88,6 @@ def job_settings(
     trigger = _trigger_policy(configuration)
     retention = CheckpointConfig(configuration).get_externalized_checkpoint_retention()
     is_parallel = configuration.get(CheckpointingOptions.CLEANER_PARALLEL_MODE)
-    is_retained = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     backend = state_backend or _state_backend(configuration)
     return JobSettings(
         state_backend=backend,
@@ -104,9 +103,9 @@ def job_settings(
         savepoint_dir=configuration.get(CheckpointingOptions.SAVEPOINT_DIRECTORY),
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
         deleting_threads=_DELETING_THREADS if is_parallel else 1,
-        keep_on_cancel=is_retained,
+        keep_on_cancel=retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION,
         keep_on_fail=retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
-        keep_on_finish=is_retained,
+        keep_on_finish=configuration.get(CheckpointingOptions.RETAIN_ON_FINISH),
         random_initial_delay=configuration.get(CheckpointingOptions.RANDOM_INITIAL_DELAY),
         restart_strategy=_restart_strategy(restart, trigger is not None),
         claims_restored=configuration.get(StateRecoveryOptions.RESTORE_MODE) == "CLAIM",

@@ -35,7 +35,9 @@ def records_to_batch(values: Sequence[Any], schema: pa.Schema, where: str) -> pa
 def _batch(values: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     names = schema.names
     # Most streams hold plain tuples; one that differs fails in `zip` or is sorted out below.
-    fields = values if set(map(type, values)) == {tuple} else [_fields(value, names) for value in values]
+    fields = (
+        values if set(map(type, values)) == {tuple} else [record_fields(value, names) for value in values]
+    )
     columns = list(zip(*fields, strict=True))
     if len(columns) != len(names):
         raise ValueError(f"it has {len(columns)} fields, the schema {len(names)}")
@@ -50,7 +52,13 @@ def _array(column: Sequence[Any], field: pa.Field) -> pa.Array:
     return array
 
 
-def _fields(value: Any, names: list[str]) -> Sequence[Any]:
+def record_fields(value: Any, names: Sequence[str]) -> Sequence[Any]:
+    """The fields of one record in the order of `names`.
+
+    Raises:
+        TypeError: It is no tuple, list, dict or row.
+        ValueError: It has names, and they are others.
+    """
     if isinstance(value, Row):
         value = _dict_or_tuple(value)
     if isinstance(value, dict):

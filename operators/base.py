@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
@@ -109,12 +110,34 @@ class FrozenOperator:
     frozen_lists: FrozenOperatorState
     raw_keyed: FrozenRawKeyedState | None = None
 
+    @property
+    def is_trivial(self) -> bool:
+        """Whether there is nothing to write, so that `persist` takes no time."""
+        return self.frozen_keyed is None and self.raw_keyed is None and self.frozen_lists.is_trivial
+
     def persist(self) -> OperatorSnapshot:
         """Write what was frozen; runs off the task's thread."""
         keyed = KeyedStateHandle() if self.frozen_keyed is None else self.frozen_keyed.persist()
         if self.raw_keyed is not None:
             keyed = self.raw_keyed.persist(keyed)
         return OperatorSnapshot(keyed, self.frozen_lists.persist())
+
+
+class EventTimeTimers(ABC):
+    """The event-time timers of an operator, some of which fire before a watermark goes on."""
+
+    @property
+    @abstractmethod
+    def is_behind(self) -> bool:
+        """Whether some are due that have yet to fire: `advance_further` is to be called, and nothing else."""
+
+    @abstractmethod
+    def advance_watermark(self, timestamp_ms: int) -> None:
+        """Fire the timers up to a time, or the first of them if there are many."""
+
+    @abstractmethod
+    def advance_further(self) -> None:
+        """Fire the next of those that are due."""
 
 
 class StreamOperator(ABC):
@@ -130,6 +153,8 @@ class StreamOperator(ABC):
         output_types: What the program declared about its outputs; emitted records are held to it.
         keeps_type: Whether it emits records that it was given as they are, so that nobody need look again.
         hinted_type: What annotations say about its main output, where they do. It is not enforced.
+        timer_services: Its event-time timers, if it has some; set in `open`. They fire after
+            `advance_watermark` and before the watermark is sent on.
     """
 
     input_count: int = 1
@@ -140,9 +165,13 @@ class StreamOperator(ABC):
     output: Output
     emit: Emit
     keyed: KeyedStateBackend | None = None
+    timer_services: EventTimeTimers | None = None
 
     def validate(self) -> None:
         """Called in the driver before the job starts: raise `ConfigurationError` if it cannot run."""
+
+    def validate_checkpointing(self, interval_ms: int | None, timeout_ms: int) -> None:
+        """Called behind `validate` if the job takes checkpoints; `interval_ms` of `None`: only on request."""
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         """Bind to the subtask; state is not there yet."""
@@ -152,6 +181,7 @@ class StreamOperator(ABC):
             output.hold_to(self.output_types, f"operator {context.name_with_subtask}")
         self.emit = output.emit
         self._event_time = WatermarkValve(self.input_count)
+        self._changes: deque[Watermark | WatermarkStatus] = deque()
 
     def restore(self, snapshot: OperatorSnapshot, owned: bool) -> None:
         """Take over stored state, before `open`.
@@ -219,17 +249,46 @@ class StreamOperator(ABC):
         self._take_changes(self._event_time.on_status(input_index, is_idle))
 
     def _take_changes(self, changes: list[Watermark | WatermarkStatus]) -> None:
-        for change in changes:
+        self._changes += changes
+        if not self.is_advancing:
+            self._pass_changes()
+
+    def _pass_changes(self) -> None:
+        while self._changes:
+            change = self._changes[0]
             if isinstance(change, Watermark):
                 self.advance_watermark(change.timestamp_ms)
+                if self.timer_services is not None:
+                    self.timer_services.advance_watermark(change.timestamp_ms)
+                    if self.timer_services.is_behind:
+                        return
                 self.output.emit_watermark(change.timestamp_ms)
             else:
                 self.output.emit_status(change.is_idle)
+            self._changes.popleft()
+
+    @property
+    def is_advancing(self) -> bool:
+        """Whether a watermark has come that cannot go on yet, because many timers are due.
+
+        The operator takes no records then; `advance_further` is to be called until it is over.
+        """
+        return self.timer_services is not None and self.timer_services.is_behind
+
+    def advance_further(self) -> None:
+        """Fire the next timers that are due; behind the last of them the watermark goes on."""
+        assert self.timer_services is not None, "only an operator with timers is ever advancing"
+        self.timer_services.advance_further()
+        if not self.timer_services.is_behind:
+            advanced = self._changes.popleft()
+            assert isinstance(advanced, Watermark)
+            self.output.emit_watermark(advanced.timestamp_ms)
+            self._pass_changes()
 
     def advance_watermark(self, timestamp_ms: int) -> None:
         """The operator's event time reached `timestamp_ms`: emit what that completes.
 
-        What is emitted here comes before the watermark.
+        What is emitted here, and by timers after it, comes before the watermark.
         """
 
     @property

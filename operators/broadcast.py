@@ -183,8 +183,8 @@ class _KeyedReadContext(KeyedRecordContext, _Clock, KeyedBroadcastProcessFunctio
 class _BroadcastTimerContext(TimerContext, _Clock, KeyedBroadcastProcessFunction.OnTimerContext):
     """Of a timer that fires."""
 
-    def __init__(self, timers: TimerService, states: _BroadcastStates) -> None:
-        super().__init__(timers)
+    def __init__(self, keyed: KeyedStateBackend, timers: TimerService, states: _BroadcastStates) -> None:
+        super().__init__(keyed, timers)
         self._states = states
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
@@ -246,7 +246,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         super().open()
         timers = self._record_context.timer_service()
         self._record_context = _KeyedReadContext(self.keyed, timers, states)
-        self._timer_context = _BroadcastTimerContext(timers, states)
+        self._timer_context = _BroadcastTimerContext(self.keyed, timers, states)
         self._writing = _KeyedWriteContext(self, states, self.keyed)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:

@@ -45,7 +45,12 @@ class OperatorChain:
             self.close()
             raise
         self._head = self._operators[self._nodes[0].node_id]
-        self._sinks = [op for op in self._in_order() if type(op).is_ready is not StreamOperator.is_ready]
+        self._sinks = [
+            (position, operator)
+            for position, operator in enumerate(self._in_order())
+            if type(operator).is_ready is not StreamOperator.is_ready
+        ]
+        self._with_timers: list[tuple[int, StreamOperator]] = []
         self._finished = 0
         self._with_state = [op for op in self._in_order() if op.keyed is not None]
 
@@ -75,8 +80,14 @@ class OperatorChain:
 
     def open(self) -> None:
         """Open the operators, last first, so that each may emit at once."""
-        for operator in reversed(self._in_order()):
+        operators = self._in_order()
+        for operator in reversed(operators):
             operator.open()
+        self._with_timers = [
+            (position, operator)
+            for position, operator in enumerate(operators)
+            if operator.timer_services is not None
+        ]
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         """Push a batch through the chain."""
@@ -85,6 +96,31 @@ class OperatorChain:
     def process_watermark(self, timestamp_ms: int, input_index: int) -> None:
         """Advance the event time of an input; each operator passes it on to the next."""
         self._head.process_watermark(timestamp_ms, input_index)
+
+    @property
+    def is_advancing(self) -> bool:
+        """Whether a watermark is still on its way through the chain; `advance_further` brings it on.
+
+        Nothing else may be processed meanwhile.
+        """
+        return self._advancing >= 0
+
+    @property
+    def _advancing(self) -> int:
+        """Position of the last operator whose timers hold up a watermark; -1 if none do."""
+        for position, operator in reversed(self._with_timers):
+            if operator.is_advancing:
+                return position
+        return -1
+
+    def is_advancing_behind(self, operator_uid: str) -> bool:
+        """Whether a watermark is on its way through an operator behind this one."""
+        advancing = self._advancing
+        return any(node.uid == operator_uid for node in self._nodes[: max(advancing, 0)])
+
+    def advance_further(self) -> None:
+        """Fire some of the timers that hold the watermark up."""
+        self._in_order()[self._advancing].advance_further()
 
     def process_status(self, is_idle: bool, input_index: int) -> None:
         """An input became idle, or active again; each operator passes it on to the next."""
@@ -114,8 +150,13 @@ class OperatorChain:
         )
 
     def is_ready(self) -> bool:
-        """Whether no operator has to wait for the outside world, or for its state to be stored."""
-        return all(operator.is_ready() for operator in self._sinks) and not self.is_storing()
+        """Whether no operator has to wait for the outside world, or for its state to be stored.
+
+        While a watermark is on its way, those count that come behind it.
+        """
+        advancing = self._advancing
+        is_ready = all(operator.is_ready() for position, operator in self._sinks if position > advancing)
+        return is_ready and not self.is_storing()
 
     def spills(self) -> list[FrozenKeyedState]:
         """Write buffers over their limit, frozen; to be persisted off the loop."""
@@ -148,12 +189,13 @@ class OperatorChain:
         """All input ended: first operator first, so that what one emits reaches the next in time.
 
         Returns:
-            False when an operator is not drained; call again, which goes on with that one.
+            False when an operator is not drained, or a watermark still on its way; call again, which
+            goes on with that one.
         """
         operators = self._in_order()
         while self._finished < len(operators):
             operator = operators[self._finished]
-            if not operator.is_drained():
+            if self.is_advancing or not operator.is_drained():
                 return False
             self._finished += 1
             operator.finish()

@@ -7,7 +7,7 @@ of the key with the window as its namespace, and a timer for its end.
 
 from __future__ import annotations
 
-import logging
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,16 +26,16 @@ from .columnar_aggregate import Aggregates
 from .columns import Int64s, as_columns, as_timestamps, taken, timestamps_of
 from .grouping import MAX_ROWS, Array, Grouping
 from .key_folds import BatchFolds, FoldStates, KeyedFolds, result_column
+from .late_records import LateRecords
 from .output import Output
-from .timers import Timer, TimerServices, TimerTarget
-
-logger = logging.getLogger("tidegate")
+from .timer_queue import Due
+from .timers import BatchTimerTarget, TimerServices
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 
 
-class ColumnarWindowOperator(StreamOperator, TimerTarget):
+class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
     """For each key and window that has records: the key, the window, and the aggregates of its records.
 
     Args:
@@ -47,7 +47,6 @@ class ColumnarWindowOperator(StreamOperator, TimerTarget):
 
     Attributes:
         output_schema: Columns of the results; start and end of the window are in milliseconds.
-        late_records: How many records were dropped because they came too late.
     """
 
     keyed: KeyedStateBackend
@@ -72,7 +71,6 @@ class ColumnarWindowOperator(StreamOperator, TimerTarget):
                 f"call yours something else"
             )
         self.output_schema = pa.schema([aggregates.key_field, *self._window_fields, *aggregates.fields])
-        self.late_records = 0
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
@@ -85,13 +83,16 @@ class ColumnarWindowOperator(StreamOperator, TimerTarget):
 
     def open(self) -> None:
         self._states.open(self.keyed, namespaced=True)
-        self._timer_services = TimerServices(self.context, self.keyed)
-        self._timers = self._timer_services.create("columnar_window", self, namespaced=True)
-        self._due: dict[Any, list[Any]] = {}
+        self.late_records = LateRecords(
+            self.context, "that come after their windows ended: side_output_late_data() keeps them"
+        )
+        timer_services = self.timer_services = TimerServices(self.context, self.keyed)
+        self._timers = timer_services.create("columnar_window", self, namespaced=True)
+        self._due: defaultdict[Any, list[Any]] = defaultdict(list)
 
     def close(self) -> None:
-        if self.late_records:
-            logger.info("%s dropped %d late records", self._where, self.late_records)
+        if "late_records" in vars(self):
+            self.late_records.close()
         super().close()
 
     # ------------------------------------------------------------ records
@@ -128,7 +129,8 @@ class ColumnarWindowOperator(StreamOperator, TimerTarget):
 
     def _late(self, batch: Batch, rows: Int64s) -> None:
         if self._late_tag_id is None:
-            self.late_records += len(rows)
+            first = batch.values.slice(int(rows[0]), 1).to_pylist()[0]
+            self.late_records.drop(len(rows), first)
         else:
             self.output.emit_side(self._late_tag_id, taken(batch, rows))
 
@@ -187,16 +189,13 @@ class ColumnarWindowOperator(StreamOperator, TimerTarget):
         # The end of the input is no point in time: it lets nothing expire.
         if timestamp_ms < MAX_WATERMARK_MS:
             self.keyed.current_watermark = timestamp_ms
-        self._timer_services.advance_watermark(timestamp_ms)
 
-    def on_event_time(self, timer: Timer) -> None:
-        self._due.setdefault(timer.namespace, []).append(timer.key)
-
-    def on_processing_time(self, timer: Timer) -> None:
-        raise AssertionError("no timers by processing time are registered")
+    def on_timers(self, due: Due, is_event_time: bool) -> None:
+        for (key, window), _ in due:
+            self._due[window].append(key)
 
     def timers_fired(self) -> None:
-        due, self._due = self._due, {}
+        due, self._due = self._due, defaultdict(list)
         for window, keys in due.items():
             self.keyed.current_namespace = window
             results = self._results(window, keys)

@@ -55,17 +55,14 @@ class EventTime(WatermarkOutput):
 
     def start(self) -> None:
         """Begin to emit periodically; the operator is open."""
-        interval_ms = self._context.auto_watermark_interval_ms or self._idle_timeout_ms
-        if interval_ms and (self._generator is not None or self._idle_timeout_ms is not None):
-            self._plan(interval_ms)
+        run_periodically(self._context, self.interval_ms, self.tick)
 
-    def _plan(self, interval_ms: int) -> None:
-        def run() -> None:
-            self._periodically()
-            self._plan(interval_ms)
-
-        service = self._context.processing_time
-        service.call_at(service.now_ms() + interval_ms, run)
+    @property
+    def interval_ms(self) -> int | None:
+        """How often `tick` is to be called; `None` or 0 for never."""
+        if self._generator is None and self._idle_timeout_ms is None:
+            return None
+        return self._context.auto_watermark_interval_ms or self._idle_timeout_ms
 
     @property
     def progress_ms(self) -> int:
@@ -146,7 +143,8 @@ class EventTime(WatermarkOutput):
 
     # ------------------------------------------------------------ from time to time
 
-    def _periodically(self) -> None:
+    def tick(self) -> None:
+        """Time has passed: emit what is due, or become idle. `start` sees to it."""
         if self._is_quiet():
             if not self._is_idle:
                 self.mark_idle()
@@ -184,6 +182,19 @@ class EventTime(WatermarkOutput):
     def mark_active(self) -> None:
         self._is_idle = False
         self._set_idle(False)
+
+
+def run_periodically(context: OperatorContext, interval_ms: int | None, action: Callable[[], None]) -> None:
+    """Run an action on the task's loop again and again; never, without an interval."""
+    if not interval_ms:
+        return
+
+    def run() -> None:
+        action()
+        service.call_at(service.now_ms() + interval_ms, run)
+
+    service = context.processing_time
+    service.call_at(service.now_ms() + interval_ms, run)
 
 
 class _Held(WatermarkOutput):

@@ -19,8 +19,9 @@ from .functions import KeyedCoProcessFunction, KeyedProcessFunction
 from .output import Output
 from .process import KeyedRecordContext, TimerContext, not_iterable
 from .results import emit_results
+from .timer_queue import Due
 from .timer_service import KeyedTimerService, TimeDomain
-from .timers import Timer, TimerServices, TimerTarget
+from .timers import BatchTimerTarget, Timer, TimerServices, TimerTarget
 
 Selector = Callable[[Any], Any]
 
@@ -80,7 +81,7 @@ class KeyedOperator(FunctionOperator):
             raise self.user_error("the key selector", error) from error
 
 
-class KeyedProcessOperator(KeyedOperator, TimerTarget):
+class KeyedProcessOperator(KeyedOperator, BatchTimerTarget):
     """A `KeyedProcessFunction`; also the keyed forms of `map`, `filter` and `flat_map`."""
 
     def __init__(
@@ -95,15 +96,15 @@ class KeyedProcessOperator(KeyedOperator, TimerTarget):
         self._on_timer = _on_timer_of(function)
 
     def open(self) -> None:
-        self._timers = TimerServices(self.context, self.keyed)
+        timer_services = self.timer_services = TimerServices(self.context, self.keyed)
         self._fired: list[Any] = []
         self._fired_times: list[int] = []
-        service = KeyedTimerService(self, lambda: self._timers.create(TIMERS, self))
+        service = KeyedTimerService(self, lambda: timer_services.create(TIMERS, self))
         if self._on_timer is not None:
             # A checkpoint may hold timers that are due before any is registered.
             _ = service.timers
         self._record_context = KeyedRecordContext(self.keyed, service)
-        self._timer_context = TimerContext(service)
+        self._timer_context = TimerContext(self.keyed, service)
         super().open()
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
@@ -171,36 +172,30 @@ class KeyedProcessOperator(KeyedOperator, TimerTarget):
 
     # ------------------------------------------------------------ timers
 
-    def advance_watermark(self, timestamp_ms: int) -> None:
-        super().advance_watermark(timestamp_ms)
-        self._timers.advance_watermark(timestamp_ms)
-
-    def on_event_time(self, timer: Timer) -> None:
-        fired = self._fired
-        before = len(fired)
-        self._call_on_timer(timer, TimeDomain.EVENT_TIME)
-        self._fired_times += repeat(timer.timestamp, len(fired) - before)
-
-    def on_processing_time(self, timer: Timer) -> None:
-        self._call_on_timer(timer, TimeDomain.PROCESSING_TIME)
-
-    def _call_on_timer(self, timer: Timer, domain: TimeDomain) -> None:
-        if self._on_timer is None:
+    def on_timers(self, due: Due, is_event_time: bool) -> None:
+        call = self._on_timer
+        if call is None:
             return
-        context = self._timer_context
-        context.timer, context.domain = timer, domain
+        keyed, context = self.keyed, self._timer_context
+        context.domain = TimeDomain.EVENT_TIME if is_event_time else TimeDomain.PROCESSING_TIME
+        fired, times = self._fired, self._fired_times
         produced: Any = None
         try:
-            produced = self._on_timer(timer.timestamp, context)
-            if produced is not None:
-                self._fired.extend(produced)
+            for keyed.current_key, time in due:
+                context.time = time
+                produced = call(time, context)
+                if produced is not None:
+                    fired.extend(produced)
+                    times.extend(repeat(time, len(fired) - len(times)))
         except Exception as error:
-            what = f"on_timer() at {timer.timestamp} ({domain.name}) for the key {timer.key!r:.100}"
+            what = f"on_timer() at {time} ({context.domain.name}) for the key {keyed.current_key!r:.100}"
             raise self.user_error(what, not_iterable(produced) or error) from error
+        if not is_event_time:
+            # What is given then has no event time.
+            times.clear()
 
     def timers_fired(self) -> None:
         fired, self._fired = self._fired, []
-        # Timers of one domain fire together; what those of processing time give has no event time.
         times, self._fired_times = self._fired_times, []
         emit_results(self.output, fired, times or None)
 
@@ -231,13 +226,13 @@ class KeyedReduceOperator(KeyedOperator, TimerTarget):
     def open(self) -> None:
         super().open()
         self._state = self.keyed.get_value_state(ValueStateDescriptor(self.STATE_NAME, self._value_type))
-        self._timers = TimerServices(self.context, self.keyed)
+        timer_services = self.timer_services = TimerServices(self.context, self.keyed)
         self._last_values: list[Any] = []
         self._by_columns: ColumnReduce | None = None
         if not self.context.is_batch:
             self._by_columns = column_reduce(self._life_cycle, self.key_selectors[0], self._state)
         if self.context.is_batch:
-            self._end = self._timers.create("reduce", self)
+            self._end = timer_services.create("reduce", self)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         if self._by_columns is not None and not isinstance(batch.values, list):
@@ -277,10 +272,6 @@ class KeyedReduceOperator(KeyedOperator, TimerTarget):
     def _note_first(self, value: Any) -> None:
         # However often it is registered, there is one timer per key.
         self._end.register_event_time_timer(None, MAX_WATERMARK_MS)
-
-    def advance_watermark(self, timestamp_ms: int) -> None:
-        super().advance_watermark(timestamp_ms)
-        self._timers.advance_watermark(timestamp_ms)
 
     def on_event_time(self, timer: Timer) -> None:
         self._last_values.append(self._state.value())

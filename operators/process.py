@@ -14,7 +14,6 @@ from .functions import (
     ProcessFunction,
 )
 from .timer_service import ClockOnly, TimeDomain, TimerService
-from .timers import Timer
 
 
 class RecordContext(ProcessFunction.Context, CoProcessFunction.Context):
@@ -50,21 +49,22 @@ class KeyedRecordContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Co
 
 
 class TimerContext(KeyedProcessFunction.OnTimerContext, KeyedCoProcessFunction.OnTimerContext):
-    """Of a timer that fires; one object for all timers of an operator."""
+    """Of a timer that fires; one object for all timers of an operator, which sets `time` and `domain`."""
 
-    def __init__(self, timers: TimerService) -> None:
+    def __init__(self, keyed: KeyedStateBackend, timers: TimerService) -> None:
+        self._keyed = keyed
         self._timers = timers
-        self.timer: Timer
+        self.time: int
         self.domain: TimeDomain
 
     def timer_service(self) -> TimerService:
         return self._timers
 
     def get_current_key(self) -> Any:
-        return self.timer.key
+        return self._keyed.current_key
 
     def timestamp(self) -> int | None:
-        return self.timer.timestamp
+        return self.time
 
     def time_domain(self) -> TimeDomain:
         return self.domain

@@ -40,6 +40,13 @@ class SinkWriter(ABC):
     def write_batch(self, values: list[Any]) -> None:
         """Write some records."""
 
+    def write_elements(self, batch: Batch) -> None:
+        """Write a batch as it travels: Arrow columns or records, with event times.
+
+        By default `write_batch` gets its records. A writer that can do more with it overrides this.
+        """
+        self.write_batch(rows(batch))
+
     def prepare_commit(self) -> list[Any]:
         """Make everything written so far durable and return its committables (picklable)."""
         return []
@@ -113,6 +120,14 @@ class Sink(ABC):
     def validate(self) -> None:
         """Called in the driver before the job starts: raise `ConfigurationError` if it cannot run."""
 
+    def validate_checkpointing(self, interval_ms: int | None, timeout_ms: int) -> None:
+        """Called behind `validate` in a job that takes checkpoints: raise if they do not suit the sink.
+
+        Args:
+            interval_ms: Between two checkpoints; `None` if only requests trigger them.
+            timeout_ms: How long one may take.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
@@ -148,6 +163,9 @@ class SinkOperator(StreamOperator):
 
     def validate(self) -> None:
         self._sink.validate()
+
+    def validate_checkpointing(self, interval_ms: int | None, timeout_ms: int) -> None:
+        self._sink.validate_checkpointing(interval_ms, timeout_ms)
 
     def restore(self, snapshot: OperatorSnapshot, owned: bool) -> None:
         self._is_owned = owned
@@ -185,7 +203,7 @@ class SinkOperator(StreamOperator):
     def process_batch(self, batch: Batch, input_index: int) -> None:
         assert self._writer is not None
         try:
-            self._writer.write_batch(rows(batch))
+            self._writer.write_elements(batch)
         except Exception as error:
             raise self.user_error("writing to the sink", error) from error
 

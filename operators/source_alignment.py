@@ -8,6 +8,7 @@ from ..protocol.source_events import WatermarkReported
 from ..protocol.watermarks import MIN_WATERMARK_MS
 from .base import OperatorContext
 from .event_time import EventTime
+from .split_event_time import SplitEventTime
 
 
 class SourceAlignment:
@@ -20,7 +21,10 @@ class SourceAlignment:
     """
 
     def __init__(
-        self, alignment: WatermarkAlignment, context: OperatorContext, event_time: EventTime
+        self,
+        alignment: WatermarkAlignment,
+        context: OperatorContext,
+        event_time: EventTime | SplitEventTime,
     ) -> None:
         self._alignment = alignment
         self._context = context

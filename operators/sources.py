@@ -7,10 +7,12 @@ in a checkpoint, so that a restored reader goes on exactly where the snapshot wa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from ..common import failpoints
 from ..common.errors import ConfigurationError
+from ..common.output_tag import OutputTag
 from ..common.watermark_strategy import WatermarkStrategy
 from ..protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
@@ -30,6 +32,7 @@ from .enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from .event_time import EventTime
 from .output import Emit
 from .source_alignment import SourceAlignment
+from .split_event_time import SplitEventTime
 
 
 class SourceReader(ABC):
@@ -55,6 +58,25 @@ class SourceReader(ABC):
     @abstractmethod
     def snapshot_state(self) -> list[Any]:
         """The splits with their positions: picklable, and independent of later polls."""
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        """The snapshot that is taken next belongs to this checkpoint."""
+
+    def split_ids(self) -> frozenset[str] | None:
+        """The splits that it reads now, if watermarks are to be made from each of them: then every batch of
+        `poll` comes from one of them. The same object as long as they stay the same.
+
+        `None` if it does not tell its splits apart: then watermarks are made from all records together.
+        """
+        return None
+
+    def polled_split(self) -> str:
+        """The split that the batch of the last `poll` came from; asked only where there are `split_ids`."""
+        raise NotImplementedError(f"{type(self).__name__} has split_ids(), but no polled_split()")
+
+    def take_side_outputs(self) -> Sequence[tuple[OutputTag, Batch]]:
+        """What the last `poll` found for side outputs; asked once after each."""
+        return ()
 
     def add_splits(self, splits: list[Any]) -> None:
         """Read these too. Only a source with an enumerator calls it."""
@@ -169,6 +191,8 @@ class SourceOperator(PolledOperator):
         self._reader: SourceReader | None = None
         self._has_asked = False
         self._no_more_splits = False
+        self._event_times: SplitEventTime | None = None
+        self._known_splits: frozenset[str] | None = None
         self._pass_on: Emit
         self._splits: ListState[Any]
         self._hooks: CheckpointHooks
@@ -202,7 +226,9 @@ class SourceOperator(PolledOperator):
         self._pass_on = self.emit
         if self._strategy == WatermarkStrategy.no_watermarks():
             return
-        event_time = EventTime(
+        assert self._reader is not None
+        tells_apart = self._reader.split_ids() is not None
+        event_time = (SplitEventTime if tells_apart else EventTime)(
             self._strategy,
             self.context,
             self.emit,
@@ -211,10 +237,29 @@ class SourceOperator(PolledOperator):
             self.user_error,
         )
         event_time.start()
-        self._pass_on = event_time.process
+        if isinstance(event_time, SplitEventTime):
+            self._event_times = event_time
+            self._pass_on = self._pass_on_of_split
+            self._follow_splits()
+        else:
+            self._pass_on = event_time.process
         if self._strategy.alignment is not None:
             self._alignment = SourceAlignment(self._strategy.alignment, self.context, event_time)
             self._alignment.start()
+
+    def _pass_on_of_split(self, batch: Batch) -> None:
+        assert self._event_times is not None
+        assert self._reader is not None
+        self._event_times.process(batch, self._reader.polled_split())
+
+    def _follow_splits(self) -> None:
+        """Await watermarks of the splits that the reader has now, and of no others."""
+        if self._event_times is None or self._reader is None:
+            return
+        now = self._reader.split_ids()
+        if now is not self._known_splits and now is not None:
+            self._known_splits = now
+            self._event_times.set_splits(now)
 
     def advance_watermark(self, timestamp_ms: int) -> None:
         if timestamp_ms == MAX_WATERMARK_MS and self._alignment is not None:
@@ -237,11 +282,16 @@ class SourceOperator(PolledOperator):
             batch = self._reader.poll(max_records)
         except Exception as error:
             raise self.user_error("reading the source", error) from error
+        for tag, aside in self._reader.take_side_outputs():
+            self.output.emit_side(tag.tag_id, aside)
         if batch is None:
+            self._follow_splits()
             return self._nothing_left()
         if len(batch):
             failpoints.reach("process")
             self._pass_on(batch)
+        # Behind the batch: a split may have ended with it.
+        self._follow_splits()
         return len(batch) > 0
 
     def _nothing_left(self) -> bool:
@@ -265,6 +315,7 @@ class SourceOperator(PolledOperator):
             if isinstance(event, SplitsAssigned):
                 self._has_asked = False
                 self._reader.add_splits(list(event.splits))
+                self._follow_splits()
             else:
                 self._reader.handle_source_event(event.event)
         except Exception as error:
@@ -276,6 +327,7 @@ class SourceOperator(PolledOperator):
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         assert self._reader is not None
         try:
+            self._reader.prepare_snapshot(barrier.checkpoint_id)
             self._splits.update(self._reader.snapshot_state())
         except Exception as error:
             raise self.user_error("snapshotting the source", error) from error

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from ..protocol.elements import MAX_WATERMARK_MS
 from ..protocol.watermarks import MIN_WATERMARK_MS
 from ..state.backend import KeyedStateBackend
-from .base import OperatorContext
+from .base import EventTimeTimers, OperatorContext
 from .processing_time import TimerHandle
-from .timer_queue import TimerQueue
+from .timer_queue import Due, TimerQueue
 
 FIRED_AT_ONCE = 4_096
-"""After about so many timers a target hears that it should hand its results on."""
+"""After so many timers the task sends what they gave and looks for mail and credit, before others fire."""
 
 
 class Timer(NamedTuple):
@@ -50,6 +50,46 @@ class TimerTarget(ABC):
         """Some timers have fired: emit what they gave."""
 
 
+class BatchTimerTarget(ABC):
+    """The same for a target that takes many timers at once, and sets keys and namespaces itself."""
+
+    @abstractmethod
+    def on_timers(self, due: Due, is_event_time: bool) -> None:
+        """The watermark (or the clock) has reached timers.
+
+        Args:
+            due: Their owners, as in `TimerQueue`, and times, in order. What is done for one may end the
+                iterator, so each has to be asked for when its turn comes.
+        """
+
+    @abstractmethod
+    def timers_fired(self) -> None:
+        """Some timers have fired: emit what they gave."""
+
+
+class _OneByOne(BatchTimerTarget):
+    """Calls a target for each timer."""
+
+    def __init__(self, target: TimerTarget, keyed: KeyedStateBackend, namespaced: bool) -> None:
+        self._target = target
+        self._keyed = keyed
+        self._namespaced = namespaced
+
+    def timers_fired(self) -> None:
+        self._target.timers_fired()
+
+    def on_timers(self, due: Due, is_event_time: bool) -> None:
+        keyed, is_namespaced = self._keyed, self._namespaced
+        call = self._target.on_event_time if is_event_time else self._target.on_processing_time
+        namespace = None
+        for owner, timestamp_ms in due:
+            if is_namespaced:
+                owner, namespace = owner
+                keyed.current_namespace = namespace
+            keyed.current_key = owner
+            call(_timer((timestamp_ms, owner, namespace)))
+
+
 class InternalTimerService:
     """The timers of one name in one operator; they belong to the backend's current key.
 
@@ -61,15 +101,16 @@ class InternalTimerService:
         name: str,
         context: OperatorContext,
         keyed: KeyedStateBackend,
-        target: TimerTarget,
+        target: TimerTarget | BatchTimerTarget,
         namespaced: bool,
         watermark: int,
     ) -> None:
         self._keyed = keyed
-        self._namespaced = namespaced
         self._clock = context.processing_time
         self._is_batch = context.is_batch
-        self._target = target
+        self._target = (
+            target if isinstance(target, BatchTimerTarget) else _OneByOne(target, keyed, namespaced)
+        )
         where = f"operator {context.name_with_subtask}"
         self._event = TimerQueue(f"_timers_{name}_event", where, keyed, namespaced)
         self._processing = TimerQueue(f"_timers_{name}_processing", where, keyed, namespaced)
@@ -104,51 +145,46 @@ class InternalTimerService:
         """Forget a timer; nothing happens if there is none."""
         self._processing.remove(namespace, timestamp_ms)
 
-    def advance_watermark(self, timestamp_ms: int) -> None:
-        """Fire the event-time timers up to a time.
+    def advance_watermark(self, timestamp_ms: int) -> bool:
+        """Fire some of the event-time timers up to a time; whether none is left, else call this again.
 
         At the end of the input no others fire any more; in batch mode those of processing time fire first, as
         in Flink, since no time will be left for them.
         """
         self._watermark = timestamp_ms
-        self._fire(self._event, timestamp_ms, self._target.on_event_time)
+        if not self._fire(self._event, timestamp_ms):
+            return False
         if timestamp_ms == MAX_WATERMARK_MS:
-            if self._is_batch:
-                self._fire(self._processing, MAX_WATERMARK_MS, self._target.on_processing_time)
+            if self._is_batch and not self._fire(self._processing, MAX_WATERMARK_MS):
+                return False
             self._has_ended = True
             if self._alarm is not None:
                 self._alarm.cancel()
+        return True
 
     def _fire_processing_time(self) -> None:
         self._alarm = None
-        # No more than some at once: what they give has to be sent before others are asked for theirs.
-        self._fire(self._processing, self._clock.now_ms(), self._target.on_processing_time, FIRED_AT_ONCE)
+        self._fire(self._processing, self._clock.now_ms())
         self._set_alarm()
 
-    def _fire(
-        self, timers: TimerQueue, until_ms: int, call: Callable[[Timer], None], at_most: int | None = None
-    ) -> int:
-        keyed, is_namespaced, emit = self._keyed, self._namespaced, self._target.timers_fired
-        fired = 0
+    def _fire(self, timers: TimerQueue, until_ms: int) -> bool:
+        """Fire timers up to a time, but no more than some at once; whether these were all.
 
-        def fire_one(timestamp_ms: int, owner: Any) -> None:
-            nonlocal fired
-            namespace = None
-            if is_namespaced:
-                owner, namespace = owner
-                keyed.current_namespace = namespace
-            keyed.current_key = owner
-            call(_timer((timestamp_ms, owner, namespace)))
-            fired += 1
-            if fired % FIRED_AT_ONCE == 0:
-                emit()
-
+        What they give has to be sent before others are asked for theirs.
+        """
+        keyed, is_event_time = self._keyed, timers is self._event
+        left = FIRED_AT_ONCE
         keyed.current_namespace = None
-        timers.fire(until_ms, fire_one, at_most)
+        while left > 0:
+            due = timers.take(until_ms, left)
+            if due is None:
+                break
+            self._target.on_timers(due, is_event_time)
+            left -= timers.fired()
         keyed.current_key = keyed.current_namespace = None
-        if fired % FIRED_AT_ONCE:
-            emit()
-        return fired
+        if left < FIRED_AT_ONCE:
+            self._target.timers_fired()
+        return left > 0
 
     def _set_alarm(self) -> None:
         first_ms, alarm = self._processing.first_ms, self._alarm
@@ -161,16 +197,19 @@ class InternalTimerService:
         self._alarm = self._clock.call_at(first_ms, self._fire_processing_time)
 
 
-class TimerServices:
-    """All timer services of one keyed operator; to be created in `open`."""
+class TimerServices(EventTimeTimers):
+    """All timer services of one keyed operator; to be made in `open`, as its `timer_services`."""
 
     def __init__(self, context: OperatorContext, keyed: KeyedStateBackend) -> None:
         self._context = context
         self._keyed = keyed
         self._watermark = MIN_WATERMARK_MS
         self._services: list[InternalTimerService] = []
+        self._behind: list[InternalTimerService] = []
 
-    def create(self, name: str, target: TimerTarget, namespaced: bool = False) -> InternalTimerService:
+    def create(
+        self, name: str, target: TimerTarget | BatchTimerTarget, namespaced: bool = False
+    ) -> InternalTimerService:
         """The timers of a name; those of a restored checkpoint are there again.
 
         Args:
@@ -183,8 +222,15 @@ class TimerServices:
         self._services.append(service)
         return service
 
+    @property
+    def is_behind(self) -> bool:
+        return bool(self._behind)
+
     def advance_watermark(self, timestamp_ms: int) -> None:
-        """Fire the event-time timers up to a time; to be called in the operator's `advance_watermark`."""
         self._watermark = timestamp_ms
-        for service in self._services:
-            service.advance_watermark(timestamp_ms)
+        self._behind = list(reversed(self._services))
+        self.advance_further()
+
+    def advance_further(self) -> None:
+        while self._behind and self._behind[-1].advance_watermark(self._watermark):
+            self._behind.pop()

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ..common.errors import ConfigurationError, TidegateError, UserCodeError
+from ..protocol.elements import Batch
 from ..protocol.ids import CheckpointId
-from .base import OperatorContext
+from .base import OperatorContext, rows
 from .sinks import Committer, Sink, SinkWriter
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,13 @@ class TwoPhaseCommitSink(Sink, Generic[Txn]):
     @abstractmethod
     def write(self, transaction: Txn, values: list[Any]) -> None:
         """Write some records."""
+
+    def write_elements(self, transaction: Txn, batch: Batch) -> None:
+        """Write a batch as it travels, never an empty one: Arrow columns or records, with event times.
+
+        By default `write` gets its records.
+        """
+        self.write(transaction, rows(batch))
 
     def pre_commit(self, transaction: Txn) -> None:
         """Make everything written durable, but not visible. Nothing more is written to it."""
@@ -116,9 +124,12 @@ class _TransactionWriter(SinkWriter, Generic[Txn]):
         self._open = [self._sink.begin_transaction()]
 
     def write_batch(self, values: list[Any]) -> None:
-        if values:
+        self.write_elements(Batch(values))
+
+    def write_elements(self, batch: Batch) -> None:
+        if len(batch):
             self._is_empty = False
-            self._sink.write(self._open[0], values)
+            self._sink.write_elements(self._open[0], batch)
 
     def prepare_commit(self) -> list[Any]:
         if self._is_empty:

@@ -15,6 +15,7 @@ class AbortReason(enum.Enum):
     SCHEDULER_STOPPED = "no periodic checkpoint is scheduled"
     NOT_DUE = "the interval between periodic checkpoints is not over"
     TOO_MANY_CONCURRENT = "as many checkpoints are under way as are allowed at once"
+    TOO_MANY_TO_DELETE = "too many old checkpoints wait to be deleted"
     MIN_PAUSE = "the pause after the last completed checkpoint is not over"
     TOO_MANY_REQUESTS = "too many requests wait already"
     TASKS_NOT_RUNNING = "not all tasks are running"
@@ -64,6 +65,7 @@ _PRE_FLIGHT = frozenset(
         AbortReason.SCHEDULER_STOPPED,
         AbortReason.NOT_DUE,
         AbortReason.TOO_MANY_CONCURRENT,
+        AbortReason.TOO_MANY_TO_DELETE,
         AbortReason.MIN_PAUSE,
         AbortReason.TOO_MANY_REQUESTS,
         AbortReason.TASKS_NOT_RUNNING,

@@ -20,6 +20,9 @@ Alignment, per event (`pending` = the checkpoint being aligned, `last` = the hig
     end of input            completes pending           TakeSnapshot, ResumeChannels
     direct trigger          no open channel, id > last  TakeSnapshot
     given up(pending)                                   AbortCheckpoint(pending), ResumeChannels
+    barrier arrived that    the oldest one under way    AbortCheckpoint(pending < that),
+    names the oldest one    - 1 > last                  ResumeChannels, AbortCheckpoint(that - 1)
+    under way
     bytes buffered          more than the limit         AbortCheckpoint(pending), ResumeChannels
 
 Overtaking, where the barrier says after how long (`recording` = the checkpoint whose snapshot is taken,
@@ -326,6 +329,12 @@ class BarrierAligner(BarrierHandler):
 
     def _abort_any(self, reason: AlignmentAbortReason) -> list[AlignmentCommand]:
         return self._abort_recording(reason) + self._abort_pending(reason)
+
+    def _abort_pending_before(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
+        commands = self._abort_recording_before(checkpoint_id)
+        if self._pending is not None and self._pending.checkpoint_id < checkpoint_id:
+            commands += self._abort_pending(AlignmentAbortReason.SUBSUMED)
+        return commands
 
     def _abort_recording_before(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
         if self._recording is None or self._recording.checkpoint_id >= checkpoint_id:

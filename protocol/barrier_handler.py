@@ -212,6 +212,11 @@ class BarrierHandler(ABC):
 
     def handle(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
         """Take one event at time `now_ms` and return what the task must do, in order."""
+        if isinstance(event, BarrierAnnounced | BarrierReceived | CheckpointTriggered):
+            return self._give_up_before(event.barrier.oldest_pending) + self._dispatch(event, now_ms)
+        return self._dispatch(event, now_ms)
+
+    def _dispatch(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
         if isinstance(event, BarrierReceived):
             return self._on_barrier(event.channel, event.barrier, now_ms)
         if isinstance(event, CancelMarkerReceived):
@@ -228,6 +233,24 @@ class BarrierHandler(ABC):
             return []
         self._last = barrier.checkpoint_id
         return [TakeSnapshot(barrier, now_ms)]
+
+    def _give_up_before(self, oldest_pending: CheckpointId | None) -> list[AlignmentCommand]:
+        """Refuse what is over elsewhere and not decided here: it has only become older by waiting.
+
+        Tasks downstream that got its barrier from others have to hear of it, or they would wait for ours.
+        """
+        if oldest_pending is None or oldest_pending - 1 <= self._last:
+            return []
+        commands = self._abort_pending_before(oldest_pending)
+        newest_over = CheckpointId(oldest_pending - 1)
+        if self._last < newest_over:
+            self._last = newest_over
+            commands.append(AbortCheckpoint(newest_over, AlignmentAbortReason.GIVEN_UP))
+        return commands
+
+    @abstractmethod
+    def _abort_pending_before(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
+        """Abort whatever is under way of older checkpoints."""
 
     @abstractmethod
     def _on_barrier(

@@ -22,6 +22,7 @@ from .checkpoint_events import (
     CheckpointCommand,
     CheckpointEvent,
     CheckpointRequested,
+    CleaningCounted,
     DiscardFiles,
     DrainSources,
     FailJob,
@@ -57,6 +58,7 @@ __all__ = [
     "CheckpointCoordinator",
     "CheckpointEvent",
     "CheckpointRequested",
+    "CleaningCounted",
     "DiscardFiles",
     "DrainSources",
     "FailJob",
@@ -126,6 +128,7 @@ class CheckpointCoordinator:
         self._failures = 0
         self._last_completed = CheckpointId(0)
         self._is_failing = False
+        self._is_first = True
         self._closed_by: AbortReason | None = None
         self.counts = dict.fromkeys(AcknowledgeResult, 0)
 
@@ -159,6 +162,8 @@ class CheckpointCoordinator:
             return self._expire(now_ms) + self._trigger_if_due(now_ms)
         if isinstance(event, CheckpointRequested):
             return self._on_requested(event, now_ms)
+        if isinstance(event, CleaningCounted):
+            return self._trigger_if_due(now_ms) if self._decider.counted(event.count) else []
         if isinstance(event, SubtaskInputEnded):
             return self._on_input_ended(event, now_ms)
         if isinstance(event, ManifestWritten):
@@ -179,6 +184,7 @@ class CheckpointCoordinator:
         self._final_completed = False
         self._final_due_ms = -NEVER_MS
         self._is_failing = False
+        self._is_first = True
         self._closed_by = None
         self._decider.start(now_ms, event.initial_delay_ms)
         return self._trigger_if_due(now_ms)
@@ -297,7 +303,10 @@ class CheckpointCoordinator:
     ) -> list[CheckpointCommand]:
         checkpoint_id = CheckpointId(self._next_id)
         self._next_id += 1
-        barrier = CheckpointBarrier(checkpoint_id, now_ms, kind, savepoint=savepoint)
+        # The first of an attempt follows on nothing that its tasks know of.
+        oldest = None if self._is_first else min(self._pending, default=checkpoint_id)
+        self._is_first = False
+        barrier = CheckpointBarrier(checkpoint_id, now_ms, kind, savepoint=savepoint, oldest_pending=oldest)
         deadline_ms = now_ms + (self._policy.timeout_ms if timeout_ms is None else timeout_ms)
         self._pending[checkpoint_id] = PendingCheckpoint(barrier, deadline_ms, set(self._subtasks), answered)
         targets = tuple(sorted(self._sources | self._input_ended))
@@ -450,7 +459,8 @@ class CheckpointCoordinator:
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant does not hold."""
-        assert len(self._pending) <= max(1, self._policy.max_concurrent), "too many pending"
+        bounded = [p for p in self._pending.values() if p.barrier.kind is not SnapshotKind.SAVEPOINT]
+        assert len(bounded) <= max(1, self._policy.max_concurrent), "too many pending"
         for checkpoint_id, pending in self._pending.items():
             assert checkpoint_id < self._next_id, "a pending id was never given"
             assert checkpoint_id not in self._ended_ids, "an ended checkpoint is pending"

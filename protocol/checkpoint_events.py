@@ -90,6 +90,15 @@ class CheckpointRequested:
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
     timeout_ms: int | None = None
     savepoint: SavepointTarget | None = None
+    is_forced: bool = False
+    """Whether it does not wait until fewer checkpoints are under way than may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningCounted:
+    """So many checkpoints are not needed any more, and not deleted yet."""
+
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +154,7 @@ CheckpointEvent = (
     TasksRunning
     | TasksStopped
     | CheckpointRequested
+    | CleaningCounted
     | TimePassed
     | SubtaskAcknowledged
     | SubtaskDeclined

@@ -105,6 +105,8 @@ class CheckpointBarrier:
     """Where tasks store a copy of their state that depends on no checkpoint."""
     mode: CheckpointingMode | None = None
     """Whether tasks align at this barrier, if that may have changed since the one before."""
+    oldest_pending: CheckpointId | None = None
+    """The oldest checkpoint that was under way when this one was triggered: nobody waits for older ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 
 from .ids import CheckpointId, SubtaskId
 
@@ -59,6 +60,11 @@ class SharedStateRegistry:
             self._remove(self._files.pop(owner))
         self._newest.clear()
 
+    @property
+    def has_unreferenced(self) -> bool:
+        """Whether there is something for `take_unreferenced`."""
+        return bool(self._unreferenced)
+
     def discard(self, paths: Iterable[str]) -> None:
         """Files that came with a message nobody waits for; unreferenced unless an owner has them."""
         self._unreferenced.update(path for path in paths if path not in self._counts)
@@ -71,7 +77,7 @@ class SharedStateRegistry:
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant does not hold."""
-        assert self._counts == Counter(path for paths in self._files.values() for path in paths)
+        assert self._counts == Counter(chain.from_iterable(self._files.values()))
         assert not self._unreferenced & self._counts.keys(), "a file in use is to be deleted"
 
     def _add(self, owner: _Owner, paths: set[str]) -> None:

@@ -35,9 +35,12 @@ class BarrierTracker(BarrierHandler):
         return max(self._pending, default=self._last)
 
     def give_up_all(self) -> list[AlignmentCommand]:
+        return [] if not self._pending else self._abort_pending_before(CheckpointId(max(self._pending) + 1))
+
+    def _abort_pending_before(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
         commands: list[AlignmentCommand] = []
-        for checkpoint_id in sorted(self._pending):
-            commands += self._drop(checkpoint_id, AlignmentAbortReason.SUBSUMED)
+        for older in sorted(known for known in self._pending if known < checkpoint_id):
+            commands += self._drop(older, AlignmentAbortReason.SUBSUMED)
         return commands
 
     def _on_barrier(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
@@ -56,9 +59,7 @@ class BarrierTracker(BarrierHandler):
     def _on_cancel(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
         if checkpoint_id <= self._last:
             return []
-        commands: list[AlignmentCommand] = []
-        for older in sorted(known for known in self._pending if known < checkpoint_id):
-            commands += self._drop(older, AlignmentAbortReason.SUBSUMED)
+        commands = self._abort_pending_before(checkpoint_id)
         return commands + self._drop(checkpoint_id, AlignmentAbortReason.CANCELLED_UPSTREAM)
 
     def _on_channel_ended(self, channel: int) -> list[AlignmentCommand]:
@@ -69,8 +70,7 @@ class BarrierTracker(BarrierHandler):
     def _complete_if_possible(self) -> list[AlignmentCommand]:
         commands: list[AlignmentCommand] = []
         for checkpoint_id in sorted(known for known, tracked in self._pending.items() if not tracked.missing):
-            for older in sorted(known for known in self._pending if known < checkpoint_id):
-                commands += self._drop(older, AlignmentAbortReason.SUBSUMED)
+            commands += self._abort_pending_before(checkpoint_id)
             tracked = self._pending.pop(checkpoint_id)
             self._last = checkpoint_id
             commands.append(TakeSnapshot(tracked.barrier, tracked.started_ms))

@@ -2,7 +2,8 @@
 
 Source: the rules of Flink's `CheckpointRequestDecider`: a fixed interval, a minimum pause measured
 from the last completion, a bound on concurrent checkpoints, and a bounded queue of manual requests,
-savepoints first, that skip interval and pause but not the bound.
+savepoints first, that skip interval and pause. Forced requests skip the bound too. Nothing is triggered
+while more old checkpoints wait to be deleted than may be under way at once.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class TriggerDecider:
     is_running: bool = False
     next_periodic_ms: int = NEVER_MS
     last_completed_ms: int = -NEVER_MS
+    cleaning_count: int = 0
     requests: deque[CheckpointRequested] = field(default_factory=deque)
 
     def start(self, now_ms: int, initial_delay_ms: int) -> None:
@@ -59,20 +61,27 @@ class TriggerDecider:
         """Queue a manual request, or return why it is refused."""
         if len(self.requests) >= MAX_WAITING_REQUESTS:
             return AbortReason.TOO_MANY_REQUESTS
-        if request.kind is SnapshotKind.SAVEPOINT:
-            waiting = [each.kind for each in self.requests]
-            self.requests.insert(waiting.count(SnapshotKind.SAVEPOINT), request)
-        else:
-            self.requests.append(request)
+        before = sum(_rank(each) <= _rank(request) for each in self.requests)
+        self.requests.insert(before, request)
         return None
 
     def checkpoint_completed(self, now_ms: int) -> None:
         """A checkpoint completed; the minimum pause counts from here."""
         self.last_completed_ms = now_ms
 
+    def counted(self, cleaning_count: int) -> bool:
+        """So many checkpoints wait to be deleted now; whether that no longer holds back anything."""
+        was_behind = self._is_cleaning_behind
+        self.cleaning_count = cleaning_count
+        return was_behind and not self._is_cleaning_behind
+
     def due_at_ms(self, pending_count: int) -> int:
         """Earliest time at which a checkpoint may be triggered, `NEVER_MS` while time alone cannot help."""
-        if not self.is_running or pending_count >= self.policy.max_concurrent:
+        if not self.is_running or self._is_cleaning_behind:
+            return NEVER_MS
+        if self._is_forced:
+            return -NEVER_MS
+        if pending_count >= self.policy.max_concurrent:
             return NEVER_MS
         if self.requests:
             return -NEVER_MS
@@ -82,6 +91,10 @@ class TriggerDecider:
         """Why no checkpoint is triggered now, `None` if one is due: the pre-flight check."""
         if not self.is_running:
             return AbortReason.TASKS_NOT_RUNNING
+        if self._is_cleaning_behind:
+            return AbortReason.TOO_MANY_TO_DELETE
+        if self._is_forced:
+            return None
         if pending_count >= self.policy.max_concurrent:
             return AbortReason.TOO_MANY_CONCURRENT
         if self.requests:
@@ -92,6 +105,14 @@ class TriggerDecider:
         if self.last_completed_ms + self.policy.min_pause_ms > now_ms:
             return AbortReason.MIN_PAUSE
         return None
+
+    @property
+    def _is_cleaning_behind(self) -> bool:
+        return self.cleaning_count > self.policy.max_concurrent
+
+    @property
+    def _is_forced(self) -> bool:
+        return bool(self.requests) and self.requests[0].is_forced
 
     def take(self, now_ms: int) -> CheckpointRequested | None:
         """Use up what is due: the first request, which is returned, or else the period."""
@@ -106,3 +127,8 @@ class TriggerDecider:
         taken = list(self.requests)
         self.requests.clear()
         return taken
+
+
+def _rank(request: CheckpointRequested) -> tuple[bool, bool]:
+    """The lower goes first; what is equal keeps its order."""
+    return request.kind is not SnapshotKind.SAVEPOINT, not request.is_forced

@@ -20,7 +20,7 @@ def all_keys(table: StateTable) -> Iterator[Any]:
     Raises:
         StateError: A key is so long that LMDB only has its hash.
     """
-    if table.store is None:
+    if table.store is None or table.behind is None:
         yield from list(table.values)
         return
     # The buffers first and LMDB after, as in a read: what leaves a buffer meanwhile is not told twice.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from .expiry import ExpiryForm
 from .key_codec import encode_map_key
 from .key_hashing import hash_int64, hash_keys, key_groups_of_hashes
-from .segments import ENCODED_KEY, sorted_table
+from .segments import ENCODED_KEY, merge_tables, sorted_table
 from .tables import DELETED, FrozenTable
 from .value_codecs import Opaque, ValueCodec
 from .write_turns import WriteTurns
@@ -42,6 +43,18 @@ def change_table(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns) -
         StateError: when a value cannot be stored as its declared type.
         KeyTypeError: when a key or map key has no deterministic encoding.
     """
+    parts = list(frozen.log)
+    if frozen.changes:
+        parts.append(change_rows(frozen, max_parallelism, turns))
+    return sorted_table(parts[0]) if len(parts) == 1 else merge_tables(parts, keep_tombstones=True)
+
+
+def change_rows(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns | None) -> pa.Table:
+    """The changes of a buffer that are not columns yet, in no particular order.
+
+    Args:
+        turns: with the task's loop; None on its own thread.
+    """
     table = frozen.table
     chunks, (values, pickled, expiries) = _value_columns(_chunks(frozen), table.codec, table.expiry, turns)
     hints = table.key_hints
@@ -49,25 +62,21 @@ def change_table(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns) -
     keys = _key_column(key_lists, hints, "key")
     deleted = np.repeat([chunk.values is None for chunk in chunks], [len(chunk.keys) for chunk in chunks])
     unused = pa.chunked_array([pa.nulls(len(keys))])
-    return sorted_table(
-        pa.table(
-            {
-                "key_group": pa.array(_key_groups(keys, key_lists, max_parallelism)),
-                "key": keys,
-                "namespace": (
-                    _key_column(namespace_lists, hints, "namespace") if table.is_namespaced else unused
-                ),
-                "map_key": (
-                    _key_column([chunk.map_keys or [] for chunk in chunks], hints, "map_key")
-                    if table.is_map
-                    else unused
-                ),
-                "value": values,
-                "value_pickled": pickled,
-                "expiry": unused if expiries is None else expiries,
-                "deleted": pa.array(deleted),
-            }
-        )
+    return pa.table(
+        {
+            "key_group": pa.array(_key_groups(keys, key_lists, max_parallelism)),
+            "key": keys,
+            "namespace": _key_column(namespace_lists, hints, "namespace") if table.is_namespaced else unused,
+            "map_key": (
+                _key_column([chunk.map_keys or [] for chunk in chunks], hints, "map_key")
+                if table.is_map
+                else unused
+            ),
+            "value": values,
+            "value_pickled": pickled,
+            "expiry": unused if expiries is None else expiries,
+            "deleted": pa.array(deleted),
+        }
     )
 
 
@@ -139,9 +148,9 @@ def _key_column(chunks: list[list[Any]], hints: dict[str, int], name: str) -> pa
 
 def _int_column(chunks: list[list[Any]]) -> pa.ChunkedArray | None:
     try:
-        # array() refuses floats and text, and takes a bool as the integer it equals.
-        integers = [array("q", chunk) for chunk in chunks]
-    except (TypeError, OverflowError):
+        # struct refuses floats and text, and takes a bool as the integer it equals.
+        integers = [struct.pack(f"{len(chunk)}q", *chunk) for chunk in chunks]
+    except struct.error:
         return None
     numbers = np.concatenate([np.frombuffer(part, dtype=np.int64) for part in integers])
     return pa.chunked_array([pa.array(numbers)])
@@ -169,12 +178,12 @@ def _value_columns(
     pieces: Iterator[_Chunk],
     codec: ValueCodec,
     form: ExpiryForm | None,
-    turns: WriteTurns,
+    turns: WriteTurns | None,
 ) -> tuple[list[_Chunk], tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray | None]]:
     """The pieces of a buffer, and the columns of what is in them; in turns with the task's loop."""
     chunks, values, pickled, expiries = [], [], [], []
     while True:
-        with turns.writing():
+        with nullcontext() if turns is None else turns.writing():
             chunk = next(pieces, None)
             if chunk is None:
                 break

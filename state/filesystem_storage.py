@@ -8,7 +8,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 import fsspec
@@ -30,6 +30,9 @@ from .storage import (
 
 _NUMBERS = itertools.count()
 _TEMPORARY = ".tmp-"
+
+_WRITE_TRIES = 10
+"""As often in a row a deletion elsewhere may remove the directory that was just made, when it is empty."""
 
 
 def resolve(uri: str) -> tuple[fs.FileSystem, str]:
@@ -122,22 +125,39 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return file  # type: ignore[no-any-return]
 
     def list_files(self, prefix: str) -> list[str]:
+        return [path for path in self._list(prefix) if not _is_temporary(path)]
+
+    def list_unfinished(self, prefix: str) -> list[str]:
+        return [path for path in self._list(prefix) if _is_temporary(path)]
+
+    def _list(self, prefix: str) -> list[str]:
         below = self._full(prefix) if prefix else self._root
         selector = fs.FileSelector(below, allow_not_found=True, recursive=True)
         with _clear_errors(below):
             infos = self._fs.get_file_info(selector)
         start = len(self._root.rstrip("/")) + 1
-        return sorted(
-            info.path[start:]
-            for info in infos
-            if info.type == fs.FileType.File and _TEMPORARY not in info.base_name
-        )
+        return sorted(info.path[start:] for info in infos if info.type == fs.FileType.File)
 
     def delete(self, paths: Iterable[str]) -> None:
         for full in [self._full(checked_relative(path)) for path in paths]:
             with _clear_errors(full):
-                if self._fs.get_file_info(full).type != fs.FileType.NotFound:
+                self._delete(full)
+
+    def _delete(self, full: str) -> None:
+        """Somebody else may delete it at the same time: gone is gone."""
+        if not self._is_local:
+            if self._fs.get_file_info(full).type != fs.FileType.NotFound:
+                with suppress(FileNotFoundError):
                     self._fs.delete_file(full)
+            return
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(full)
+        # A job makes a directory for every checkpoint; in the long run they would use up the disk's inodes.
+        directory = os.path.dirname(full)
+        with suppress(OSError):
+            while len(directory) > len(self._root):
+                os.rmdir(directory)
+                directory = os.path.dirname(directory)
 
     def delete_all(self) -> None:
         with _clear_errors(self._root):
@@ -164,6 +184,10 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         self._fs.move(temporary, full)
 
 
+def _is_temporary(path: str) -> bool:
+    return _TEMPORARY in path.rpartition("/")[2]
+
+
 def _write_stream(filesystem: fs.FileSystem, path: str, data: bytes | memoryview) -> None:
     with filesystem.open_output_stream(path) as stream:
         stream.write(data)
@@ -176,11 +200,14 @@ def _temporary_name(full: str) -> str:
 
 def _write_temporary(full: str, data: bytes | memoryview) -> str:
     temporary = _temporary_name(full)
-    try:
-        _write_local(temporary, data)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        _write_local(temporary, data)
+    for _ in range(_WRITE_TRIES):
+        try:
+            _write_local(temporary, data)
+            return temporary
+        except FileNotFoundError:
+            with suppress(FileNotFoundError):
+                os.makedirs(os.path.dirname(full), exist_ok=True)
+    _write_local(temporary, data)
     return temporary
 
 

@@ -45,6 +45,9 @@ class InlineStorage(CheckpointStorage):
     def list_files(self, prefix: str) -> list[str]:
         return self._storage.list_files(prefix)
 
+    def list_unfinished(self, prefix: str) -> list[str]:
+        return self._storage.list_unfinished(prefix)
+
     def delete(self, paths: Iterable[str]) -> None:
         self._storage.delete(paths)
 

@@ -17,7 +17,7 @@ from ..common.typeinfo import PickledBytesTypeInfo, Types, type_text
 from ..protocol.handles import KeyedStateHandle
 from .all_keys import all_keys
 from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
-from .changes import change_table
+from .changes import change_rows, change_table
 from .codecs import value_codec
 from .conversion import StateConversion
 from .descriptors import (
@@ -44,10 +44,10 @@ from .kinds import (
 )
 from .memory_budget import MemoryBudget
 from .peek import peek
-from .segment_log import SegmentLog
+from .segment_log import TINY_ENTRIES, SegmentLog
 from .segments import column_slice, decoded_values, key_values
 from .state_factory import StateFactory, StateParts
-from .tables import FrozenTable, StateTable, TableSettings
+from .tables import Backing, FrozenTable, StateTable, TableSettings
 from .timer_table import TimerTable
 from .ttl_cleanup import IncrementalCleanUp
 from .write_turns import WriteTurns
@@ -56,16 +56,24 @@ if TYPE_CHECKING:
     from .lmdb_store import LmdbStore
 
 _LOAD_ROWS = 65_536
+_SAMPLE_ROWS = 64
+# About what is still in the processor's cache, and some milliseconds of work.
+DRAIN_ENTRIES = 16_384
 
 
 @dataclass(frozen=True)
 class _Epoch:
-    """All buffers of one freeze that are not yet stored."""
+    """All buffers of one freeze that are not yet stored.
+
+    Attributes:
+        filled: tables whose state is to be in LMDB from here on, as the segments have it by then.
+    """
 
     number: int
     frozen: deque[FrozenTable]
     # In segments, but not yet in LMDB: reads still find it in the buffers.
     unstored: deque[tuple[FrozenTable, pa.Table]]
+    filled: deque[StateTable]
     schemas: dict[str, dict[str, object]]
     size_bytes: int
     # By state: what is expired by then need not be stored again.
@@ -78,6 +86,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
     Args:
         store: the LMDB environment behind the tables; None keeps everything in memory.
         budget: bounds the memory in front of `store`.
+        drain_entries: of how many changes columns are made before the freeze.
+        tiny_entries: how large a state may be that is written anew in each checkpoint.
     """
 
     def __init__(
@@ -85,6 +95,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
         params: KeyedStateBackendParameters,
         store: LmdbStore | None = None,
         budget: MemoryBudget | None = None,
+        drain_entries: int = DRAIN_ENTRIES,
+        tiny_entries: int = TINY_ENTRIES,
     ) -> None:
         self.current_key: Any = None
         self.current_namespace: Any = None
@@ -93,6 +105,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._store = store
         self._turns = WriteTurns() if store is None else store.turns
         self._budget = budget
+        self._drain_entries = drain_entries
         journals = store is not None or params.storage is not None
         if journals:
             _warm_up()
@@ -101,6 +114,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             params.max_parallelism,
             cache_entries=None if budget is None else budget.first_cache_entries,
             journals=journals,
+            fills_late=params.storage is not None,
             processing_time=params.now_ms,
             event_time=lambda: self.current_watermark,
         )
@@ -108,7 +122,9 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._states: dict[str, StateParts] = {}
         self._per_record: list[IncrementalCleanUp] = []
         self._schemas: dict[str, dict[str, object]] = {}
-        self._log = SegmentLog(params)
+        # Records since the last freeze.
+        self._records = 0
+        self._log = SegmentLog(params, tiny_entries)
         self._pending: deque[_Epoch] = deque()
         self._epochs = 0
         # The spill that is being stored, if any, and why the last attempt to store anything failed.
@@ -156,7 +172,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         schema = self._checked_schema(descriptor, True)
         codec = value_codec(descriptor.type_info)
         journals = self._params.storage is not None
-        table = TimerTable(TableSettings(name, codec, None, None, journals, None, is_namespaced=True))
+        table = TimerTable(TableSettings(name, codec, None, None, journals, None, False, is_namespaced=True))
         self._load(table, self._conversion(descriptor, schema, table), None)
         self._know(table, schema)
         return table
@@ -210,6 +226,17 @@ class TableKeyedStateBackend(KeyedStateBackend):
     def records_processed(self, count: int) -> None:
         for clean_up in self._per_record:
             clean_up.on_records(count)
+        self._records += count
+        for table in self._tables.values():
+            if table.is_drain_due(self._drain_entries):
+                self._drain(table)
+
+    def _drain(self, table: StateTable) -> None:
+        try:
+            table.drain(lambda buffer: change_rows(buffer, self._params.max_parallelism, None))
+        except (StateError, KeyTypeError):
+            # What cannot be stored fails the next snapshot, which tells of it, and not the record at hand.
+            table.is_draining = False
 
     def restore(self, handle: KeyedStateHandle, owned: bool) -> None:
         self._log.restore(handle, owned)
@@ -238,23 +265,33 @@ class TableKeyedStateBackend(KeyedStateBackend):
     def freeze(self) -> FrozenKeyedState:
         tables = self._tables.values()
         size_bytes = 0 if self._budget is None else self._budget.froze(tables)
+        for table in tables:
+            if self._records and not table.log:
+                table.judge_draining(table.dirty_entries, self._records)
+        self._records = 0
         frozen = [table.freeze() for table in tables]
         self._epochs += 1
         changed = deque(table for table in frozen if table is not None)
         cut_offs = {name: _cut_off(parts) for name, parts in self._states.items() if parts.ttl is not None}
-        self._pending.append(_Epoch(self._epochs, changed, deque(), self._schemas, size_bytes, cut_offs))
+        self._pending.append(
+            _Epoch(self._epochs, changed, deque(), deque(), self._schemas, size_bytes, cut_offs)
+        )
         return _FrozenTables(self, self._epochs, is_spill=False)
 
     def spill(self) -> FrozenKeyedState:
         self.freeze()
         self._spilling_epoch = self._epochs
+        for table in self._tables.values():
+            if table.backing is Backing.WANTED:
+                table.backing = Backing.FILLING
+                self._pending[-1].filled.append(table)
         return _FrozenTables(self, self._epochs, is_spill=True)
 
     def persist_until(self, epoch_number: int, is_spill: bool) -> KeyedStateHandle:
         """Store every buffer frozen up to an epoch; see `FrozenKeyedState.persist`.
 
         A checkpoint needs only the segments: LMDB gets the same changes behind it, before anything else
-        is persisted. A spill is there to free memory, and so waits for LMDB.
+        is persisted, if it has anything of the state. A spill is there to free memory, and so waits for LMDB.
         """
         with self._persist_lock:
             if self._is_closed:
@@ -287,12 +324,12 @@ class TableKeyedStateBackend(KeyedStateBackend):
             schemas = epoch.schemas
             # One buffer after the other, each dropped when it is stored: what fails stays.
             while epoch.frozen:
-                changes = self._persist(epoch.frozen[0], schemas)
+                changes = self._persist(epoch.frozen[0], epoch)
                 frozen = epoch.frozen.popleft()
-                if self._store is None:
-                    frozen.release(self._turns)
-                else:
+                if frozen in frozen.table.frozen:
                     epoch.unstored.append((frozen, changes))
+                else:
+                    frozen.release(self._turns)
             if self._params.storage is not None:
                 self._log.tidy(epoch.cut_offs)
             self._pending.popleft()
@@ -328,16 +365,27 @@ class TableKeyedStateBackend(KeyedStateBackend):
             epoch = self._unstored[0]
             while epoch.unstored:
                 frozen, changes = epoch.unstored[0]
-                if frozen.table.store is not None:
-                    frozen.table.store.write(changes)
+                assert frozen.table.store is not None
+                frozen.table.store.write(changes)
                 frozen.table.forget_frozen(frozen)
                 frozen.release(self._turns)
                 epoch.unstored.popleft()
+            while epoch.filled:
+                self._fill(epoch.filled[0])
+                epoch.filled.popleft()
             self._unstored.popleft()
             if self._budget is not None:
                 self._budget.stored(epoch.size_bytes)
         self._sweep_expired(store)
         store.compact_if_grown()
+
+    def _fill(self, table: StateTable) -> None:
+        """Write to LMDB what the segments hold of a table that memory has become too small for."""
+        assert table.store is not None
+        contents = self._log.contents(table.name)
+        if contents is not None:
+            table.store.write(contents)
+        table.backing = Backing.COMPLETE
 
     def close(self) -> None:
         with self._persist_lock:
@@ -352,7 +400,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             self._pending.clear()
             self._unstored.clear()
 
-    def _persist(self, frozen: FrozenTable, schemas: dict[str, dict[str, object]]) -> pa.Table:
+    def _persist(self, frozen: FrozenTable, epoch: _Epoch) -> pa.Table:
         """Store a buffer as a segment; the same as a change table."""
         table = frozen.table
         try:
@@ -360,7 +408,12 @@ class TableKeyedStateBackend(KeyedStateBackend):
         except (StateError, KeyTypeError) as error:
             raise type(error)(f"{self.where}: state {table.name!r}: {error}") from error
         if self._params.storage is not None:
-            self._log.append(table.name, _stored_schema(schemas[table.name], table), changes)
+            schema = _stored_schema(epoch.schemas[table.name], table)
+            self._log.append(table.name, schema, changes, epoch.cut_offs.get(table.name))
+        if frozen.log:
+            rows = sum(part.num_rows for part in frozen.log) + len(frozen.changes)
+            table.judge_draining(changes.num_rows, rows)
+            frozen.log = []
         return changes
 
     def _sweep_expired(self, store: LmdbStore) -> None:
@@ -444,10 +497,11 @@ class TableKeyedStateBackend(KeyedStateBackend):
             stored = self._log.read(table.name, conversion, cut_off)
             if stored is None:
                 return
-            if table.store is not None:
+            if table.store is not None and not self._fits(table, stored):
                 self._settle()
                 table.store.write(stored)
                 table.behind = table.store
+                table.backing = Backing.COMPLETE
                 return
         for start in range(0, stored.num_rows, _LOAD_ROWS):
             length = min(_LOAD_ROWS, stored.num_rows - start)
@@ -461,6 +515,15 @@ class TableKeyedStateBackend(KeyedStateBackend):
                 key_values(column_slice(stored["map_key"], start, length)) if table.is_map else None,
                 decoded_values(table.codec, stored, start, length),
             )
+
+    def _fits(self, table: StateTable, stored: pa.Table) -> bool:
+        """Whether memory can hold restored entries, and LMDB can be filled later if it cannot any more."""
+        if self._budget is None or table.backing is not Backing.NONE:
+            return False
+        rows = min(_SAMPLE_ROWS, stored.num_rows)
+        keys = key_values(column_slice(stored["key"], 0, rows))
+        sample = list(zip(keys, decoded_values(table.codec, stored, 0, rows), strict=True))
+        return self._budget.has_room(self._tables.values(), stored.num_rows, sample, table.is_map)
 
 
 def _stored_schema(schema: dict[str, object], table: StateTable) -> dict[str, object]:

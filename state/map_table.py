@@ -33,9 +33,9 @@ class MapTable(StateTable):
     def cached_entries(self) -> int:
         return self._cached_entries
 
-    def freeze(self) -> FrozenTable | None:
+    def _taken(self) -> FrozenTable:
         self._dirty_entries = 0
-        return super().freeze()
+        return super()._taken()
 
     def trim(self) -> bool:
         is_new = super().trim()

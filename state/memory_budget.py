@@ -15,12 +15,15 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any
 
-from .tables import DELETED, StateTable
+from .tables import DELETED, Backing, StateTable
 
 _SAMPLE = 4
 _ELEMENTS = 16
 _DEPTH = 4
 _LEAVES = frozenset({int, float, bool, str, bytes, type(None)})
+# What a dict takes for an entry while it grows; and with a dict of a few entries for each key.
+_SLOT_BYTES = 100
+_MAP_SLOT_BYTES = 400
 # Until a first look, entries are taken to be large.
 _UNKNOWN_ENTRY_BYTES = 1_024
 
@@ -37,6 +40,8 @@ class MemoryBudget:
         self.first_cache_entries = max(1, size_bytes // _UNKNOWN_ENTRY_BYTES)
         self._entry_bytes: dict[str, float] = {}
         self._dirty_bytes = 0
+        # Caches of tables that are only now written to LMDB: until then they are buffers.
+        self._unbacked_bytes = 0
         # Each is added to by one thread only.
         self._frozen_bytes = 0
         self._stored_bytes = 0
@@ -54,6 +59,21 @@ class MemoryBudget:
                 left += sizes[table.name]
                 # From now on its buffers may hold what the cache does not.
                 self._dirty_bytes = self._measured(tables)
+        awaiting = (table for table in tables if table.backing in (Backing.WANTED, Backing.FILLING))
+        self._unbacked_bytes = sum(sizes[table.name] for table in awaiting)
+
+    def has_room(
+        self, tables: Iterable[StateTable], count: int, sample: Collection[tuple[Any, Any]], is_map: bool
+    ) -> bool:
+        """Whether so many more entries fit into the young cache generations.
+
+        Args:
+            sample: some of them; the values of map entries.
+        """
+        average = sum(_entry_bytes(*item) for item in sample) / max(1, len(sample))
+        average += _MAP_SLOT_BYTES if is_map else _SLOT_BYTES
+        taken = sum(map(self._cache_bytes, tables))
+        return taken + count * average <= self.size_bytes // 2
 
     def froze(self, tables: Collection[StateTable]) -> int:
         """The write buffers are about to be frozen; their size, to be given to `stored` later."""
@@ -68,8 +88,8 @@ class MemoryBudget:
 
     @property
     def buffer_bytes(self) -> int:
-        """Size of the write buffers, with those frozen and not yet stored."""
-        return self._dirty_bytes + self._frozen_bytes - self._stored_bytes
+        """Size of the write buffers, with those frozen and not yet stored, and what LMDB waits for."""
+        return self._dirty_bytes + self._unbacked_bytes + self._frozen_bytes - self._stored_bytes
 
     @property
     def are_buffers_full(self) -> bool:
@@ -79,11 +99,12 @@ class MemoryBudget:
     @property
     def is_spill_due(self) -> bool:
         """Whether to freeze now, so that the next half of their share fills while this one is stored."""
-        return self._dirty_bytes > self.size_bytes // 4 or self.are_buffers_full
+        return self._dirty_bytes > self.size_bytes // 4 or self.are_buffers_full or self._unbacked_bytes > 0
 
     def _measured(self, tables: Collection[StateTable]) -> int:
         size_bytes = 0
         for table in tables:
+            size_bytes += table.log_bytes
             if not table.dirty:
                 continue
             average = self._looked_at(table)

@@ -55,6 +55,11 @@ class FrozenOperatorState:
         self._states = states
         self._carried = carried
 
+    @property
+    def is_trivial(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self._carried and all(state.items is None for state in self._states)
+
     def persist(self) -> tuple[OperatorListHandle, ...]:
         """Write the files and return the handles. Runs off the task's thread.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pickle
 import struct
-from array import array
 from collections.abc import Sequence
 from functools import partial
 from itertools import starmap
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ _CODES = {
 _NUMPY = {"b": "<i1", "h": "<i2", "i": "<i4", "q": "<i8", "d": "<f8", "?": "?"}
 _NONE = b"\x00" + dumps(None)
 _UNSIGNED = {"b": "<u1", "h": "<u2", "i": "<u4", "q": "<u8"}
-_ARRAY = {"b": "b", "h": "h", "i": "i", "q": "q", "d": "d", "?": "b"}
 _PYTHON: dict[str, type] = {"b": int, "h": int, "i": int, "q": int, "d": float, "?": bool}
 _EXACT: dict[str, type] = {"d": float, "?": bool}
 _RANGE = {code: range(-(1 << bits), 1 << bits) for code, bits in zip("bhiq", (7, 15, 31, 63), strict=True)}
@@ -76,6 +75,7 @@ class PackedCodec(ValueCodec):
         self.arrow_type = (
             pa.struct(list(zip(names, self._field_types, strict=True))) if is_tuple else self._field_types[0]
         )
+        self._getters = [itemgetter(index) for index in range(len(codes))]
         self._placeholder = (0,) * len(codes) if is_tuple else 0
 
     def encode_many(self, values: Sequence[Any]) -> list[bytes]:
@@ -140,45 +140,40 @@ class PackedCodec(ValueCodec):
             stored[position] = b"\x00" + data
         return stored
 
-    def _transpose(self, values: list[Any]) -> list[array[Any]]:
+    def _transpose(self, values: list[Any]) -> list[bytes]:
         if not values:
-            return [array(_ARRAY[code]) for code in self._codes]
+            return [b""] * len(self._codes)
         columns = zip(*values, strict=True) if self._is_tuple else (values,)
-        return [array(_ARRAY[code], column) for code, column in zip(self._codes, columns, strict=True)]
+        return [_packed(code, column) for code, column in zip(self._codes, columns, strict=True)]
 
-    def _columns(self, values: list[Any]) -> list[array[Any]] | None:
-        """The fields as arrays; None when some value needs a look of its own."""
-        if self._is_tuple:
-            if set(map(type, values)) != {tuple}:
-                return None
-            try:
-                columns: list[Any] = list(zip(*values, strict=True))
-            except ValueError:
-                return None
-            if len(columns) != len(self._codes):
-                return None
-        else:
+    def _columns(self, values: list[Any]) -> list[bytes] | None:
+        """The fields as packed columns; None when some value needs a look of its own."""
+        if not self._is_tuple:
             columns = [values]
+        elif set(map(type, values)) != {tuple} or set(map(len, values)) != {len(self._codes)}:
+            return None
+        else:
+            # Twice as fast as zip(*values), which has an iterator for every value.
+            columns = [list(map(getter, values)) for getter in self._getters]
         result = []
         for code, column in zip(self._codes, columns, strict=True):
-            # array() itself refuses what is no integer of the width; floats and bools it converts.
+            # struct itself refuses what is no integer of the width; floats and bools it converts.
             exact = _EXACT.get(code)
             if exact is not None and set(map(type, column)) != {exact}:
                 return None
             try:
-                numbers = array(_ARRAY[code], column)
-            except (TypeError, OverflowError):
+                numbers = _packed(code, column)
+            except struct.error:
                 return None
             if exact is None and _has_bool(numbers, code, column):
                 return None
             result.append(numbers)
         return result
 
-    def _assemble(self, columns: list[array[Any]], mask: Any) -> pa.Array:
+    def _assemble(self, columns: list[bytes], mask: Any) -> pa.Array:
         fields = []
         for code, column in zip(self._codes, columns, strict=True):
-            numbers = np.frombuffer(column, dtype=_NUMPY["b" if code == "?" else code])
-            fields.append(pa.array(numbers.astype(bool) if code == "?" else numbers, mask=mask))
+            fields.append(pa.array(np.frombuffer(column, dtype=_NUMPY[code]), mask=mask))
         if not self._is_tuple:
             return fields[0]
         nulls = None if mask is None else pa.array(mask)
@@ -221,7 +216,12 @@ def _nulls(column: pa.Array) -> list[int]:
     return np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist()  # type: ignore[no-any-return]
 
 
-def _has_bool(numbers: array[Any], code: str, column: Sequence[Any]) -> bool:
+def _packed(code: str, column: Sequence[Any]) -> bytes:
+    """The numbers one after the other; nearly twice as fast as `array`."""
+    return struct.pack(f"{len(column)}{code}", *column)
+
+
+def _has_bool(numbers: bytes, code: str, column: Sequence[Any]) -> bool:
     """Whether an integer column was given a bool. Looks only where the number is 0 or 1."""
     candidates = np.flatnonzero(np.frombuffer(numbers, dtype=_NUMPY[code]).view(_UNSIGNED[code]) <= 1)
     return bool in {type(column[position]) for position in candidates.tolist()}

@@ -2,7 +2,8 @@
 
 Each persist appends a segment per changed state. When the increments of a state outweigh its base they
 are merged into a new base; when there are many small ones they are merged into one. Size-tiered
-compaction as in LSM trees (O'Neil et al., 1996), with two tiers.
+compaction as in LSM trees (O'Neil et al., 1996), with two tiers. A state of a few entries is one segment,
+written anew each time: that is less than the smallest increments would be together.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from .storage import CheckpointStorage
 
 _SMALLEST_BASE_ENTRIES = 65_536
 _MOST_INCREMENTS = 16
+# A state that is written anew each time: about the size of an empty segment file.
+TINY_ENTRIES = 256
+_TINY_BYTES = 8_192
 # What every acknowledgement and manifest may carry of one state in one subtask.
 _MOST_INLINE_BYTES = 65_536
 # Merging this many entries takes about a quarter of a second: the most that a checkpoint is delayed.
@@ -38,10 +42,13 @@ class SegmentLog:
     under the backend's persist lock.
     """
 
-    def __init__(self, params: KeyedStateBackendParameters) -> None:
+    def __init__(self, params: KeyedStateBackendParameters, tiny_entries: int) -> None:
         self._params = params
+        self._tiny_entries = tiny_entries
         # Tuples: a merge in the background refers to the segments of its start.
         self._segments: dict[str, tuple[SegmentHandle, ...]] = {}
+        # The contents of states that consist of one tiny segment.
+        self._tiny: dict[str, tuple[SegmentHandle, pa.Table]] = {}
         self._conversions: dict[str, StateConversion] = {}
         # Restored but not declared: their files may have several schemas, and nobody knows the right one.
         self._undeclared: set[str] = set()
@@ -90,18 +97,36 @@ class SegmentLog:
         """
         self._conversions[state_name] = conversion
         self._undeclared.discard(state_name)
+        return self.contents(state_name, now_ms)
+
+    def contents(self, state_name: str, now_ms: int | None = None) -> pa.Table | None:
+        """The same of a state that was read before."""
         segments = self._segments.get(state_name)
         if not segments:
             return None
         table, _ = self._merged(segments, keep_tombstones=False, now_ms=now_ms)
         return table
 
-    def append(self, state_name: str, schema: dict[str, object], table: pa.Table) -> None:
-        """Store the changes of one state as a new segment."""
+    def append(self, state_name: str, schema: dict[str, object], table: pa.Table, now_ms: int | None) -> None:
+        """Store the changes of one state as a new segment, or a tiny state anew.
+
+        Args:
+            now_ms: what is expired by then is left out of a state that is written anew.
+        """
         segments = self._segments.get(state_name, ())
         info = self._info(state_name, schema)
+        before, contents = self._tiny.pop(state_name, (None, None))
+        if before is not None and segments == (before,):
+            merged = merge_tables([contents, table], keep_tombstones=False, now_ms=now_ms)
+            if self._is_tiny(merged):
+                segments, table = (), merged
         written = self._write(table, info, is_base=not segments)
         self._segments[state_name] = (*segments, written)
+        if not segments and self._is_tiny(table):
+            self._tiny[state_name] = written, table
+
+    def _is_tiny(self, table: pa.Table) -> bool:
+        return bool(table.num_rows <= self._tiny_entries and table.nbytes <= _TINY_BYTES)
 
     def handles(self) -> tuple[SegmentHandle, ...]:
         """All live segments."""

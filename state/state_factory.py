@@ -65,6 +65,7 @@ class StateFactory:
         store: the LMDB environment; None keeps everything in memory.
         cache_entries: see `TableSettings`.
         journals: see `TableSettings`.
+        fills_late: see `TableSettings`.
         processing_time: the clock of the task, in milliseconds.
         event_time: the current watermark; None before the first.
     """
@@ -73,6 +74,7 @@ class StateFactory:
     max_parallelism: int
     cache_entries: int | None
     journals: bool
+    fills_late: bool
     processing_time: Callable[[], int]
     event_time: Callable[[], int | None]
 
@@ -100,6 +102,7 @@ class StateFactory:
             self.cache_entries,
             self.journals,
             store,
+            self.fills_late,
             is_namespaced,
             expiry,
         )

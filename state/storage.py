@@ -67,9 +67,17 @@ class CheckpointStorage(ABC):
     def list_files(self, prefix: str) -> list[str]:
         """Sorted paths of all files below the directory `prefix` (`""` is the root)."""
 
+    def list_unfinished(self, prefix: str) -> list[str]:
+        """What writers that died have left half-written below `prefix`, and writers at work have now.
+
+        No other method shows these files but `delete`, which removes them.
+        """
+        return []
+
     @abstractmethod
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove files. A missing file is no error; absolute URIs are refused, never deleted."""
+        """Remove files. A missing file is no error, nor one that somebody else deletes at the same time;
+        absolute URIs are refused, never deleted. Directories that become empty go too."""
 
     def delete_all(self) -> None:
         """Remove everything below the root, and the root itself where there are directories."""

@@ -5,6 +5,12 @@
 `dirty`; nothing is copied. So that a frozen value can never change, a mutable value that is read while
 not in `dirty` is replaced by a private copy first: only that copy is ever in the user's hands.
 
+Values that cannot change become columns some thousands at a time (`log`), as long as nobody reads them
+from the buffers: on the task's thread and not on that of snapshots, because there they are still in the
+processor's cache and no second thread wants the interpreter lock (docs/adr/025).
+
+LMDB gets nothing as long as `values` holds everything, if it can be filled from segments later.
+
 `values` never holds what LMDB would contradict: an entry leaves it only by `remove` or with its whole
 generation, and then `dirty`, the frozen buffers (newest first) and LMDB still have it.
 """
@@ -17,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import repeat, starmap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +36,8 @@ from .value_codecs import ValueCodec
 from .write_turns import WriteTurns
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from .lmdb_store import LmdbTable
 
 
@@ -44,6 +53,23 @@ MISSING: Final = object()
 
 _FREE_CHUNK = 65_536
 _FREE_SOME = 8_192
+# In these many times the usual, a buffer is left to the snapshot thread: the loop would stand still.
+_MOST_DRAINED = 8
+# Columns hold every change, the buffer only the last of each key: it takes over when they get this large.
+_MOST_LOG_BYTES = 64 << 20
+
+
+class Backing(Enum):
+    """What LMDB holds of a table."""
+
+    NONE = auto()
+    """Nothing: `values` holds everything."""
+    WANTED = auto()
+    """Nothing, but `values` has become too large."""
+    FILLING = auto()
+    """Changes are kept for LMDB from now on, while what was there before is written to it."""
+    COMPLETE = auto()
+    """Everything but what is in the buffers."""
 
 
 def private_copy(value: Any) -> Any:
@@ -55,14 +81,21 @@ def private_copy(value: Any) -> Any:
 
 
 class FrozenTable:
-    """What changed in one table between two freezes."""
+    """What changed in one table between two freezes.
 
-    __slots__ = ("changes", "has_deletes", "table")
+    Args:
+        log: earlier changes, as unsorted change tables.
+    """
 
-    def __init__(self, table: StateTable, changes: dict[Any, Any], has_deletes: bool) -> None:
+    __slots__ = ("changes", "has_deletes", "log", "table")
+
+    def __init__(
+        self, table: StateTable, changes: dict[Any, Any], has_deletes: bool, log: list[pa.Table]
+    ) -> None:
         self.table = table
         self.changes = changes
         self.has_deletes = has_deletes
+        self.log = log
 
     def release(self, turns: WriteTurns) -> None:
         """Drop the buffer piece by piece, so that the task's thread gets the GIL in between."""
@@ -84,6 +117,7 @@ class TableSettings:
         cache_entries: size of one generation of `values`; None keeps everything.
         journals: whether changes must be remembered for a snapshot or for LMDB.
         store: the table in LMDB, or None.
+        fills_late: whether `store` may be filled from segments when memory gets too small.
         is_namespaced: whether the keys of the table are pairs of key and namespace.
         expiry: how entries carry their expiry; None without a time to live.
     """
@@ -94,6 +128,7 @@ class TableSettings:
     cache_entries: int | None
     journals: bool
     store: LmdbTable | None
+    fills_late: bool
     is_namespaced: bool = False
     expiry: ExpiryForm | None = None
 
@@ -102,6 +137,8 @@ class StateTable(ABC):
     """What the tables of all kinds of state share."""
 
     is_map: bool
+    # Whether changes may become columns before the freeze.
+    can_drain = True
 
     def __init__(self, settings: TableSettings) -> None:
         self.name = settings.name
@@ -110,11 +147,17 @@ class StateTable(ABC):
         self.store = settings.store
         self.is_namespaced = settings.is_namespaced
         self.expiry = settings.expiry
+        starts_backed = settings.store is not None and not settings.fills_late
+        self.backing = Backing.COMPLETE if starts_backed else Backing.NONE
         # Where a miss in `values` goes on: nowhere as long as `values` holds everything there is.
         self.behind: LmdbTable | None = None
         self.values: dict[Any, Any] = {}
         # Without snapshots nobody asks what changed; with one dict for both, nothing is kept twice.
         self.dirty: dict[Any, Any] = {} if settings.journals else self.values
+        self.log: list[pa.Table] = []
+        self.log_bytes = 0
+        # Not where the same keys change again and again: a buffer holds each only once.
+        self.is_draining = settings.journals and self.copy is None and self.can_drain
         self.frozen: tuple[FrozenTable, ...] = ()
         # Both threads replace `frozen`; neither ever does anything slow under this lock.
         self._frozen_lock = threading.Lock()
@@ -140,17 +183,58 @@ class StateTable(ABC):
     def load(self, keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -> None:
         """Put restored entries into `values`."""
 
+    @property
+    def is_backed(self) -> bool:
+        """Whether LMDB must get every change."""
+        return self.backing in (Backing.FILLING, Backing.COMPLETE)
+
     def freeze(self) -> FrozenTable | None:
         """Swap the write buffer; None when it is empty."""
-        if not self.dirty:
+        if not self.dirty and not self.log:
             return None
-        frozen = FrozenTable(self, self.dirty, self.has_deletes)
-        self.dirty = {}
-        self.has_deletes = False
-        if self.store is not None:
+        frozen = self._taken()
+        frozen.log, self.log, self.log_bytes = self.log, [], 0
+        if self.is_backed:
             with self._frozen_lock:
                 self.frozen = (*self.frozen, frozen)
         return frozen
+
+    def judge_draining(self, changed: int, records: int) -> None:
+        """Decide whether to make columns of changes as they come.
+
+        Args:
+            changed: different entries that were changed by some records.
+            records: how many records.
+        """
+        self.is_draining = self._journals and self.copy is None and self.can_drain and 2 * changed > records
+
+    def is_drain_due(self, entries: int) -> bool:
+        """Whether the write buffer holds so many entries, and columns are to be made of them."""
+        return (
+            self.is_draining
+            and entries <= self.dirty_entries < _MOST_DRAINED * entries
+            and not self.is_backed
+            and self.log_bytes < _MOST_LOG_BYTES
+        )
+
+    def drain(self, to_rows: Callable[[FrozenTable], pa.Table]) -> None:
+        """Make columns of the write buffer.
+
+        Raises:
+            StateError: when a value cannot be stored as its declared type; the buffer stays as it was.
+            KeyTypeError: when a key has no deterministic encoding; the same.
+        """
+        rows = to_rows(FrozenTable(self, self.dirty, self.has_deletes, []))
+        self.log.append(rows)
+        self.log_bytes += rows.nbytes
+        self._taken()
+
+    def _taken(self) -> FrozenTable:
+        """The write buffer, in whose place there is an empty one."""
+        taken = FrozenTable(self, self.dirty, self.has_deletes, [])
+        self.dirty = {}
+        self.has_deletes = False
+        return taken
 
     def forget_frozen(self, frozen: FrozenTable) -> None:
         """A frozen buffer is in LMDB now. Called on the snapshot thread.
@@ -164,8 +248,15 @@ class StateTable(ABC):
         """These keys are about to be used; a table may fetch what it does not have in memory."""
 
     def trim(self) -> bool:
-        """Start a new cache generation if the young one is full; whether it was. Independent of its size."""
+        """Start a new cache generation if the young one is full; whether it was. Independent of its size.
+
+        While LMDB does not have what would be dropped this only asks for it.
+        """
         if self.cache_entries is None or self.cached_entries <= self.cache_entries:
+            return False
+        if self.backing is not Backing.COMPLETE:
+            if self.backing is Backing.NONE:
+                self.backing = Backing.WANTED
             return False
         self._discarded = self._old
         self._old = self.values

@@ -29,17 +29,20 @@ from ..protocol.task_events import (
     TaskStopped,
     TriggerCheckpoint,
 )
+from ..protocol.trigger import NEVER_MS
 from ..telemetry import create_tracer
 from .network import DELAY_NS
 from .outside import outside
 from .plan import MILLISECOND
-from .simulated_process import Process
+from .simulated_process import NEVER_NS, Process
 
 if TYPE_CHECKING:
     from .simulated_shell import SimulatedShell
 
 _NOTICED_NS = 20 * MILLISECOND
 _SLOWNESS = 60
+_VALIDATED_EVERY = 3
+"""Of so many steps of a coordinator one is followed by a look at its books, which are long."""
 
 
 class Incarnation:
@@ -62,6 +65,8 @@ class Incarnation:
         self._graph = build_execution_graph(spec.graph)
         self._order = ReportOrder()
         self._stops: set[CheckpointId] = set()
+        self._alarm_ms = NEVER_MS
+        self._performed = 0
         self.triggered_mode: CheckpointingMode | None = None
         """Of the newest checkpoint."""
         self._stored_end = StoredEnd(spec)
@@ -78,7 +83,6 @@ class Incarnation:
     def start(self) -> None:
         """Start the job, or go on with it, or only tell how it ended: as the coordinator's actor does."""
         self.perform(self._start)
-        self._tick()
 
     def _start(self) -> None:
         stored = self._stored_end.read()
@@ -102,10 +106,14 @@ class Incarnation:
         self.shell.run_as(self, work)
         if not self.is_alive:
             return
-        self.coordinator.validate()
+        self._performed += 1
+        is_over = self.coordinator.status.is_globally_terminal_state()
+        if is_over or self._performed % _VALIDATED_EVERY == 0:
+            self.coordinator.validate()
         self.shell.user.hear(self)
-        if self.end is None and self.coordinator.status.is_globally_terminal_state():
+        if self.end is None and is_over:
             self.end = report_of(self.coordinator)
+        self._set_alarm()
 
     def forget_end(self) -> None:
         """The driver knows how the job ended, and says so until it is heard."""
@@ -125,12 +133,22 @@ class Incarnation:
         for process in list(self.processes.values()):
             self._world.soon(_NOTICED_NS, lambda process=process: self.kill(process))  # type: ignore[misc]
 
-    def _tick(self) -> None:
-        if not self.is_alive or self.end is not None:
+    def _set_alarm(self) -> None:
+        """Have the coordinator look at the clock when it wants to, at most once a millisecond."""
+        due_ms = self.coordinator.next_due_ms()
+        if self.end is None and due_ms < self._alarm_ms:
+            self._alarm_ms = due_ms
+            delay_ns = max(MILLISECOND, due_ms * MILLISECOND - self.now_ns())
+            self._world.after(delay_ns, lambda: self._tick(due_ms))
+
+    def _tick(self, due_ms: int) -> None:
+        if self._alarm_ms != due_ms:
             return
+        self._alarm_ms = NEVER_MS
         if self.coordinator.next_due_ms() <= self.now_ns() // MILLISECOND:
             self.perform(self.coordinator.tick)
-        self._world.after(MILLISECOND, self._tick)
+        elif self.is_alive:
+            self._set_alarm()
 
     def reported(self, process: Process, number: int, event: TaskEvent) -> None:
         """A report of a task arrived."""
@@ -262,14 +280,24 @@ class Incarnation:
             self._wake_after(process, wait_ms)
 
     def _wake_after(self, process: Process, wait_ms: int) -> None:
-        process.alarm += 1
-        alarm = process.alarm
+        process.wakes_ns = self._world.now_ns + wait_ms * MILLISECOND
+        if process.wakes_ns < process.alarm_ns:
+            self._set_alarm_of(process)
 
-        def wake() -> None:
-            if process.alarm == alarm:
+    def _set_alarm_of(self, process: Process) -> None:
+        due_ns = process.alarm_ns = process.wakes_ns
+
+        def ring() -> None:
+            if process.alarm_ns != due_ns or not process.is_alive:
+                return
+            process.alarm_ns = NEVER_NS
+            if process.wakes_ns <= due_ns:
                 self.step_soon(process)
+            else:
+                # It took another step since, and wants to sleep for longer.
+                self._set_alarm_of(process)
 
-        self._world.after(wait_ms * MILLISECOND, wake)
+        self._world.after(due_ns - self._world.now_ns, ring)
 
     def run_for_task(self, process: Process, work: Callable[[], None]) -> None:
         """Run `work` later, after the work before it; it may outlive its process."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..protocol.elements import Message
+from ..protocol.elements import CancelCheckpointMarker, CheckpointBarrier, Message
 from ..protocol.ids import Attempt, ChannelId
 from ..protocol.task_events import CreditReturned, TaskEvent
 from .outside import outside
@@ -23,6 +23,11 @@ _STRAY = 0.3
 """How much of what a replaced coordinator's tasks still send reaches its successor's."""
 _BATCHES = 6
 _CONTROL_BYTES = 64
+_MARKERS = 60
+"""Two for each checkpoint that is not over, of which there are three at most, or that was triggered while a
+message was on its way (30 ms) and its receiver busy (15 ms): nine at the shortest interval, and what people
+asked for. What is over leaves nothing behind in a gate.
+"""
 
 
 class Network:
@@ -30,32 +35,45 @@ class Network:
 
     Args:
         settings: How much may be under way on a channel before its sender has to wait.
+        delayed: How many records an operator may hold until it lets all go at once.
     """
 
-    def __init__(self, world: World, faults: Faults, settings: Settings) -> None:
+    def __init__(self, world: World, faults: Faults, settings: Settings, delayed: int) -> None:
         self._world = world
         self._faults = faults
         # A step may overshoot by its results: what one batch before it had, and what waited for a full one.
-        overshoot = (_BATCHES * settings.batch_size + 3 * HELD_BACK) * RECORD_BYTES + _CONTROL_BYTES
+        records = _BATCHES * settings.batch_size + 3 * HELD_BACK + delayed
+        overshoot = records * RECORD_BYTES + _CONTROL_BYTES
         self._limit_bytes = settings.channel_credit_bytes + overshoot
         self._delays: dict[tuple[int, ChannelId], int] = {}
         self._under_way: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)
+        self._markers: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)
+        self._sent: dict[tuple[Attempt, ChannelId, int], Payload] = {}
         self.current: Incarnation | None = None
         """The newest life of the coordinator, whose processes bear the names of those before."""
 
     def send(self, sender: Process, message: Message) -> None:
         """Carry a message, perhaps twice, to whoever is the receiver when it arrives."""
         channel = message.channel
-        key = (message.attempt, channel)
-        payload: Payload = message.elements  # type: ignore[assignment]
-        payload.channel = key
-        self._under_way[key] += payload.size_bytes
-        if self._under_way[key] > self._limit_bytes:
-            # Not raised: that would only fail the task.
-            outside().problems.append(f"{channel} has {self._under_way[key]} bytes under way")
+        self._count(message)
         delay_ns = self._delay_ns(sender, channel)
         for _ in range(2 if self._world.chance(self._faults.duplicate) else 1):
             self._world.soon(delay_ns, lambda: self._deliver(sender.owner, message))
+
+    def _count(self, message: Message) -> None:
+        """Keep account of what is held in memory; not raised, since that would only fail the task."""
+        key = (message.attempt, message.channel)
+        payload: Payload = message.elements  # type: ignore[assignment]
+        self._sent[message.attempt, message.channel, message.sequence_number] = payload
+        if isinstance(message.announces, CheckpointBarrier | CancelCheckpointMarker):
+            payload.is_marker = payload.is_taken = True
+            self._markers[key] += 1
+            if self._markers[key] > _MARKERS:
+                outside().problems.append(f"{message.channel} has {self._markers[key]} markers under way")
+            return
+        self._under_way[key] += payload.size_bytes
+        if self._under_way[key] > self._limit_bytes:
+            outside().problems.append(f"{message.channel} has {self._under_way[key]} bytes under way")
 
     def _delay_ns(self, sender: Process, channel: ChannelId) -> int:
         if not self._faults.slow_channel:
@@ -79,18 +97,25 @@ class Network:
             return None
         return current if self._world.chance(_STRAY) else None
 
-    def taken(self, payload: Payload) -> None:
-        """A task took a message up: only now it is no longer held in memory somewhere.
+    def _used_up(self, message: tuple[Attempt, ChannelId, int]) -> None:
+        """A receiver gave the credit of a message back.
 
-        Counted apart from credit, which is what is to be checked. A duplicate that is taken up is
-        counted twice here, and found elsewhere.
+        If it never looked at the records in it, it still holds them: credit is what is to be checked.
         """
-        if payload.channel is not None:
-            self._under_way[payload.channel] -= payload.size_bytes
+        payload = self._sent.get(message)
+        if payload is None or not payload.is_taken:
+            return
+        del self._sent[message]
+        attempt, channel, _ = message
+        if payload.is_marker:
+            self._markers[attempt, channel] -= 1
+        else:
+            self._under_way[attempt, channel] -= payload.size_bytes
 
-    def return_credit(self, receiver: Process, channel: ChannelId, size_bytes: int) -> None:
-        """Give credit back to the sender."""
+    def return_credit(self, receiver: Process, channel: ChannelId, number: int, size_bytes: int) -> None:
+        """Give the credit of a message back to the sender."""
         owner, attempt = receiver.owner, receiver.attempt
+        self._used_up((attempt, channel, number))
         sender = owner.sender_of(channel)
 
         def arrive() -> None:

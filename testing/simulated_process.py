@@ -29,15 +29,17 @@ if TYPE_CHECKING:
 
 RECORD_BYTES = 64
 ELEMENT_BYTES = 2
+NEVER_NS = 1 << 62
 
 
 @dataclass(eq=False)
 class Payload:
-    """The content of one message; `channel` says where it is counted as being under way."""
+    """The content of one message. `is_taken`: its receiver has looked at what is in it."""
 
     elements: list[StreamElement]
     size_bytes: int
-    channel: tuple[Attempt, ChannelId] | None = None
+    is_marker: bool = False
+    is_taken: bool = False
 
 
 class ProcessDied(BaseException):
@@ -48,8 +50,8 @@ class ProcessDied(BaseException):
 class Process:
     """One task process. A dead one may have messages and background work left behind.
 
-    `slowness` stretches the time of its steps. `alarm` numbers its last planned step, so that earlier
-    plans do nothing.
+    `slowness` stretches the time of its steps. It wants to step again at `wakes_ns`, and somebody looks
+    after that at `alarm_ns`.
     """
 
     owner: Incarnation
@@ -60,7 +62,8 @@ class Process:
     is_alive: bool = True
     is_stepping: bool = False
     is_storing: bool = False
-    alarm: int = 0
+    wakes_ns: int = NEVER_NS
+    alarm_ns: int = NEVER_NS
     background: deque[Callable[[], None]] = field(default_factory=deque)
     reports: int = 0
     refused: int = -1
@@ -139,7 +142,7 @@ class _TaskPorts:
         return payload, payload.size_bytes
 
     def decode(self, payload: Any) -> list[StreamElement]:
-        self._shell.network.taken(payload)
+        payload.is_taken = True
         self._process.takes_up(payload.elements)
         return payload.elements  # type: ignore[no-any-return]
 
@@ -150,7 +153,7 @@ class _TaskPorts:
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
         self._shell.point()
-        self._shell.network.return_credit(self._process, channel, size_bytes)
+        self._shell.network.return_credit(self._process, channel, sequence_number, size_bytes)
 
     def report(self, event: TaskEvent) -> None:
         self._shell.point()

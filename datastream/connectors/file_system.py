@@ -2,8 +2,34 @@
 
 from __future__ import annotations
 
-from ...connectors.file_errors import FileConnectorError
-from ...connectors.file_sink import FileSink
-from ...connectors.file_source import FileSource
+from ...connectors.files.errors import FileConnectorError
+from ...connectors.files.formats import ArrowFormat, FileFormat, ParquetFormat
+from ...connectors.files.parts import OutputFileConfig
+from ...connectors.files.policies import BucketAssigner, RollingPolicy
+from ...connectors.files.sink import FileSink, FileSinkBuilder
+from ...connectors.files.source import (
+    FileEnumeratorProvider,
+    FileSource,
+    FileSourceBuilder,
+    StreamFormat,
+)
+from ...connectors.files.text_formats import CsvFormat, JsonLinesFormat, TextLineFormat
 
-__all__ = ["FileConnectorError", "FileSink", "FileSource"]
+__all__ = [
+    "ArrowFormat",
+    "BucketAssigner",
+    "CsvFormat",
+    "FileConnectorError",
+    "FileEnumeratorProvider",
+    "FileFormat",
+    "FileSink",
+    "FileSinkBuilder",
+    "FileSource",
+    "FileSourceBuilder",
+    "JsonLinesFormat",
+    "OutputFileConfig",
+    "ParquetFormat",
+    "RollingPolicy",
+    "StreamFormat",
+    "TextLineFormat",
+]

@@ -119,7 +119,7 @@ def submit(options: Options, files: InputFiles) -> JobClient:
         "execution.checkpointing.dir": str(directory / "checkpoints"),
         "execution.checkpointing.num-retained": "3",
         # Kept after the end of the job, to look at.
-        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "tidegate.checkpointing.retain-on-finish": "true",
         "state.backend.type": "lmdb",
         "tidegate.local-dir": str(directory / "state"),
         "tidegate.trace.file": str(directory / "trace.json"),

@@ -67,9 +67,7 @@ def environment(directory: Path, **options: str) -> StreamExecutionEnvironment:
     configuration.set_string("execution.checkpointing.dir", str(directory / "checkpoints"))
     configuration.set_string("execution.checkpointing.interval", "1 s")
     # The checkpoints of a finished job stay, the last one included.
-    configuration.set_string(
-        "execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION"
-    )
+    configuration.set_string("tidegate.checkpointing.retain-on-finish", "true")
     for key, value in options.items():
         configuration.set_string(key, value)
     return StreamExecutionEnvironment.get_execution_environment(configuration)

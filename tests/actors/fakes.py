@@ -202,8 +202,14 @@ class TaskUnderTest:
         raise AssertionError("the task never comes to rest")
 
     def receive(self, *elements: StreamElement, channel: int = 0) -> None:
-        """A message with these elements arrives on a channel and is worked off."""
-        self.put(self.message(*elements, channel=channel))
+        """These elements arrive on a channel and are worked off; what is announced has its own message."""
+        groups: list[list[StreamElement]] = [[]]
+        for element in elements:
+            if isinstance(element, ANNOUNCED):
+                groups += [[element], []]
+            else:
+                groups[-1].append(element)
+        self.put(*(self.message(*group, channel=channel) for group in groups if group))
 
     def message(self, *elements: StreamElement, channel: int = 0) -> Message:
         """The next message of a channel."""

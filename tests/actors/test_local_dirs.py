@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidegate.actors.local_dirs import JobDirectories, local_dir, local_snapshots_dir
@@ -80,3 +82,22 @@ def test_what_is_no_job_of_ours_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     JobDirectories([str(tmp_path)], "one").close()
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
+def test_jobs_that_end_do_not_disturb_those_that_begin(tmp_path: Path) -> None:
+    """The directory above those of the jobs comes and goes with them."""
+    is_over = threading.Event()
+
+    def hold_again_and_again() -> None:
+        while not is_over.is_set():
+            JobDirectories([str(tmp_path)], "one").close()
+
+    with ThreadPoolExecutor(1) as other:
+        held = other.submit(hold_again_and_again)
+        try:
+            for _ in range(2_000):
+                JobDirectories([str(tmp_path)], "two").close()
+        finally:
+            is_over.set()
+        held.result()
+    assert list(tmp_path.iterdir()) == []

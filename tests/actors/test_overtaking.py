@@ -93,6 +93,34 @@ def test_a_barrier_overtakes_records_that_wait_for_credit() -> None:
     assert test.ports.records() == ["first", "a", "b"]
 
 
+def test_barriers_that_overtook_do_not_pile_up_behind_the_records_they_overtook() -> None:
+    test = stuck_task()
+    test.receive(Batch(["waits"]))
+    before = len(test.ports.credits)
+    for checkpoint_id in range(1, 101):
+        test.receive(barrier(checkpoint_id))
+        settle(test)
+        assert stored(test) == ["waits"]
+    assert len(test.ports.credits) - before == 100, "the task still holds barriers that mean nothing any more"
+    free(test)
+    assert test.ports.records() == ["first", "waits"]
+
+
+def test_what_comes_for_a_checkpoint_that_a_task_has_refused_is_not_kept() -> None:
+    test = stuck_task(channels=2)
+    for channel in range(2):
+        test.receive(Batch(["waits"]), channel=channel)
+    before = len(test.ports.credits)
+    for checkpoint_id in range(1, 101):
+        test.receive(barrier(checkpoint_id), channel=0)
+        test.receive(CancelCheckpointMarker(CheckpointId(checkpoint_id)), channel=0)
+        test.receive(CancelCheckpointMarker(CheckpointId(checkpoint_id)), channel=1)
+    assert len(test.ports.reported(SubtaskDeclined)) == 100
+    assert len(test.ports.credits) - before == 300
+    free(test)
+    assert test.ports.records() == ["first", "waits", "waits"]
+
+
 def test_the_acknowledgement_waits_for_the_barrier_of_every_channel() -> None:
     test = stuck_task(channels=2)
     free(test)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tidegate.actors.ports import TaskDeployment
 from tidegate.actors.task import StreamTask, TaskPhase
 from tidegate.common.typeinfo import Types
@@ -181,6 +183,22 @@ def test_a_newer_barrier_gives_the_older_checkpoint_up() -> None:
     assert [event.checkpoint_id for event in test.ports.reported(SubtaskDeclined)] == [1]
     assert barrier(2) in test.ports.elements()
     assert barrier(1) not in test.ports.elements()
+
+
+@pytest.mark.parametrize("mode", list(CheckpointingMode))
+def test_markers_of_checkpoints_that_are_over_elsewhere_do_not_pile_up(mode: CheckpointingMode) -> None:
+    test = diary_task(channels=2, channel_credit_bytes=10, batch_size=1, mode=mode).start()
+    test.receive(Batch(["first"]))
+    # No credit: what arrives waits, and meanwhile the coordinator gives one checkpoint up after the other.
+    test.receive(Batch(["waits"]))
+    before = len(test.ports.credits)
+    for checkpoint_id in range(1, 101):
+        test.receive(replace(barrier(checkpoint_id), oldest_pending=CheckpointId(checkpoint_id)))
+    assert len(test.ports.credits) - before == 99, "it holds more than the barrier of what is under way"
+    told = [each for each in test.ports.elements() if isinstance(each, CancelCheckpointMarker)]
+    assert told[-1] == CancelCheckpointMarker(CheckpointId(99)), "others may have begun to align"
+    test.put(events.CreditReturned(test.subtask.outputs[0].channels[0], 10_000))
+    assert test.ports.records() == ["first@0", "waits@0"]
 
 
 def test_notifications_reach_the_operators() -> None:

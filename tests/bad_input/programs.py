@@ -18,6 +18,7 @@ CHECKPOINTING = {
     "execution.checkpointing.interval": "20 ms",
     "execution.checkpointing.data-inline-threshold": "0",
     "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    "tidegate.checkpointing.retain-on-finish": "true",
 }
 
 

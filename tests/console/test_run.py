@@ -159,3 +159,10 @@ def test_a_file_that_holds_no_settings_is_refused(tmp_path: Path, content: str, 
     file.write_text(content, "utf-8")
     with pytest.raises(ConfigurationError, match=message):
         settings_of_file(str(file))
+
+
+@pytest.mark.parametrize("name", ["--from-savepoint", "--savepoint", "-s"])
+def test_what_a_job_starts_from_and_how_are_options(runner: Runner, name: str) -> None:
+    chosen = (name, "/nowhere", "--allow-non-restored-state", "--restore-mode", "no_claim")
+    assert runner.run(*LOCAL, *chosen) == 1
+    assert "there is no checkpoint at /nowhere" in runner.error

@@ -5,11 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
+import pytest
+from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.job_status import JobStatus
+from tidegate.protocol.checkpoint import SubtaskAcknowledged, SubtaskDeclined
+from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import CheckpointStorage
 
-from .fakes import FakeCluster, job_spec
+from .fakes import SOURCE, TOTALS, FakeCluster, job_spec
 
 MEETING_S = 10
 
@@ -30,22 +34,75 @@ class LaterCluster(FakeCluster):
             work()
 
 
+def manifests(cluster: FakeCluster) -> list[str]:
+    return [path for path in cluster.files() if path.endswith("MANIFEST")]
+
+
 def test_checkpoints_complete_while_a_deletion_is_slow_and_no_second_one_is_queued() -> None:
     cluster = LaterCluster().run()
-    for _ in range(5):
+    for _ in range(3):
         cluster.complete_checkpoint()
     assert cluster.coordinator.status is JobStatus.RUNNING
     assert len(cluster.background) == 1
-    manifests = [path for path in cluster.files() if path.endswith("MANIFEST")]
-    assert manifests == [f"chk-{number}/MANIFEST" for number in range(1, 6)]
+    assert manifests(cluster) == [f"chk-{number}/MANIFEST" for number in range(1, 4)]
     cluster.run_background()
+    assert len(cluster.background) == 1, "what has become garbage meanwhile is next"
+    cluster.run_background()
+    assert manifests(cluster) == ["chk-3/MANIFEST"]
+    assert [path for path in cluster.files() if path.startswith("shared")] == [
+        "shared/op-totals/0-3",
+        "shared/op-totals/1-3",
+    ]
+
+
+@pytest.mark.parametrize("max_concurrent", [1, 2])
+def test_no_checkpoint_is_triggered_while_too_many_old_ones_wait_to_be_deleted(max_concurrent: int) -> None:
+    trigger = TriggerPolicy(interval_ms=100, timeout_ms=1_000, max_concurrent=max_concurrent)
+    cluster = LaterCluster(job_spec(trigger=trigger)).run()
+    # The newest is kept; of those before it one more than the bound waits.
+    for _ in range(max_concurrent + 2):
+        cluster.complete_checkpoint()
+    newest = cluster.triggered().checkpoint_id
+    warning = f"{max_concurrent + 1} old checkpoints wait to be deleted"
+    assert [text for text in cluster.coordinator.statistics.warnings if warning in text]
+    cluster.coordinator.trigger_checkpoint()
+    cluster.pass_ms(500)
+    assert cluster.triggered().checkpoint_id == newest
+    cluster.run_background()
+    assert cluster.triggered().checkpoint_id == newest + 1, "it goes on by itself"
+
+
+def test_a_deletion_that_fails_holds_back_nothing() -> None:
+    storage = StubbornStorage()
+    cluster = LaterCluster(None, storage).run()
+    storage.refuses = True
+    for _ in range(6):
+        cluster.complete_checkpoint()
+        cluster.run_background()
+    assert cluster.triggered().checkpoint_id == 6
+    assert len(cluster.background) == 0, "it is not tried in a tight loop"
+    storage.refuses = False
     cluster.complete_checkpoint()
     cluster.run_background()
-    assert [path for path in cluster.files() if path.endswith("MANIFEST")] == ["chk-6/MANIFEST"]
-    assert [path for path in cluster.files() if path.startswith("shared")] == [
-        "shared/op-totals/0-6",
-        "shared/op-totals/1-6",
-    ]
+    assert manifests(cluster) == ["chk-7/MANIFEST"]
+
+
+def test_files_of_aborted_checkpoints_count_too() -> None:
+    trigger = TriggerPolicy(interval_ms=100, timeout_ms=1_000, tolerable_failures=9)
+    cluster = LaterCluster(job_spec(trigger=trigger)).run()
+    for _ in range(3):
+        cluster.pass_ms(100)
+        checkpoint_id = cluster.triggered().checkpoint_id
+        acknowledged = cluster.stored(TOTALS[0], checkpoint_id)
+        cluster.coordinator.handle(
+            SubtaskAcknowledged(cluster.attempt, TOTALS[0], checkpoint_id, acknowledged)
+        )
+        cluster.coordinator.handle(SubtaskDeclined(cluster.attempt, SOURCE, checkpoint_id, "full"))
+    # The subtask needs the files of its newest acknowledgement, so the first abort left none to delete.
+    cluster.pass_ms(500)
+    assert cluster.triggered().checkpoint_id == 3
+    cluster.run_background()
+    assert cluster.triggered().checkpoint_id == 4
 
 
 def test_orphans_are_found_before_a_restart_and_deleted_after_it() -> None:
@@ -64,6 +121,20 @@ def test_orphans_are_found_before_a_restart_and_deleted_after_it() -> None:
     cluster.run_background()
     assert orphan not in cluster.files()
     assert {new, "shared/op-totals/0-1", "chk-1/MANIFEST"} <= set(cluster.files())
+
+
+class StubbornStorage(MemoryCheckpointStorage):
+    """Deletes nothing while `refuses` is set."""
+
+    refuses = False
+
+    def delete(self, paths: Iterable[str]) -> None:
+        if self.refuses:
+            raise CheckpointStorageError("the bucket cannot be reached")
+        super().delete(paths)
+
+    def sub(self, prefix: str) -> CheckpointStorage:
+        return self
 
 
 class MeetingStorage(MemoryCheckpointStorage):

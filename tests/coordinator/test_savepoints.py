@@ -9,7 +9,7 @@ from tidegate.protocol import task_events as events
 from tidegate.protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from tidegate.state.storage import open_storage
 
-from .fakes import SUBTASKS, FakeCluster
+from .fakes import SUBTASKS, FakeCluster, job_spec
 
 CANONICAL = SavepointFormatType.CANONICAL
 
@@ -49,6 +49,21 @@ def test_a_coordinator_lost_after_the_stop_lets_tasks_commit_and_nothing_else() 
         after.coordinator.handle(events.TaskFinished(after.attempt, subtask))
     assert after.coordinator.status is JobStatus.FINISHED
     assert report_of(after.coordinator).stopped_with == "memory://lost-after/savepoint-job-1", "also then"
+
+
+def test_who_asks_the_next_coordinator_again_for_the_stop_gets_its_savepoint() -> None:
+    before = stopping("asked-again")
+    before.acknowledge()
+    after = FakeCluster(storage=before.storage).run()
+    asked = after.coordinator.trigger_savepoint(SnapshotKind.STOP, "memory://asked-again", CANONICAL)
+    other = after.coordinator.trigger_savepoint(SnapshotKind.STOP, "memory://elsewhere", CANONICAL)
+    assert asked is not None
+    assert other is not None
+    answer = after.coordinator.statistics.requests[asked]
+    assert answer is not None
+    assert (answer.checkpoint_id, answer.reason) == (1, None)
+    assert answer.savepoint_path == "memory://asked-again/savepoint-job-1"
+    assert after.coordinator.statistics.requests[other] is None, "that is refused when the job has ended"
 
 
 def test_a_coordinator_lost_before_the_stop_was_complete_runs_the_job_on() -> None:
@@ -99,3 +114,20 @@ def test_a_savepoint_does_not_overtake_records_where_checkpoints_do() -> None:
     cluster.coordinator.trigger_checkpoint()
     (_, (_, trigger)) = cluster.mails(events.TriggerCheckpoint)
     assert trigger.barrier.aligned_timeout_ms == 0
+
+
+def test_a_savepoint_starts_beside_a_checkpoint_that_is_under_way() -> None:
+    cluster = FakeCluster().run()
+    cluster.pass_ms(100)
+    cluster.coordinator.trigger_savepoint(SnapshotKind.SAVEPOINT, "memory://beside", CANONICAL)
+    triggers = [mail.barrier for _, mail in cluster.mails(events.TriggerCheckpoint)]
+    assert [barrier.kind for barrier in triggers] == [SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT]
+
+
+def test_a_savepoint_waits_for_a_checkpoint_that_may_overtake_records() -> None:
+    cluster = FakeCluster(job_spec(aligned_timeout_ms=0)).run()
+    cluster.pass_ms(100)
+    cluster.coordinator.trigger_savepoint(SnapshotKind.SAVEPOINT, "memory://waits", CANONICAL)
+    assert cluster.triggered().kind is SnapshotKind.CHECKPOINT
+    cluster.acknowledge()
+    assert cluster.triggered().kind is SnapshotKind.SAVEPOINT

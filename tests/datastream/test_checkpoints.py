@@ -30,6 +30,9 @@ from tidegate.datastream import (
     StreamExecutionEnvironment,
 )
 from tidegate.operators.base import OperatorContext
+from tidegate.protocol.handles import FileHandle
+from tidegate.state.filesystem_storage import FileSystemCheckpointStorage
+from tidegate.state.storage import CheckpointStorage, register_scheme
 
 from .jobs import WAIT_S, CountDown, HeldSource, RunningSum, environment, expected_sums
 
@@ -331,17 +334,24 @@ def stored(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("retention", ExternalizedCheckpointRetention)
-def test_checkpoints_of_a_finished_job_stay_only_if_asked_to(
+def test_no_retention_keeps_the_checkpoints_of_a_finished_job(
     tmp_path: Path, retention: ExternalizedCheckpointRetention
 ) -> None:
     env = environment(tmp_path)
     env.get_checkpoint_config().set_externalized_checkpoint_retention(retention)
     held(env).sink_to(Vault())
-    env.execute()
-    keeps = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
-    assert ("MANIFEST" in stored(tmp_path)) == keeps
-    if not keeps:
-        assert stored(tmp_path) == []
+    report = env.execute().report
+    assert report.newest_checkpoint is None
+    assert stored(tmp_path) == []
+
+
+def test_checkpoints_of_a_finished_job_stay_if_asked_to(tmp_path: Path) -> None:
+    env = environment(tmp_path, options={"tidegate.checkpointing.retain-on-finish": "true"})
+    held(env).sink_to(Vault())
+    newest = env.execute().report.newest_checkpoint
+    assert newest is not None
+    assert (Path(newest) / "MANIFEST").is_file()
+    assert stored(tmp_path).count("MANIFEST") == 1
 
 
 @pytest.mark.parametrize("retention", ExternalizedCheckpointRetention)
@@ -372,6 +382,60 @@ def test_checkpoints_of_a_cancelled_job_stay_only_if_asked_to(
     assert client.wait(WAIT_S) is JobStatus.CANCELED
     keeps = retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     assert ("MANIFEST" in stored(tmp_path)) == keeps
+
+
+class HeldUploads(FileSystemCheckpointStorage):
+    """Uploads of state wait until the clean-up of the ended job has looked at what is there."""
+
+    has_begun = threading.Event()
+    may_end = threading.Event()
+
+    def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
+        if path.startswith("shared/"):
+            if not HeldUploads.has_begun.is_set():
+                HeldUploads.may_end.clear()
+            HeldUploads.has_begun.set()
+            assert HeldUploads.may_end.wait(WAIT_S)
+        return super().write_file(path, data)
+
+    def list_unfinished(self, prefix: str) -> list[str]:
+        found = super().list_unfinished(prefix)
+        HeldUploads.may_end.set()
+        return found
+
+    def delete_all(self) -> None:
+        super().delete_all()
+        HeldUploads.may_end.set()
+
+    def sub(self, prefix: str) -> CheckpointStorage:
+        return HeldUploads(f"{self.uri}/{prefix}")
+
+
+@pytest.mark.parametrize("retention", ExternalizedCheckpointRetention)
+def test_what_is_stored_after_the_end_of_a_job_does_not_stay(
+    tmp_path: Path, retention: ExternalizedCheckpointRetention
+) -> None:
+    register_scheme("held", HeldUploads)
+    HeldUploads.has_begun.clear()
+    options = {
+        "execution.checkpointing.dir": f"held://{tmp_path / 'checkpoints'}",
+        "execution.checkpointing.data-inline-threshold": "0",
+    }
+    env = environment(tmp_path, options=options)
+    env.get_checkpoint_config().set_externalized_checkpoint_retention(retention)
+    sums(held(env, snapshots=None)).sink_to(Vault())
+    client = env.execute_async()
+    assert HeldUploads.has_begun.wait(WAIT_S)
+    client.close()
+    assert client.wait(WAIT_S) is JobStatus.CANCELED
+    assert not list((tmp_path / "checkpoints").rglob("*.parquet"))
+
+
+def test_a_finished_job_leaves_no_directory_behind(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    held(env).sink_to(Vault())
+    env.execute()
+    assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
 def test_completed_checkpoints_are_in_the_report(tmp_path: Path) -> None:

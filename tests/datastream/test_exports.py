@@ -16,6 +16,7 @@ MODULES = [
     "tidegate.datastream.state",
     "tidegate.datastream.state_backend",
     "tidegate.datastream.connectors.datagen",
+    "tidegate.datastream.connectors.kafka",
     "tidegate.datastream.connectors.number_seq",
 ]
 

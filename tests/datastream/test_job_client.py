@@ -105,3 +105,10 @@ def test_closing_the_iterator_early_stops_the_job(tmp_path: Path) -> None:
 def test_collected_records_of_an_epoch_come_with_its_checkpoint(tmp_path: Path) -> None:
     stream = held(environment(tmp_path), snapshots=3)
     assert sorted(stream.execute_and_collect()) == list(range(COUNT))
+
+
+def test_a_job_that_cannot_begin_says_why_instead_of_waiting(tmp_path: Path) -> None:
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "tidegate-jobs").touch()
+    with pytest.raises(OSError, match="tidegate-jobs"):
+        running(tmp_path).wait(WAIT_S)

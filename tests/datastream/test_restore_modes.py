@@ -219,3 +219,66 @@ def test_every_error_is_one_of_tidegate(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
     with pytest.raises(TidegateError):
         started(tmp_path, tmp_path / "file")
+
+
+# ---------------------------------------------------------------- an older one, by choice
+
+
+def damage(checkpoint: Path) -> None:
+    manifest = checkpoint / "MANIFEST"
+    manifest.write_bytes(manifest.read_bytes()[:-10])
+
+
+def test_a_damaged_newest_one_is_an_error_and_an_older_one_may_be_chosen(tmp_path: Path) -> None:
+    newest = retained_checkpoint(tmp_path)
+    damage(newest)
+    with pytest.raises(CorruptCheckpointError, match="is damaged"):
+        started(tmp_path, newest)
+    results = resumed(tmp_path / "three", str(newest.with_name("chk-1")))
+    assert last_of_each_key(results) == expected_sums(COUNT, KEYS)
+
+
+@pytest.mark.parametrize("claim", [{}, CLAIM], ids=["NO_CLAIM", "CLAIM"])
+def test_a_step_back_is_warned_of_and_leaves_the_newer_ones_alone(
+    tmp_path: Path, claim: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    newest = retained_checkpoint(tmp_path)
+    older = newest.with_name("chk-1")
+    files = {file: file.read_bytes() for file in newest.rglob("*")}
+    client = waiting(tmp_path, older, **claim)
+    assert client.trigger_checkpoint() == 3, "its ids are above those of the newer ones"
+    warnings = client.report().statistics.warnings
+    own = client.report().newest_checkpoint
+    client.close()
+    assert [text for text in warnings if "newer checkpoints lie beside it: chk-2" in text]
+    assert "Sinks may have committed it already" in caplog.text
+    assert {file: file.read_bytes() for file in newest.rglob("*")} == files
+    assert older.exists() == (not claim)
+    assert own is not None
+    for each in (own, str(newest)):
+        results = resumed(tmp_path / "three", each)
+        assert last_of_each_key(results) == expected_sums(COUNT, KEYS)
+
+
+def test_a_claimed_older_one_leaves_the_files_that_a_damaged_newer_one_may_need(tmp_path: Path) -> None:
+    newest = retained_checkpoint(tmp_path)
+    whole = (newest / "MANIFEST").read_bytes()
+    damage(newest)
+    client = waiting(tmp_path, newest.with_name("chk-1"), **CLAIM)
+    client.trigger_checkpoint()
+    client.close()
+    assert not newest.with_name("chk-1").exists()
+    # Somebody has a copy of the manifest.
+    (newest / "MANIFEST").write_bytes(whole)
+    assert last_of_each_key(resumed(tmp_path / "three", str(newest))) == expected_sums(COUNT, KEYS)
+
+
+@pytest.mark.parametrize("taken", [savepoint, retained_checkpoint])
+def test_ids_go_on_above_the_one_that_the_job_is_started_from(
+    tmp_path: Path, taken: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    original = taken(tmp_path)
+    client = waiting(tmp_path, original)
+    assert client.trigger_checkpoint() == int(original.name.rpartition("-")[2]) + 1
+    client.close()
+    assert "newer checkpoints" not in caplog.text

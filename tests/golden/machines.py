@@ -21,7 +21,8 @@ class AlignmentMachine:
     """`aligner 2` or `tracker 2`: the barrier handler of a task with two channels.
 
     `aligner 2 forward=1 limit=500`: no barrier may overtake on channel 1, and at most 500 bytes may wait.
-    `announce` says that something has arrived; without it, that its turn has come.
+    `announce` says that something has arrived; without it, that its turn has come. A barrier that ends with
+    `oldest 7` says that no checkpoint before 7 is under way.
     """
 
     def __init__(self, handler: alignment.BarrierHandler) -> None:
@@ -47,7 +48,7 @@ class AlignmentMachine:
 
     def _event(self, words: list[str]) -> alignment.AlignmentEvent:
         if words[0] == "barrier":
-            return alignment.BarrierReceived(int(words[4]), self._barrier(words[1]))
+            return alignment.BarrierReceived(int(words[4]), self._barrier(words))
         if words[0] == "announce":
             return self._announcement(words[1:])
         if words[0] == "buffered":
@@ -59,7 +60,7 @@ class AlignmentMachine:
         if words[0] == "cancel":
             return alignment.CancelMarkerReceived(int(words[4]), CheckpointId(int(words[1])))
         if words[0] == "trigger":
-            return alignment.CheckpointTriggered(self._barrier(words[1]))
+            return alignment.CheckpointTriggered(self._barrier(words))
         assert words[:2] == ["end", "of"], words
         return alignment.ChannelEnded(int(words[3]))
 
@@ -71,11 +72,14 @@ class AlignmentMachine:
         channel = int(words[words.index("channel") + 1])
         timeout_ms = int(words[words.index("within") + 1]) if "within" in words else 0
         is_aligned = "aligned" in words
-        barrier = replace(self._barrier(words[0]), aligned_timeout_ms=None if is_aligned else timeout_ms)
+        barrier = replace(
+            self._barrier(["announce", *words]), aligned_timeout_ms=None if is_aligned else timeout_ms
+        )
         return alignment.BarrierAnnounced(channel, barrier)
 
-    def _barrier(self, checkpoint_id: str) -> CheckpointBarrier:
-        return CheckpointBarrier(CheckpointId(int(checkpoint_id)), self._now_ms)
+    def _barrier(self, words: list[str]) -> CheckpointBarrier:
+        oldest = CheckpointId(int(words[words.index("oldest") + 1])) if "oldest" in words else None
+        return CheckpointBarrier(CheckpointId(int(words[1])), self._now_ms, oldest_pending=oldest)
 
 
 def _alignment_outcome(command: alignment.AlignmentCommand) -> str:
@@ -140,6 +144,7 @@ class CoordinatorMachine:
             "running": self._running,
             "stopped": self._stopped,
             "request": self._request,
+            "cleaning": lambda words: core.CleaningCounted(int(words[1])),
             "time": self._time,
             "acknowledge": self._acknowledge,
             "decline": self._decline,
@@ -162,7 +167,8 @@ class CoordinatorMachine:
         kind = next((kinds[word] for word in words if word in kinds), SnapshotKind.CHECKPOINT)
         target = SavepointTarget("savepoints") if kind.ends_job else None
         timeout_ms = int(words[words.index("within") + 1]) if "within" in words else None
-        return core.CheckpointRequested(core.RequestId(self._requests), kind, timeout_ms, target)
+        is_forced = "forced" in words
+        return core.CheckpointRequested(core.RequestId(self._requests), kind, timeout_ms, target, is_forced)
 
     def _time(self, words: list[str]) -> core.CheckpointEvent:
         self._now_ms = int(words[1])

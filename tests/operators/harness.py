@@ -159,6 +159,12 @@ class OperatorUnderTest(Generic[O]):
     def complete(self, checkpoint_id: int) -> None:
         self.operator.notify_checkpoint_complete(CheckpointId(checkpoint_id))
 
+    def advance_watermark(self, timestamp_ms: int) -> None:
+        """Event time reaches a time; everything that is due fires."""
+        self.operator.process_watermark(timestamp_ms)
+        while self.operator.is_advancing:
+            self.operator.advance_further()
+
     def advance_to(self, now_ms: int) -> None:
         """Let processing time pass and run what is due."""
         self.now_ms = now_ms

@@ -142,5 +142,5 @@ def test_late_records_that_nobody_takes_are_counted(caplog: pytest.LogCaptureFix
     for side in (0, 1):
         rig.advance_watermark(50, side)
     rig.process([("a", 1, 5), ("a", 1, 50)], 0)
-    assert rig.subtasks[0].operator.late_records == 1
+    assert rig.subtasks[0].operator.late_records.count == 1
     assert "behind the watermark" in caplog.text

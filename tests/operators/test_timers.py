@@ -30,12 +30,8 @@ class Alarms(KeyedOperator, TimerTarget):
 
     def open(self) -> None:
         super().open()
-        self._services = TimerServices(self.context, self.keyed)
-        self.timers = self._services.create("alarms", self, self._namespaced)
-
-    def advance_watermark(self, timestamp_ms: int) -> None:
-        super().advance_watermark(timestamp_ms)
-        self._services.advance_watermark(timestamp_ms)
+        services = self.timer_services = TimerServices(self.context, self.keyed)
+        self.timers = services.create("alarms", self, self._namespaced)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         raise AssertionError("no records here")
@@ -174,10 +170,39 @@ def test_many_timers_of_one_time_fire_in_the_order_of_their_registration() -> No
     test = opened()
     for key in range(10_000):
         register(test, key, 5)
-    test.operator.process_watermark(5)
-    sizes = [len(batch) for batch in test.emitted]
+    test.advance_watermark(5)
     assert [key for _, _, key, _ in fired(test)] == list(range(10_000))
-    assert max(sizes) <= FIRED_AT_ONCE, "a target hears now and then that it should hand its results on"
+
+
+def test_a_watermark_goes_on_only_behind_the_last_of_many_timers_that_fire_some_at_a_time() -> None:
+    test = opened()
+    for key in range(3 * FIRED_AT_ONCE):
+        register(test, key, key % 97)
+    test.operator.process_watermark(100)
+    for _ in range(3):
+        assert (test.operator.is_advancing, test.watermarks) == (True, [])
+        test.operator.advance_further()
+    assert (test.operator.is_advancing, test.watermarks) == (False, [100])
+    assert [len(batch) for batch in test.emitted] == [FIRED_AT_ONCE] * 3
+    assert [each[1:3] for each in fired(test)] == sorted(
+        ((key % 97, key) for key in range(3 * FIRED_AT_ONCE)), key=lambda timer: timer[0]
+    )
+
+
+def test_what_came_behind_a_watermark_on_its_way_follows_it() -> None:
+    test = opened()
+    for key in range(FIRED_AT_ONCE + 1):
+        register(test, key, 5)
+    register(test, "later", 15)
+    test.operator.process_watermark(10)
+    test.operator.process_status(True)
+    test.operator.process_status(False)
+    test.operator.process_watermark(20)
+    assert (test.watermarks, test.statuses) == ([], [])
+    while test.operator.is_advancing:
+        test.operator.advance_further()
+    assert (test.watermarks, test.statuses) == ([10, 20], [True, False])
+    assert fired(test)[-1] == ("event", 15, "later", None)
 
 
 @pytest.mark.parametrize("time", ["soon", 1.5, 1 << 63, None])

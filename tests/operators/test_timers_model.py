@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tidegate.operators.timers import Timer
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.protocol.redistribution import redistribute
 from tidegate.state.backend import HashMapStateBackend, StateBackend
@@ -104,7 +107,7 @@ class Job:
         seen = []
         for test in self.subtasks:
             if domain == "event":
-                test.operator.process_watermark(time)
+                test.advance_watermark(time)
             else:
                 test.advance_to(time)
             of_subtask = fired(test)
@@ -156,3 +159,107 @@ def test_timers_behave_like_a_plain_set_of_them(backend: StateBackend, namespace
             job.close()
 
     check()
+
+
+# ---------------------------------------------------------------- what timers do to timers
+
+Change = tuple[str, Any, int]
+"""Register or delete, whose timer, and how long after the one that fires; that may be negative."""
+
+
+Script = dict[tuple[int, int], list[Change]]
+"""By time and key of the timer that does it; once."""
+
+
+class Meddling(Alarms):
+    """Each timer changes others, as a script says."""
+
+    script: Script
+
+    def on_event_time(self, timer: Timer) -> None:
+        super().on_event_time(timer)
+        for what, key, delay in self.script.pop((timer.timestamp, timer.key), ()):
+            self.keyed.current_key = key
+            getattr(self.timers, f"{what}_event_time_timer")(None, timer.timestamp + delay)
+        self.keyed.current_key = timer.key
+
+
+def expected_order(
+    registered: list[tuple[int, int]], script: Script, until: int
+) -> tuple[list[tuple[int, int]], set[tuple[int, int]]]:
+    """Times and keys as one heap would give them: by time, then in the order of their registration.
+
+    And those that are left.
+    """
+    numbers = count()
+    live: dict[tuple[int, int], int] = {}
+    heap: list[tuple[int, int, int]] = []
+    seen: list[tuple[int, int]] = []
+
+    def register(time: int, key: int) -> None:
+        if (time, key) not in live:
+            live[time, key] = number = next(numbers)
+            heapq.heappush(heap, (time, number, key))
+
+    for time, key in registered:
+        register(time, key)
+    while heap and heap[0][0] <= until:
+        time, number, key = heapq.heappop(heap)
+        if live.get((time, key)) != number:
+            continue
+        del live[time, key]
+        seen.append((time, key))
+        for what, other, delay in script.pop((time, key), ()):
+            if what == "register":
+                register(time + delay, other)
+            else:
+                live.pop((time + delay, other), None)
+    return seen, set(live)
+
+
+PLACES = st.tuples(st.integers(min_value=0, max_value=5), st.integers(min_value=0, max_value=2))
+SCRIPTS = st.dictionaries(
+    PLACES,
+    st.lists(
+        st.tuples(
+            st.sampled_from(["register", "delete"]),
+            st.integers(min_value=0, max_value=2),
+            st.integers(min_value=-1, max_value=3),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    min_size=4,
+    max_size=20,
+)
+
+
+@settings(max_examples=60, deadline=None, phases=[Phase.generate])
+@given(
+    timers=st.lists(PLACES, min_size=4, max_size=30),
+    script=SCRIPTS,
+    watermarks=st.lists(st.integers(min_value=0, max_value=8), max_size=3),
+    others=st.sampled_from([0, 0, 0, 1_500, 6_000]),
+)
+def test_timers_that_change_timers_fire_in_the_order_of_one_heap(
+    timers: list[tuple[int, int]], script: Script, watermarks: list[int], others: int
+) -> None:
+    # So many are more than are sorted one by one, or fire at once.
+    timers = timers + [(number % 7, 100 + number) for number in range(others)]
+    test = OperatorUnderTest(Meddling(), parallelism=1).open()
+    test.operator.script = {place: list(changes) for place, changes in script.items()}
+    for time, key in timers:
+        test.operator.keyed.current_key = key
+        test.operator.timers.register_event_time_timer(None, time)
+    test.checkpoint(1)
+    for watermark in sorted(watermarks):
+        test.advance_watermark(watermark)
+    seen, left = expected_order(timers, dict(script), max(watermarks, default=-1))
+    assert [each[1:3] for each in fired(test)] == seen
+    restored = OperatorUnderTest(
+        Alarms(), restored=test.checkpoint(2), storage=test.storage, parallelism=1
+    ).open()
+    restored.advance_watermark(1_000)
+    assert {each[1:3] for each in fired(restored)} == left
+    test.advance_watermark(1_000)
+    assert [*seen, *(each[1:3] for each in fired(test))] == expected_order(timers, dict(script), 1_000)[0]

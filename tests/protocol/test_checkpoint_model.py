@@ -40,6 +40,7 @@ class CheckpointModel(RuleBasedStateMachine):
         self.is_over = False
         self.savepoints: set[int] = set()
         self.newest_completed = 0
+        self.cleaning = 0
 
     @initialize(
         interval=st.sampled_from([None, 10, 25]),
@@ -112,6 +113,7 @@ class CheckpointModel(RuleBasedStateMachine):
         assert is_final == (self.input_ended == set(SUBTASKS))
         assert not self.final_completed
         assert not self.job_failed, "the job fails already"
+        assert is_final or self.cleaning <= self.policy.max_concurrent, "deletions lag behind"
         if command.barrier.kind is SnapshotKind.SAVEPOINT:
             self.savepoints.add(checkpoint_id)
             assert SnapshotKind.SAVEPOINT in self.waiting.values()
@@ -150,13 +152,28 @@ class CheckpointModel(RuleBasedStateMachine):
         for checkpoint_id in set(self.acknowledged) - self.writing:
             assert self.deadlines[checkpoint_id] > self.now_ms, "expired but still pending"
 
-    @rule(kind=st.sampled_from([SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT]))
-    def request(self, kind: SnapshotKind) -> None:
+    @rule(kind=st.sampled_from([SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT]), is_forced=st.booleans())
+    def request(self, kind: SnapshotKind, is_forced: bool) -> None:
         self.requests += 1
         self.waiting[self.requests] = kind
-        self.handle(core.CheckpointRequested(core.RequestId(self.requests), kind))
+        is_forced &= kind is SnapshotKind.SAVEPOINT
+        before = set(self.savepoints)
+        can_start = (
+            self.attempt is not None
+            and not self.job_failed
+            and self.input_ended != set(SUBTASKS)
+            and self.cleaning <= self.policy.max_concurrent
+        )
+        self.handle(core.CheckpointRequested(core.RequestId(self.requests), kind, is_forced=is_forced))
+        if is_forced and can_start:
+            assert self.savepoints != before, "a forced savepoint starts at once"
         can_wait = not self.is_over and not (self.attempt is not None and self.final_completed)
         assert can_wait or self.requests not in self.waiting, "refused at once"
+
+    @rule(count=st.integers(min_value=0, max_value=5))
+    def old_ones_wait_to_be_deleted(self, count: int) -> None:
+        self.cleaning = count
+        self.handle(core.CleaningCounted(count))
 
     @invariant()
     def why_and_when_agree(self) -> None:
@@ -232,7 +249,7 @@ class CheckpointModel(RuleBasedStateMachine):
     @invariant()
     def bounds_hold(self) -> None:
         if self.newest_id or self.attempts:
-            assert len(self.acknowledged) <= self.policy.max_concurrent
+            assert len(set(self.acknowledged) - self.savepoints) <= self.policy.max_concurrent
             assert set(self.coordinator.pending) == set(self.acknowledged)
             assert self.failures <= self.policy.tolerable_failures
 

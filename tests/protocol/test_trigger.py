@@ -8,8 +8,10 @@ from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.trigger import MAX_WAITING_REQUESTS, NEVER_MS, TriggerDecider, TriggerPolicy
 
 
-def request(number: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> CheckpointRequested:
-    return CheckpointRequested(RequestId(number), kind)
+def request(
+    number: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT, is_forced: bool = False
+) -> CheckpointRequested:
+    return CheckpointRequested(RequestId(number), kind, is_forced=is_forced)
 
 
 def test_nothing_is_due_before_the_tasks_run_or_after_they_stopped() -> None:
@@ -50,6 +52,33 @@ def test_the_bound_on_concurrent_checkpoints_holds_for_periods_and_requests() ->
     assert decider.obstacle(100, 1) is None
 
 
+def test_a_forced_savepoint_skips_interval_pause_and_bound() -> None:
+    decider = TriggerDecider(TriggerPolicy(interval_ms=10, min_pause_ms=1_000))
+    decider.start(0, 0)
+    decider.checkpoint_completed(0)
+    decider.request(request(1))
+    forced = request(2, SnapshotKind.SAVEPOINT, is_forced=True)
+    decider.request(forced)
+    assert decider.obstacle(1, 1) is None
+    assert decider.due_at_ms(1) <= 1
+    assert decider.take(1) == forced
+    assert decider.obstacle(1, 1) is AbortReason.TOO_MANY_CONCURRENT
+    assert decider.due_at_ms(1) == NEVER_MS
+
+
+def test_nothing_is_triggered_while_more_wait_to_be_deleted_than_may_be_under_way() -> None:
+    decider = TriggerDecider(TriggerPolicy(interval_ms=10, max_concurrent=2))
+    decider.start(0, 0)
+    decider.request(request(1, SnapshotKind.SAVEPOINT, is_forced=True))
+    assert not decider.counted(2)
+    assert decider.obstacle(100, 0) is None
+    assert not decider.counted(3)
+    assert decider.obstacle(100, 0) is AbortReason.TOO_MANY_TO_DELETE
+    assert decider.due_at_ms(0) == NEVER_MS
+    assert decider.counted(2), "nothing is held back any more"
+    assert decider.due_at_ms(0) <= 100
+
+
 def test_a_request_skips_interval_and_pause_and_is_used_up() -> None:
     decider = TriggerDecider(TriggerPolicy(interval_ms=None, min_pause_ms=1_000))
     decider.start(0, 0)
@@ -72,9 +101,10 @@ def test_savepoints_go_first_and_else_the_order_is_kept() -> None:
     decider = TriggerDecider(TriggerPolicy(interval_ms=None))
     decider.start(0, 0)
     savepoint = SnapshotKind.SAVEPOINT
-    for waiting in (request(1), request(2, savepoint), request(3), request(4, savepoint)):
+    forced = request(5, savepoint, is_forced=True)
+    for waiting in (request(1), request(2, savepoint), request(3), request(4, savepoint), forced):
         decider.request(waiting)
-    assert [each.request_id for each in decider.take_all()] == [2, 4, 1, 3]
+    assert [each.request_id for each in decider.take_all()] == [5, 2, 4, 1, 3]
     assert decider.take_all() == []
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tidegate.common.errors import JobExecutionError
+from tidegate.common.failpoints import VARIABLE
 from tidegate.common.job_status import JobStatus
 from tidegate.console.main import commands
 from tidegate.state import read_snapshot
@@ -82,6 +83,39 @@ def test_a_stop_with_drain_survives_the_coordinator_and_ends_the_job_once(tmp_pa
     records = Counter(jobs.records_in(output))
     assert set(records.values()) == {1}
     assert len(records) == counted_in(path)
+
+
+@pytest.mark.parametrize(
+    ("point", "may_fail"), [("snapshot_async@count:2:kill", True), ("after_manifest:2:kill", False)]
+)
+def test_a_kill_during_a_stop_ends_in_a_savepoint_or_in_a_job_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, may_fail: bool
+) -> None:
+    """A task dies with its part of the savepoint, or the coordinator when the stop's checkpoint exists."""
+    gate, output = jobs.Gate(tmp_path), tmp_path / "output"
+    monkeypatch.setenv(VARIABLE, point)
+    settings = jobs.configuration(tmp_path / "one", parallelism=1, interval_ms=3_600_000)
+    with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
+        jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING)
+        client.trigger_checkpoint()
+        try:
+            path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(jobs.DEADLINE_S)
+        except JobExecutionError:
+            assert may_fail, "the stop was complete"
+            jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING)
+            path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(jobs.DEADLINE_S)
+        assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+        assert [one.fired for one in client.report().fail_points] == [True]
+    committed = Counter(jobs.records_in(output))
+    assert set(committed.values()) <= {1}
+    assert len(committed) == counted_in(path)
+    monkeypatch.delenv(VARIABLE)
+    gate.open()
+    settings = jobs.configuration(tmp_path / "two", parallelism=1)
+    settings.set_string("execution.state-recovery.path", path)
+    with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
+        assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
 
 
 def test_the_commands_of_the_guide_work_on_a_cluster(tmp_path: Path) -> None:

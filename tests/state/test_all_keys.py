@@ -85,17 +85,15 @@ def test_keys_that_lmdb_only_has_by_their_hash_cannot_be_listed(tmp_path: Path) 
         storage=MemoryCheckpointStorage(),
         file_prefix="shared/uid",
     )
-    backend = LmdbStateBackend().create_keyed_backend(parameters)
+    backend = LmdbStateBackend(memory_size_bytes=1).create_keyed_backend(parameters)
     try:
         state = backend.get_value_state(VALUE)
         for number in range(3):
-            # What the last but one persisted is in LMDB for sure.
-            backend.current_key = "k" * 500
-            state.update(number)
-            backend.freeze().persist()
-            backend.current_key = "short"
-            state.update(number)
-            backend.freeze().persist()
+            for key in ("k" * 500, "short"):
+                backend.current_key = key
+                state.update(number)
+                assert backend.needs_spill
+                backend.spill().persist()
         with pytest.raises(StateError, match="'value' cannot be listed: one is so long"):
             list(backend.keys("value"))
     finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import shutil
 import tempfile
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import settings
@@ -18,9 +19,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.protocol.handles import FileHandle, KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
-from tidegate.state.backend import FrozenKeyedState, HashMapStateBackend, KeyedStateBackendParameters
+from tidegate.state.backend import (
+    FrozenKeyedState,
+    HashMapStateBackend,
+    KeyedStateBackend,
+    KeyedStateBackendParameters,
+    StateBackend,
+)
 from tidegate.state.key_hashing import key_group_of
+from tidegate.state.keyed_backend import TableKeyedStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
+from tidegate.state.lmdb_store import LmdbStore
+from tidegate.state.memory_budget import MemoryBudget
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 
 from .keyed_model import EXPIRING, PLAIN, TTL_MS, Contents, Slot, assert_shows, write
@@ -153,6 +163,11 @@ class KeyedStateMachine(RuleBasedStateMachine):
     def read(self, which: int, key: Any, namespace: Any) -> None:
         self.shows_the_model(self.slots[which % len(self.slots)], key, namespace)
 
+    @rule(count=st.integers(1, 3))
+    def process(self, count: int) -> None:
+        for backend in self.backends:
+            backend.records_processed(count)
+
     @rule(keys=st.lists(KEYS, max_size=3))
     def prefetch(self, keys: list[Any]) -> None:
         for backend in self.backends:
@@ -229,10 +244,37 @@ class ExpiringMachine(KeyedStateMachine):
         for backend in self.backends:
             backend.current_watermark = self.model.watermark
 
-    @rule(count=st.integers(1, 3))
-    def clean_up(self, count: int) -> None:
-        for backend in self.backends:
-            backend.records_processed(count)
+
+@dataclass(frozen=True)
+class Draining(StateBackend):
+    """Makes columns of all changes after each batch, and a segment of each of these.
+
+    In memory, or in LMDB once there is more than a page.
+    """
+
+    is_lmdb: bool
+
+    def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
+        if not self.is_lmdb:
+            return TableKeyedStateBackend(params, drain_entries=1, tiny_entries=0)
+        store = LmdbStore(f"{params.local_dir}/{params.subtask_index}-{params.attempt}", 1 << 16, "op")
+        return TableKeyedStateBackend(params, store, MemoryBudget(4_096), drain_entries=1, tiny_entries=0)
+
+
+class PlainMachineDraining(PlainMachine):
+    config = Draining(is_lmdb=False)
+
+
+class ExpiringMachineDraining(ExpiringMachine):
+    config = Draining(is_lmdb=False)
+
+
+class PlainMachineDrainingToLmdb(PlainMachine):
+    config = Draining(is_lmdb=True)
+
+
+class ExpiringMachineDrainingToLmdb(ExpiringMachine):
+    config = Draining(is_lmdb=True)
 
 
 class PlainMachineInMemory(PlainMachine):
@@ -248,7 +290,11 @@ def run_with(machine: Any, max_examples: int) -> Any:
     return machine.TestCase
 
 
-TestPlainLmdb = run_with(PlainMachine, 600)
-TestExpiringLmdb = run_with(ExpiringMachine, 600)
+TestPlainLmdb = run_with(PlainMachine, 500)
+TestExpiringLmdb = run_with(ExpiringMachine, 500)
 TestPlainMemory = run_with(PlainMachineInMemory, 100)
 TestExpiringMemory = run_with(ExpiringMachineInMemory, 100)
+TestPlainDraining = run_with(PlainMachineDraining, 150)
+TestExpiringDraining = run_with(ExpiringMachineDraining, 150)
+TestPlainDrainingToLmdb = run_with(PlainMachineDrainingToLmdb, 150)
+TestExpiringDrainingToLmdb = run_with(ExpiringMachineDrainingToLmdb, 150)

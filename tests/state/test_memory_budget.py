@@ -205,7 +205,9 @@ def test_keys_that_cannot_be_keys_fail_where_they_are_used_and_not_when_a_batch_
 
 def test_a_checkpoint_is_there_before_lmdb_and_what_lmdb_refuses_stops_the_next_one(tmp_path: Path) -> None:
     storage = MemoryCheckpointStorage()
-    backend = opened(tmp_path / "local", 64 * MIB, storage)
+    backend = opened(tmp_path / "local", 1, storage)
+    fill_values(backend, range(1_000), 10)
+    spill(backend)
     fill_values(backend, range(100), 10)
     frozen = backend.freeze()
     (lock,) = (tmp_path / "local").rglob("lock.mdb")
@@ -217,12 +219,12 @@ def test_a_checkpoint_is_there_before_lmdb_and_what_lmdb_refuses_stops_the_next_
             backend.freeze().persist()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (_UNLIMITED, _UNLIMITED))
-    read_values(backend, range(100))
+    read_values(backend, range(1_000))
     backend.freeze().persist()
     backend.close()
     restored = opened(tmp_path / "restored", 64 * MIB, storage)
     restored.restore(handle, owned=True)
-    read_values(restored, range(100))
+    read_values(restored, range(1_000))
     restored.close()
 
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.common.typeinfo import Types
+from tidegate.protocol.handles import SegmentHandle
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import HashMapStateBackend, KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor
@@ -45,9 +46,12 @@ def test_a_segment_is_a_parquet_file_with_documented_columns() -> None:
     backend = memory_backend(storage)
     number = backend.get_value_state(NUMBER)
     entries = backend.get_map_state(MapStateDescriptor("entries", Types.STRING()))
-    for key in (3, 4):
+    # So many that the second checkpoint stores only what changed.
+    for key in range(300):
         backend.current_key = key
         number.update(key * 10)
+    for key in (3, 4):
+        backend.current_key = key
         entries.put("m", Bomb())
     backend.freeze().persist()
     backend.current_key = 4
@@ -71,7 +75,7 @@ def test_a_segment_is_a_parquet_file_with_documented_columns() -> None:
         "expiry",
         "deleted",
     ]
-    rows = sorted(first.to_pylist(), key=lambda row: row["key"])
+    rows = sorted(first.to_pylist(), key=lambda row: row["key"])[3:5]
     assert [(row["key"], row["value"], row["deleted"]) for row in rows] == [(3, 30, False), (4, 40, False)]
     assert {row["operator_uid"] for row in rows} == {"uid-1"}
     assert {row["state_name"] for row in rows} == {"a number"}
@@ -184,3 +188,38 @@ def test_what_travels_inline_of_one_state_stays_bounded() -> None:
         assert again.value() == 59 * 1_000_003 + key * 7_919
     backend.close()
     restored.close()
+
+
+def test_a_tiny_state_is_one_segment_whatever_was_changed_and_a_larger_one_is_a_log() -> None:
+    storage = MemoryCheckpointStorage()
+    backend = memory_backend(storage)
+    number = backend.get_value_state(NUMBER)
+
+    def changed(keys: range, value: int | None) -> list[SegmentHandle]:
+        for key in keys:
+            backend.current_key = key
+            number.update(value)
+        return list(backend.freeze().persist().segments)
+
+    for value in range(30):
+        (segment,) = changed(range(20), value)
+    assert segment.is_base
+    assert segment.entry_count == 20
+    (segment,) = changed(range(15), None)
+    assert segment.entry_count == 5
+    base, increment = changed(range(20, 500), 1)
+    assert base == segment
+    assert not increment.is_base
+    assert len(changed(range(3), 2)) == 3
+    restored = memory_backend(storage, 1)
+    restored.restore(backend.freeze().persist(), owned=True)
+    again = restored.get_value_state(NUMBER)
+    found = {}
+    for restored.current_key in range(500):
+        found[restored.current_key] = again.value()
+    assert found == {
+        **dict.fromkeys(range(3), 2),
+        **dict.fromkeys(range(3, 15)),
+        **dict.fromkeys(range(15, 20), 29),
+        **dict.fromkeys(range(20, 500), 1),
+    }

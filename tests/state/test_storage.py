@@ -57,6 +57,16 @@ def test_files_are_listed_and_deleted(place: CheckpointStorage) -> None:
     assert place.list_files("") == ["chk-1/a/deep", "chk-10/x"]
 
 
+def test_two_may_delete_the_same_files_at_once(place: CheckpointStorage) -> None:
+    paths = [f"chk-{number}/a" for number in range(200)]
+    for path in paths:
+        place.write_file(path, b"")
+    with ThreadPoolExecutor(4) as threads:
+        for _ in threads.map(place.delete, [paths, paths, paths[::-1], paths[::-1]]):
+            pass
+    assert place.list_files("") == []
+
+
 def test_a_part_of_a_storage_is_a_storage(place: CheckpointStorage) -> None:
     part = place.sub("job-1")
     part.write_file("a", b"x")
@@ -121,6 +131,42 @@ def test_errors_of_the_system_say_what_to_do(code: int, remedy: str) -> None:
     assert isinstance(error, CheckpointStorageError)
     assert "/checkpoints/a" in str(error)
     assert remedy in str(error)
+
+
+def test_no_directory_stays_behind_a_deleted_file(tmp_path: Path) -> None:
+    place = open_storage(str(tmp_path))
+    for path in ("chk-1/MANIFEST", "shared/op-a/x", "shared/op-a/y"):
+        place.write_file(path, b"")
+    place.delete(["chk-1/MANIFEST", "shared/op-a/x"])
+    assert [path.name for path in tmp_path.iterdir()] == ["shared"]
+    place.delete(["shared/op-a/y"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_written_while_their_directory_empties_again_and_again(tmp_path: Path) -> None:
+    place = open_storage(str(tmp_path))
+
+    def write(writer: int) -> None:
+        for number in range(100):
+            place.write_file(f"shared/op-a/{writer}-{number}", b"x")
+            place.delete([f"shared/op-a/{writer}-{number}"])
+
+    with ThreadPoolExecutor(4) as threads:
+        for _ in threads.map(write, range(4)):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_writer_left_is_in_a_list_of_its_own(tmp_path: Path) -> None:
+    place = open_storage(str(tmp_path))
+    place.write_file("shared/a", b"x")
+    # As the system leaves it when the process is killed before the rename.
+    left = tmp_path / "shared" / "b.tmp-1-2-3"
+    left.write_bytes(b"ha")
+    assert place.list_files("shared") == ["shared/a"]
+    assert place.list_unfinished("shared") == ["shared/b.tmp-1-2-3"]
+    place.delete(place.list_unfinished("shared"))
+    assert not left.exists()
 
 
 def test_no_half_written_file_stays_behind(tmp_path: Path) -> None:

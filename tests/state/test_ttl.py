@@ -389,12 +389,13 @@ def test_incremental_clean_up_removes_what_nobody_reads(
 ) -> None:
     backend = open_backend()
     state = OneOfEach(backend, kind, builder().cleanup_incrementally(3, for_every_record))
-    for backend.current_key in range(100):
+    # So many that the second checkpoint stores only what changed.
+    for backend.current_key in range(300):
         state.set("a")
     persist(backend)
     clock.now_ms += TTL_MS
     backend.current_key = 1000
-    for _ in range(80):
+    for _ in range(150):
         if for_every_record:
             backend.current_key = None
             backend.records_processed(1)
@@ -404,7 +405,7 @@ def test_incremental_clean_up_removes_what_nobody_reads(
     for segment in persist(backend).segments:
         for row in pq.read_table(io.BytesIO(storage.read_file(segment.file))).to_pylist():
             removed[row["key"]] = row["deleted"]
-    assert removed == dict.fromkeys(range(100), True)
+    assert removed == dict.fromkeys(range(300), True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

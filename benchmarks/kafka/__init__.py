@@ -1,0 +1,1 @@
+"""The Kafka source beside a bare loop around the same consumer."""

@@ -1,0 +1,341 @@
+"""Formats of lines: CSV, JSON lines and plain text.
+
+A file is cut at any byte: the line in which a cut falls belongs to the split before it. Positions are the
+offset of a line. Compressed files (`.gz`, `.bz2`, `.zst`) are read in one piece, and offsets in them count
+what comes out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+
+from ...common.errors import ConfigurationError, UserCodeError
+from .formats import FileFormat, FileSplit, FileWriter, Piece, Reading
+
+BLOCK_BYTES = 4 << 20
+"""So much is parsed at a time; a line longer than that is read in whole."""
+
+_LINE_BYTES = 4_096
+_CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
+
+
+class LineFormat(FileFormat):
+    """What the formats of lines share: blocks of whole lines, each parsed by itself."""
+
+    def split(self, file_system: Any, path: str, size_bytes: int, split_bytes: int) -> list[FileSplit]:
+        if _codec(path) is not None:
+            return [FileSplit(path, size_bytes)]
+        bounds = [*range(0, size_bytes, split_bytes), size_bytes]
+        return [FileSplit(path, size_bytes, start, end) for start, end in itertools.pairwise(bounds)]
+
+    def read(self, reading: Reading, split: FileSplit) -> Iterator[Piece]:
+        with _Lines(reading.file_system, split) as lines:
+            head = lines.beginning(1) if self.has_header else b""
+            parse = self.parser(head, lambda: lines.beginning(BLOCK_BYTES))
+            for offset, block in lines.blocks(len(head)):
+                whole = _chosen(_parsed(parse, block, split.path, offset), reading.columns)
+                skipped = split.rows if offset == split.start else 0
+                split = replace(split, start=offset, rows=skipped)
+                for first in range(skipped, whole.num_rows, reading.batch_rows):
+                    batch = whole.slice(first, reading.batch_rows)
+                    rows = first + batch.num_rows
+                    if rows == whole.num_rows:
+                        split = replace(split, start=offset + len(block), rows=0)
+                    else:
+                        split = replace(split, rows=rows)
+                    yield batch, split
+
+    has_header = False
+
+    @abstractmethod
+    def parser(self, head: bytes, beginning: Any) -> Any:
+        """A function from a block of whole lines to a table.
+
+        Args:
+            head: The header line, where there is one.
+            beginning: Gives the first block of the file, to find out types: the same for all its splits.
+        """
+
+
+class CsvFormat(LineFormat):
+    """Comma-separated values. A value may be quoted, but must not have a line end in it.
+
+    Args:
+        schema: Types of the columns. Without it they are inferred from the first 4 MiB of each file.
+        header: Whether the first line has the names. Without, the schema does.
+        delimiter: One character.
+        null_values: Texts that stand for null, where they are not quoted.
+    """
+
+    suffix = "csv"
+
+    def __init__(
+        self,
+        schema: pa.Schema | None = None,
+        *,
+        header: bool = True,
+        delimiter: str = ",",
+        null_values: Sequence[str] = ("",),
+    ) -> None:
+        if not header and schema is None:
+            raise ConfigurationError("CSV files without a header need a schema, which has the names")
+        if len(delimiter) != 1:
+            raise ConfigurationError(f"the delimiter of CSV files is one character, not {delimiter!r}")
+        self._schema = schema
+        self.has_header = header
+        self._delimiter = delimiter
+        self._null_values = list(null_values)
+
+    def parser(self, head: bytes, beginning: Any) -> Any:
+        parsing = pa.csv.ParseOptions(delimiter=self._delimiter)
+        names = list(self._schema.names) if self._schema is not None else []
+        if self.has_header:
+            names = [] if not head.strip() else pa.csv.read_csv(
+                pa.BufferReader(head if head.endswith(b"\n") else head + b"\n"), parse_options=parsing
+            ).column_names  # fmt: skip
+        schema = self._schema
+
+        def table(data: bytes, types: Any) -> pa.Table:
+            return pa.csv.read_csv(
+                pa.BufferReader(data),
+                pa.csv.ReadOptions(column_names=names, use_threads=False),
+                parsing,
+                pa.csv.ConvertOptions(
+                    column_types=types,
+                    null_values=self._null_values,
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                    include_columns=None if schema is None else schema.names,
+                ),
+            )
+
+        if schema is None:
+            first = beginning()[len(head) :]
+            schema_found = table(first, None).schema if first else pa.schema([])
+            return lambda block: table(block, schema_found)
+        return lambda block: table(block, schema).cast(schema)
+
+    def writer(self, stream: BinaryIO, schema: pa.Schema) -> FileWriter:
+        options = pa.csv.WriteOptions(include_header=self.has_header, delimiter=self._delimiter)
+        writer: FileWriter = pa.csv.CSVWriter(stream, schema, write_options=options)
+        return writer
+
+
+class JsonLinesFormat(LineFormat):
+    """One JSON object a line.
+
+    Args:
+        schema: Types of the columns. Without it they are inferred from the first 4 MiB of each file.
+        unexpected_fields: What to do with fields that the schema does not have: `error` or `ignore`. Fields
+            that are missing are null.
+    """
+
+    suffix = "jsonl"
+
+    def __init__(self, schema: pa.Schema | None = None, *, unexpected_fields: str = "error") -> None:
+        if unexpected_fields not in ("error", "ignore"):
+            raise ConfigurationError(f"unexpected_fields is {unexpected_fields!r}; it is 'error' or 'ignore'")
+        self._schema = schema
+        self._unexpected = unexpected_fields
+
+    def parser(self, head: bytes, beginning: Any) -> Any:
+        def table(data: bytes, schema: Any, unexpected: str) -> pa.Table:
+            return pa.json.read_json(
+                pa.BufferReader(data),
+                # A block is parsed as one: pyarrow's own would end within a line.
+                pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
+            )
+
+        if self._schema is not None:
+            return lambda block: table(block, self._schema, self._unexpected).select(self._schema.names)
+        first = beginning()
+        found = table(first, None, "infer").schema if first else pa.schema([])
+        return lambda block: table(block, found, self._unexpected).select(found.names)
+
+    def writer(self, stream: BinaryIO, schema: pa.Schema) -> FileWriter:
+        return _JsonLinesFile(stream)
+
+
+class _JsonLinesFile:
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, table: pa.Table) -> None:
+        encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_as_text).encode
+        lines = [encode(row) for row in table.to_pylist()]
+        self._stream.write(("\n".join(lines) + "\n").encode())
+
+    def close(self) -> None:
+        """Lines have no end of their own."""
+
+
+class TextLineFormat(LineFormat):
+    """Lines of text, each a record of its own: `str`, without the line end. Written is the `str` of a record.
+
+    Args:
+        charset_name: How they are encoded; line ends must be the byte 10.
+    """
+
+    suffix = "txt"
+    COLUMN = "line"
+    SCHEMA = pa.schema([pa.field(COLUMN, pa.large_string())])
+
+    def __init__(self, charset_name: str = "UTF-8") -> None:
+        try:
+            line_end = "\n".encode(charset_name)
+        except LookupError as error:
+            raise ConfigurationError(f"there is no encoding {charset_name!r}") from error
+        if line_end != b"\n":
+            raise ConfigurationError(f"text in {charset_name} cannot be cut into lines at the byte 10")
+        self._charset = charset_name
+
+    def parser(self, head: bytes, beginning: Any) -> Any:
+        def table(block: bytes) -> pa.Table:
+            lines = block.decode(self._charset).split("\n")
+            if lines and not lines[-1]:
+                lines.pop()
+            return pa.table(
+                [pa.array([line.rstrip("\r") for line in lines], pa.large_string())], [self.COLUMN]
+            )
+
+        return table
+
+    def to_records(self, batch: pa.RecordBatch) -> list[Any]:
+        records: list[Any] = batch.column(0).to_pylist()
+        return records
+
+    def to_batch(self, values: Sequence[Any], schema: pa.Schema, where: str) -> pa.RecordBatch:
+        lines = [str(value) for value in values]
+        try:
+            "".join(lines).encode(self._charset)
+        except UnicodeEncodeError as error:
+            raise UserCodeError(f"{where}: a record cannot be written as {self._charset}: {error}") from error
+        return pa.record_batch([pa.array(lines, pa.large_string())], [self.COLUMN])
+
+    def writer(self, stream: BinaryIO, schema: pa.Schema) -> FileWriter:
+        return _TextFile(stream, self._charset)
+
+
+class _TextFile:
+    def __init__(self, stream: BinaryIO, charset: str) -> None:
+        self._stream = stream
+        self._charset = charset
+
+    def write(self, table: pa.Table) -> None:
+        lines = table.column(0).to_pylist()
+        self._stream.write(("\n".join(lines) + "\n").encode(self._charset))
+
+    def close(self) -> None:
+        """Lines have no end of their own."""
+
+
+class _Lines:
+    """The lines of a split, in blocks."""
+
+    def __init__(self, file_system: Any, split: FileSplit) -> None:
+        self._file_system = file_system
+        self._split = split
+        self._codec = _codec(split.path)
+        self._stream = self._open()
+
+    def _open(self) -> _LineStream:
+        path = self._split.path
+        if self._codec is None:
+            return _LineStream(self._file_system.open_input_file(path), can_seek=True)
+        return _LineStream(self._file_system.open_input_stream(path, compression=self._codec), can_seek=False)
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.close()
+
+    def beginning(self, size_bytes: int) -> bytes:
+        """Whole lines from the start of the file, of at least so many bytes if there are so many."""
+        stream = self._open()
+        try:
+            return stream.take(size_bytes)
+        finally:
+            stream.close()
+
+    def blocks(self, header_bytes: int) -> Iterator[tuple[int, bytes]]:
+        """Offset and bytes of one block after the other; each begins and ends with a line."""
+        stream, split = self._stream, self._split
+        offset = max(split.start, header_bytes)
+        if split.start > header_bytes:
+            # The line that reaches over the start belongs to the split before, unless it ends right there.
+            stream.skip(split.start - 1)
+            offset = split.start - 1 + len(stream.take(1))
+        else:
+            stream.skip(offset)
+        while split.end is None or offset < split.end:
+            block = stream.take(BLOCK_BYTES if split.end is None else min(BLOCK_BYTES, split.end - offset))
+            if not block:
+                return
+            yield offset, block
+            offset += len(block)
+
+
+class _LineStream:
+    """Bytes of a file up to line ends."""
+
+    def __init__(self, stream: Any, can_seek: bool) -> None:
+        self._stream = stream
+        self._can_seek = can_seek
+        self._ahead = b""
+
+    def skip(self, size_bytes: int) -> None:
+        """Begin so far behind the start."""
+        if self._can_seek:
+            self._stream.seek(size_bytes)
+        else:
+            while size_bytes:
+                size_bytes -= len(self._stream.read(min(size_bytes, BLOCK_BYTES)))
+
+    def take(self, size_bytes: int) -> bytes:
+        """So many bytes and the rest of the line; what there is when the file ends before."""
+        data = self._ahead
+        while True:
+            end = data.find(b"\n", size_bytes - 1) + 1
+            if end:
+                self._ahead = data[end:]
+                return data[:end]
+            more = self._stream.read(max(_LINE_BYTES, size_bytes - len(data)))
+            if not more:
+                self._ahead = b""
+                return data
+            data += more
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _parsed(parse: Any, block: bytes, path: str, offset: int) -> pa.RecordBatch:
+    try:
+        table = parse(block)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise ValueError(f"the lines from byte {offset} on cannot be read: {error}") from error
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
+def _chosen(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
+    return batch if columns is None else batch.select(list(columns))
+
+
+def _codec(path: str) -> str | None:
+    return _CODECS.get(path.rpartition(".")[2])
+
+
+def _as_text(value: Any) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,1 @@
+"""Formats of messages: JSON, Avro, and the wire format of a schema registry."""

@@ -1,0 +1,318 @@
+"""Reads the partitions of one subtask."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from ...common.output_tag import OutputTag
+from ...operators.base import OperatorContext
+from ...operators.checkpointed import CheckpointListener
+from ...operators.sources import SourceReader
+from ...protocol.elements import Batch
+from .client import KafkaConnectorError, KafkaProperties, confluent, kafka_error, may_pass, name_of
+from .commits import OffsetCommits
+from .deserialization import Decoder, KafkaRecordDeserializationSchema, UndecodableMessages
+from .partitions import KafkaPartitionSplit, KafkaTopicPartition
+
+logger = logging.getLogger(__name__)
+
+_PROBE_S = 2.0
+_SECOND = itemgetter(1)
+
+
+@dataclass(frozen=True)
+class ReaderSettings:
+    """What a source tells its readers.
+
+    Attributes:
+        properties: Of the consumer.
+        schema: Makes records of messages.
+        undecodable: What happens to messages that the schema cannot read.
+        ends: Whether there are stopping offsets.
+    """
+
+    properties: KafkaProperties
+    schema: KafkaRecordDeserializationSchema
+    undecodable: UndecodableMessages
+    ends: bool
+
+
+class KafkaReader(SourceReader, CheckpointListener):
+    """One consumer for all partitions of a subtask.
+
+    librdkafka fetches in threads of its own, up to `queued.max.messages.kbytes`; `poll` takes what is there.
+    A position steps when the records before it are handed over, and not before.
+    """
+
+    def __init__(self, settings: ReaderSettings) -> None:
+        self._settings = settings
+        self._splits: dict[KafkaTopicPartition, KafkaPartitionSplit] = {}
+        self._split_ids: frozenset[str] = frozenset()
+        self._fetched: deque[tuple[KafkaTopicPartition, list[Any]]] = deque()
+        self._log_ends: dict[KafkaTopicPartition, int] = {}
+        self._polled = ""
+        self._aside: list[tuple[OutputTag, Batch]] = []
+        self._consumer: Any = None
+        self._kafka: Any = None
+        self._commits: OffsetCommits | None = None
+        self._problem: Any = None
+        self._down_since_s: float | None = None
+
+    def open(self, context: OperatorContext) -> None:
+        settings = self._settings
+        self._where = f"operator {context.name_with_subtask}"
+        self._subtask_index = context.subtask_index
+        self._retry_s = settings.properties.patience_s
+        settings.schema.open(context)
+        self._decoder = Decoder(settings.schema, settings.undecodable, self._where)
+        group = context.metrics.add_group("kafka")
+        self._skipped = group.counter("undecodable")
+        self._failed_commits = group.counter("failedCommits")
+        if settings.properties.get("group.id") and settings.properties.own_flag(
+            "commit.offsets.on.checkpoint"
+        ):
+            self._commits = OffsetCommits(self._where)
+
+    # ------------------------------------------------------------ splits
+
+    def add_splits(self, splits: list[Any]) -> None:
+        kafka = confluent()
+        open_splits = [split for split in splits if not split.is_finished]
+        if self._commits is not None:
+            for split in splits:
+                if split.is_finished:
+                    self._commits.partition_ended(split.partition, split.offset)
+        if not open_splits:
+            return
+        self._splits.update({split.partition: split for split in open_splits})
+        self._splits_changed()
+        self._the_consumer().incremental_assign(
+            [kafka.TopicPartition(s.partition.topic, s.partition.partition, s.offset) for s in open_splits]
+        )
+
+    def split_ids(self) -> frozenset[str] | None:
+        return self._split_ids
+
+    def polled_split(self) -> str:
+        return self._polled
+
+    def _splits_changed(self) -> None:
+        self._split_ids = frozenset(map(str, self._splits))
+
+    def _finish(self, partition: KafkaTopicPartition) -> None:
+        kafka = confluent()
+        split = self._splits.pop(partition)
+        if self._commits is not None:
+            self._commits.partition_ended(partition, split.offset)
+        self._splits_changed()
+        self._the_consumer().incremental_unassign(
+            [kafka.TopicPartition(partition.topic, partition.partition)]
+        )
+
+    def _the_consumer(self) -> Any:
+        if self._consumer is None:
+            config = consumer_config(self._settings.properties, f"source-{self._subtask_index}")
+            self._kafka = confluent()
+            config.update(error_cb=self._on_error, on_commit=self._on_commit, logger=logger)
+            if self._settings.ends:
+                config["enable.partition.eof"] = True
+            self._consumer = self._kafka.Consumer(config)
+        return self._consumer
+
+    # ------------------------------------------------------------ records
+
+    def poll(self, max_records: int) -> Batch | None:
+        if not self._fetched:
+            self._finish_at_log_ends()
+            if self._consumer is not None:
+                self._fetch(max_records)
+            if not self._splits and self._settings.ends:
+                return None
+        while self._fetched:
+            partition, messages = self._fetched.popleft()
+            if partition in self._splits:
+                return self._handed_over(partition, messages)
+        return Batch([])
+
+    def take_side_outputs(self) -> Sequence[tuple[OutputTag, Batch]]:
+        if not self._aside:
+            return ()
+        aside, self._aside = self._aside, []
+        return aside
+
+    def _fetch(self, max_records: int) -> None:
+        messages = self._consumer.consume(max_records, 0)
+        self._raise_problem()
+        if not messages:
+            self._check_connection()
+            return
+        # Not `list.count(None)`: comparing a KafkaError with None raises, later and elsewhere.
+        if any(map(self._kafka.Message.error, messages)):
+            messages = [message for message in messages if not self._is_error(message)]
+        if messages:
+            self._down_since_s = None
+        if len(self._splits) == 1:
+            if messages:
+                self._fetched.append((next(iter(self._splits)), messages))
+            return
+        self._fetched.extend(self._runs(messages))
+
+    def _runs(self, messages: list[Any]) -> Iterator[tuple[KafkaTopicPartition, list[Any]]]:
+        """The long runs of one partition that a fetch brings, without a call of Python's for each message."""
+        message_type = self._kafka.Message
+        has_several_topics = len({partition.topic for partition in self._splits}) > 1
+        for of_number in _cut(messages, message_type.partition):
+            for run in _cut(of_number, message_type.topic) if has_several_topics else (of_number,):
+                yield KafkaTopicPartition(run[0].topic(), run[0].partition()), run
+
+    def _handed_over(self, partition: KafkaTopicPartition, messages: list[Any]) -> Batch:
+        split = self._splits[partition]
+        stop = split.stopping_offset
+        if stop is not None and messages[-1].offset() >= stop:
+            messages = messages[: bisect_left([message.offset() for message in messages], stop)]
+            position = stop
+        else:
+            position = messages[-1].offset() + 1
+        batch = self._decoded(messages) if messages else Batch([])
+        # Only now: a message that fails the job comes again after the restart.
+        self._splits[partition] = split.at(position)
+        self._polled = str(partition)
+        if self._splits[partition].is_finished:
+            self._finish(partition)
+        return batch
+
+    def _decoded(self, messages: list[Any]) -> Batch:
+        records, messages, bad = self._decoder.decode(messages)
+        if bad:
+            self._skipped.inc(len(bad))
+            tag = self._settings.undecodable.dead_letters
+            if tag is not None:
+                self._aside.append((tag, Batch(list(bad))))
+        if not messages:
+            return Batch([])
+        # A topic of an old format has no times; all messages of a partition are of one kind.
+        if messages[0].timestamp()[0] == self._kafka.TIMESTAMP_NOT_AVAILABLE:
+            return Batch(records)
+        return Batch(records, list(map(_SECOND, map(self._kafka.Message.timestamp, messages))))
+
+    # ------------------------------------------------------------ trouble
+
+    def _is_error(self, message: Any) -> bool:
+        error = message.error()
+        if error is None:
+            return False
+        if name_of(error) == "_PARTITION_EOF":
+            self._log_ends[KafkaTopicPartition(message.topic(), message.partition())] = message.offset()
+        elif may_pass(error):
+            logger.warning("%s: reading %s: %s", self._where, message.topic(), error.str())
+        else:
+            what = f"reading {message.topic()}-{message.partition()}"
+            split = self._splits.get(KafkaTopicPartition(message.topic(), message.partition()))
+            if split is not None:
+                what += f" from offset {split.offset}"
+            raise self._refused(what, error)
+        return True
+
+    def _refused(self, what: str, error: Any) -> KafkaConnectorError:
+        if name_of(error) not in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+            return kafka_error(self._where, what, error)
+        return KafkaConnectorError(
+            f"{self._where}: {what} failed: {error.str()}. The broker deleted these records, or the topic "
+            f"was made anew. To accept the loss, set the property auto.offset.reset to earliest or latest"
+        )
+
+    def _finish_at_log_ends(self) -> None:
+        """Behind the last record there may be marks of transactions only, which no message shows."""
+        log_ends, self._log_ends = self._log_ends, {}
+        for partition, offset in log_ends.items():
+            split = self._splits.get(partition)
+            if split is not None and split.stopping_offset is not None and offset >= split.stopping_offset:
+                self._splits[partition] = split.at(offset)
+                self._finish(partition)
+
+    def _on_error(self, error: Any) -> None:
+        if not may_pass(error) or error.fatal():
+            self._problem = error
+        elif name_of(error) == "_ALL_BROKERS_DOWN" and self._down_since_s is None:
+            logger.warning("%s: no broker answers; trying for %g s", self._where, self._retry_s)
+            self._down_since_s = time.monotonic()
+
+    def _raise_problem(self) -> None:
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise kafka_error(self._where, "talking to the brokers", problem)
+
+    def _check_connection(self) -> None:
+        """Give up when no broker has answered for as long as the user is willing to wait."""
+        if self._down_since_s is None or time.monotonic() - self._down_since_s < self._retry_s:
+            return
+        kafka = confluent()
+        try:
+            # There may only have been no records since they came back.
+            self._consumer.list_topics(next(iter(self._splits)).topic, timeout=_PROBE_S)
+        except kafka.KafkaException as error:
+            raise kafka_error(
+                self._where, f"reconnecting to the brokers for {self._retry_s:g} s", error
+            ) from error
+        self._down_since_s = None
+
+    # ------------------------------------------------------------ checkpoints
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        if self._commits is not None:
+            positions = {partition: split.offset for partition, split in self._splits.items()}
+            self._commits.snapshot(checkpoint_id, positions)
+
+    def snapshot_state(self) -> list[Any]:
+        return list(self._splits.values())
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if self._commits is not None and self._consumer is not None:
+            self._commits.complete(checkpoint_id, self._consumer)
+
+    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
+        failed = [each for each in partitions if each.error is not None]
+        if error is not None or failed:
+            # State decides where a restart begins; what Kafka knows is for people who watch.
+            self._failed_commits.inc()
+            logger.warning("%s: committing offsets failed: %s", self._where, error or failed[0].error)
+
+    def close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+
+def _cut(messages: list[Any], key: Callable[[Any], Any]) -> Iterator[list[Any]]:
+    """The longest runs of messages with one key."""
+    start = 0
+    for _, run in itertools.groupby(map(key, messages)):
+        end = start + len(list(run))
+        yield messages[start:end]
+        start = end
+
+
+def consumer_config(properties: KafkaProperties, purpose: str) -> dict[str, Any]:
+    """The configuration of a consumer whose partitions and offsets the job decides."""
+    defaults = {
+        # A position that the broker does not have is an error, unless the user says otherwise.
+        "auto.offset.reset": "error",
+        "group.id": "tidegate",
+        "isolation.level": "read_committed",
+        "queued.max.messages.kbytes": "16384",
+        # Else a short pause of the task leaves the fetcher idle for long.
+        "fetch.queue.backoff.ms": "10",
+        "fetch.wait.max.ms": "100",
+        "log.connection.close": "false",
+    }
+    return properties.for_client(
+        purpose, defaults, {"enable.auto.commit": False, "enable.auto.offset.store": False}
+    )

@@ -1,0 +1,37 @@
+"""Kafka, by PyFlink's import path."""
+
+from __future__ import annotations
+
+from ...connectors.kafka.client import KafkaConnectorError
+from ...connectors.kafka.deserialization import DeadLetter, KafkaRecordDeserializationSchema
+from ...connectors.kafka.partitions import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+)
+from ...connectors.kafka.serialization import (
+    KafkaMessage,
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaTopicSelector,
+)
+from ...connectors.kafka.sink import DeliveryGuarantee, KafkaSink, KafkaSinkBuilder
+from ...connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+
+__all__ = [
+    "DeadLetter",
+    "DeliveryGuarantee",
+    "KafkaConnectorError",
+    "KafkaMessage",
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecordDeserializationSchema",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+    "KafkaTopicSelector",
+]

@@ -1,0 +1,1 @@
+"""Formats of messages, by PyFlink's import paths."""

@@ -1,0 +1,202 @@
+"""A real PostgreSQL for the session, and a schema of its own for each test that asks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import psycopg
+import pyarrow.fs
+import pytest
+from tidegate.common import Configuration
+from tidegate.datastream import StreamExecutionEnvironment
+from tidegate.operators.base import OperatorContext
+from tidegate.operators.processing_time import ProcessingTimeService
+from tidegate.protocol.ids import Attempt, JobId
+from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from tidegate.testing.postgres_server import PostgresServer
+
+_NUMBERS = count(1)
+
+
+@dataclass(frozen=True)
+class TestDatabase:
+    """An empty schema on the server of the session; names without a schema mean it."""
+
+    __test__ = False
+
+    server: PostgresServer
+    name: str
+
+    @property
+    def conninfo(self) -> str:
+        return f"{self.server.conninfo()} options=--search_path={self.name}"
+
+    def query(self, statement: str, *parameters: Any) -> list[Any]:
+        """Run one statement; its rows, if it has any."""
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            cursor = connection.execute(statement, parameters)  # type: ignore[arg-type]
+            return cursor.fetchall() if cursor.description else []
+
+    def prepared(self) -> list[str]:
+        """The names of the transactions that are prepared and not decided."""
+        found = self.query("SELECT gid FROM pg_prepared_xacts ORDER BY 1")
+        return [name for (name,) in found]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres_server: PostgresServer) -> TestDatabase:
+    name = f"test_{next(_NUMBERS)}"
+    with psycopg.connect(postgres_server.conninfo(), autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")  # type: ignore[arg-type]
+    return TestDatabase(postgres_server, name)
+
+
+@dataclass
+class ObjectStore:
+    """An S3 server of the session, with an empty bucket for each test; `faults` answer before it does.
+
+    A fault is a method, a part of the path, how often to answer in place of the store, and with which status.
+    """
+
+    port: int
+    bucket: str
+    faults: list[list[Any]]
+
+    def uri(self, path: str) -> str:
+        return (
+            f"s3://testing:secret@{self.bucket}/{path}?endpoint_override=http%3A%2F%2F127.0.0.1%3A{self.port}"
+            f"&scheme=http&region=us-east-1"
+        )
+
+    def names(self, path: str) -> list[str]:
+        """The objects whose names begin so, hidden ones too."""
+        file_system, directory = pyarrow.fs.FileSystem.from_uri(self.uri(path))
+        selector = pyarrow.fs.FileSelector(directory, recursive=True, allow_not_found=True)
+        found = file_system.get_file_info(selector)
+        return sorted(info.path[len(directory) + 1 :] for info in found if info.is_file)
+
+
+class _Faulty:
+    """Answers for the store where a fault says so."""
+
+    def __init__(self, application: Any, faults: list[list[Any]]) -> None:
+        self._application = application
+        self._faults = faults
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        for fault in self._faults:
+            method, part, _, status = fault
+            if fault[2] and method == environ["REQUEST_METHOD"] and part in environ["PATH_INFO"]:
+                fault[2] -= 1
+                environ["wsgi.input"].read()
+                code = "AccessDenied" if status == 403 else "SlowDown"
+                body = f"<Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
+                start_response(f"{status} Injected", [("Content-Length", str(len(body)))])
+                return [body]
+        return self._application(environ, start_response)
+
+
+@pytest.fixture(scope="session")
+def object_server() -> Iterator[tuple[int, list[list[Any]]]]:
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    faults: list[list[Any]] = []
+    application = DomainDispatcherApplication(create_backend_app)
+    server = make_server("127.0.0.1", 0, _Faulty(application, faults), threaded=True)
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.server_port, faults
+    server.shutdown()
+    thread.join()
+
+
+@pytest.fixture
+def object_store(object_server: tuple[int, list[list[Any]]]) -> ObjectStore:
+    port, faults = object_server
+    faults.clear()
+    store = ObjectStore(port, f"bucket-{next(_NUMBERS)}", faults)
+    uri = store.uri("").replace("/?", "?") + "&allow_bucket_creation=true"
+    file_system, path = pyarrow.fs.FileSystem.from_uri(uri)
+    file_system.create_dir(path)
+    return store
+
+
+_STORAGE = MemoryCheckpointStorage()
+
+
+def _nothing(*_: Any) -> Any:
+    raise AssertionError("a connector needs neither keyed state nor results")
+
+
+@pytest.fixture
+def operator_context() -> Callable[..., OperatorContext]:
+    """Makes the context of a subtask, by `attempt`, `subtask`, `parallelism`, `uid`, `job` and `now_ms`."""
+
+    def make(
+        attempt: int = 1,
+        subtask: int = 0,
+        parallelism: int = 1,
+        uid: str = "sink",
+        job: str = "job",
+        now_ms: Callable[[], int] = lambda: 0,
+    ) -> OperatorContext:
+        return OperatorContext(
+            operator_uid=uid,
+            operator_name="numbers",
+            subtask_index=subtask,
+            parallelism=parallelism,
+            max_parallelism=128,
+            attempt=Attempt(attempt),
+            attempt_number=attempt - 1,
+            is_checkpointing=True,
+            is_restored=attempt > 1,
+            now_ms=now_ms,
+            processing_time=ProcessingTimeService(now_ms),
+            mailbox=_nothing,
+            create_keyed_backend=_nothing,
+            operator_state=OperatorStateBackend(
+                OperatorStateBackendParameters(uid, "numbers", subtask, attempt, _STORAGE)
+            ),
+            local_dir="",
+            results=None,  # type: ignore[arg-type]
+            job_id=JobId(job),
+        )
+
+    return make
+
+
+@pytest.fixture
+def local_env(tmp_path: Any) -> Callable[..., StreamExecutionEnvironment]:
+    """Makes an environment in the local shell that checkpoints often.
+
+    Keywords are further options, empty for none.
+    """
+
+    def make(parallelism: int = 1, **options: str) -> StreamExecutionEnvironment:
+        configuration = Configuration()
+        for key, value in {
+            "execution.target": "local",
+            "execution.checkpointing.interval": "20 ms",
+            "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+            **{name.replace("_", "."): value for name, value in options.items()},
+        }.items():
+            if value:
+                configuration.set_string(key, value)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        return env.set_parallelism(parallelism)
+
+    return make

@@ -1,0 +1,229 @@
+"""The Kafka sink against a real broker: every record once, wherever the process of its job is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate.common import WatermarkStrategy
+from tidegate.common.errors import ConfigurationError, JobExecutionError
+from tidegate.common.serialization import SimpleStringSchema
+from tidegate.datastream import DataStream, MapFunction, StreamExecutionEnvironment
+from tidegate.datastream.connectors.base import DeliveryGuarantee
+from tidegate.datastream.connectors.kafka import (
+    KafkaMessage,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSinkBuilder,
+)
+
+from ..datastream.jobs import HeldSource, environment
+from .broker import Broker, free_port
+from .log import committed_values, open_transactions
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "kafka" / "exactly_once.py"
+GUARANTEES = list(DeliveryGuarantee)
+
+
+def builder(broker: Broker, topic: str, guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+    serializer = KafkaRecordSerializationSchema.builder().set_topic(topic)
+    serializer.set_value_serialization_schema(SimpleStringSchema())
+    made = KafkaSink.builder().set_bootstrap_servers(broker.servers).set_delivery_guarantee(guarantee)
+    return made.set_transactional_id_prefix(f"tests-{topic}").set_record_serializer(serializer.build())
+
+
+def numbers(env: StreamExecutionEnvironment, count: int) -> DataStream:
+    source = env.from_source(HeldSource(count, snapshots=2), WatermarkStrategy.no_watermarks(), "numbers")
+    return source.uid("numbers")
+
+
+@pytest.mark.parametrize("is_checkpointing", [False, True])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_every_record_is_written_and_visible_in_the_end(
+    broker: Broker, tmp_path: Path, guarantee: DeliveryGuarantee, is_checkpointing: bool
+) -> None:
+    topic = broker.topic()
+    env = environment(tmp_path if is_checkpointing else None)
+    stream = env.from_collection(list(map(str, range(100))))
+    stream.sink_to(builder(broker, topic, guarantee).build()).uid("sink")
+    env.execute()
+    assert sorted(map(int, broker.values(topic))) == list(range(100))
+
+
+class FailsTwice(MapFunction):
+    """Fails twice at one record of the second half, behind complete checkpoints."""
+
+    left = 2
+
+    def map(self, value: int) -> str:
+        if value == 390 and FailsTwice.left:
+            FailsTwice.left -= 1
+            raise RuntimeError("crash")
+        return str(value)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_after_failures_nothing_is_doubled_and_no_transaction_stays_open(
+    broker: Broker, tmp_path: Path, parallelism: int
+) -> None:
+    topic = broker.topic()
+    FailsTwice.left = 2
+    env = environment(tmp_path, parallelism)
+    sink = builder(broker, topic, DeliveryGuarantee.EXACTLY_ONCE).build()
+    numbers(env, 400).map(FailsTwice()).uid("map").sink_to(sink).uid("sink")
+    env.execute()
+    assert FailsTwice.left == 0
+    assert sorted(map(int, committed_values(broker.servers, topic))) == list(range(400))
+    assert open_transactions(broker.servers, topic) == 0
+
+
+# ---------------------------------------------------------------- killed processes
+
+
+def run_example(broker: Broker, topics: list[str], directory: Path, points: str, parallelism: int) -> int:
+    """Run the example, from the newest checkpoint that there is."""
+    found = {int(path.parent.name[4:]): path.parent for path in directory.glob("chk/*/chk-*/MANIFEST")}
+    settings = {
+        "execution.target": "local",
+        "parallelism.default": str(parallelism),
+        "execution.checkpointing.interval": "20 ms",
+        "execution.checkpointing.dir": str(directory / "chk"),
+        "tidegate.local-dir": str(directory / "local"),
+        # Small batches, so that there are records between the checkpoints.
+        "tidegate.batch.size": "5",
+        **({"execution.state-recovery.path": str(found[max(found)])} if found else {}),
+    }
+    ended = subprocess.run(
+        [sys.executable, EXAMPLE, "--bounded", "--brokers", broker.servers]
+        + ["--input", topics[0], "--output", topics[1]]
+        + [part for key, value in settings.items() for part in ("--set", f"{key}={value}")],
+        env={**os.environ, "TIDEGATE_FAILPOINTS": points},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+    return ended.returncode
+
+
+WORDS = [b"word-%d" % (number % 17) for number in range(2_000)]
+EXPECTED = sorted(
+    f"{word.decode()} {count}".encode()
+    for word, last in Counter(WORDS).items()
+    for count in range(1, last + 1)
+)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "process@counts:3:kill",
+        "snapshot_async@counts:2:kill",
+        "before_manifest:2:kill",
+        "after_manifest:2:kill",
+        "commit_before@counts:1:kill",
+        "commit_mid@counts:1:kill",
+        "commit_after@counts:2:kill",
+    ],
+)
+def test_a_killed_job_goes_on_and_every_count_is_in_the_topic_once(
+    broker: Broker, tmp_path: Path, point: str
+) -> None:
+    topics = [broker.topic(2), broker.topic(2)]
+    broker.produce(topics[0], WORDS[:1_000], 0)
+    broker.produce(topics[0], WORDS[1_000:], 1)
+    assert run_example(broker, topics, tmp_path, point, 2) == -signal.SIGKILL
+    # And once more while it commits what it restores, with another parallelism.
+    run_example(broker, topics, tmp_path, "commit_mid@counts:1:kill", 1)
+    assert run_example(broker, topics, tmp_path, "", 2) == 0
+    assert sorted(committed_values(broker.servers, topics[1], 2)) == EXPECTED
+
+
+# ---------------------------------------------------------------- messages and errors
+
+
+class Routed(KafkaRecordSerializationSchema):
+    """Everything that a message can say; nothing for odd numbers."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+
+    def serialize(self, value: int) -> KafkaMessage | None:
+        if value % 2:
+            return None
+        text = str(value).encode()
+        return KafkaMessage(self.topic, text, b"k" + text, 1, 1_000 + value, (("h", b"v"),))
+
+
+def test_a_schema_decides_on_key_partition_time_and_headers(broker: Broker) -> None:
+    topic = broker.topic(2)
+    env = environment()
+    sink = (
+        builder(broker, topic, DeliveryGuarantee.AT_LEAST_ONCE).set_record_serializer(Routed(topic)).build()
+    )
+    env.from_collection([1, 2, 3, 4]).sink_to(sink)
+    env.execute()
+    assert not broker.messages(topic, 0)
+    found = [(m.key(), m.value(), m.timestamp()[1], m.headers()) for m in broker.messages(topic, 1)]
+    assert found == [(b"k2", b"2", 1_002, [("h", b"v")]), (b"k4", b"4", 1_004, [("h", b"v")])]
+
+
+def test_each_record_goes_to_the_topic_of_the_selector(broker: Broker) -> None:
+    topics = [broker.topic(), broker.topic()]
+    serializer = KafkaRecordSerializationSchema.builder().set_topic_selector(lambda v: topics[int(v) % 2])
+    serializer.set_value_serialization_schema(SimpleStringSchema())
+    serializer.set_key_serialization_schema(SimpleStringSchema())
+    env = environment()
+    sink = builder(broker, "", DeliveryGuarantee.AT_LEAST_ONCE).set_record_serializer(serializer.build())
+    env.from_collection(["1", "2", "3"]).sink_to(sink.build())
+    env.execute()
+    assert [[m.key() for m in broker.messages(topic)] for topic in topics] == [[b"2"], [b"1", b"3"]]
+
+
+@pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE])
+def test_a_broker_that_does_not_answer_fails_the_job(broker: Broker, guarantee: DeliveryGuarantee) -> None:
+    sink = builder(broker, "any", guarantee).set_bootstrap_servers(f"127.0.0.1:{free_port()}")
+    sink.set_property("retry.timeout.ms", "300")
+    env = environment(options={"restart-strategy.type": "none"})
+    env.from_collection(["1"]).sink_to(sink.build())
+    with pytest.raises(JobExecutionError, match=r"bootstrap.servers"):
+        env.execute()
+
+
+def test_a_transaction_must_live_longer_than_a_checkpoint(broker: Broker, tmp_path: Path) -> None:
+    env = environment(tmp_path, options={"execution.checkpointing.timeout": "20 min"})
+    env.from_collection(["1"]).sink_to(builder(broker, "t", DeliveryGuarantee.EXACTLY_ONCE).build())
+    with pytest.raises(ConfigurationError, match=r"transaction.timeout.ms is 900000 ms, but .* 1200010 ms"):
+        env.execute()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda b: b.set_transactional_id_prefix(""), "needs set_transactional_id_prefix"),
+        (lambda b: b.set_bootstrap_servers(""), "has no brokers"),
+        (lambda b: b.set_property("no.such.property", "1"), "does not take these properties"),
+        (lambda b: b.set_bootstrap_servers("host"), "write host:port"),
+        (
+            lambda b: b.set_properties({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}),
+            "PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, not OAUTHBEARER",
+        ),
+        (lambda b: KafkaSink.builder().set_bootstrap_servers("x:1"), "has no serializer"),
+    ],
+)
+def test_a_sink_that_cannot_work_is_refused_in_the_driver(broker: Broker, change: Any, says: str) -> None:
+    def run() -> None:
+        env = environment()
+        made = change(builder(broker, "t", DeliveryGuarantee.EXACTLY_ONCE)).build()
+        env.from_collection(["1"]).sink_to(made)
+        env.execute()
+
+    with pytest.raises(ConfigurationError, match=says):
+        run()

@@ -1,0 +1,245 @@
+"""What Kustomize makes of `k8s/`: Kubernetes and KubeRay would take it, and what must stay true of it."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import itertools
+import json
+import os
+import re
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from tidegate.common.configuration import Configuration
+from tidegate.common.known_options import check_settings
+from tidegate.console.run_command import settings_of_file
+
+ROOT = Path(__file__).parents[2]
+K8S = ROOT / "k8s"
+SCHEMAS = Path(__file__).parent / "kuberay"
+OVERLAYS = sorted(path.name for path in (K8S / "overlays").iterdir())
+COMPONENTS = sorted(path.name for path in (K8S / "components").iterdir())
+KUBERNETES = "1.33"
+"""The newest version that every component's API is checked against."""
+
+Document = dict[str, Any]
+
+
+def built(directory: Path) -> list[Document]:
+    """The documents that Kustomize makes of a directory."""
+    command = ["kubectl", "kustomize", str(directory)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        pytest.fail("kubectl is needed to build the overlays: https://kubernetes.io/docs/tasks/tools/")
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+@functools.cache
+def overlay(name: str) -> list[Document]:
+    return built(K8S / "overlays" / name)
+
+
+def composed(directory: Path, base: str, component: str) -> list[Document]:
+    """A base with one component, which need not be in any overlay."""
+    content = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(K8S / base, directory)],
+        "components": [os.path.relpath(K8S / "components" / component, directory)],
+    }
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(content), "utf-8")
+    return built(directory)
+
+
+@functools.cache
+def kuberay(kind: str) -> Any:
+    """What knows KubeRay's definition of a kind."""
+    schema = json.loads(gzip.decompress((SCHEMAS / f"{kind}.json.gz").read_bytes()))
+    return jsonschema.Draft202012Validator(schema)
+
+
+def validate(document: Document) -> None:
+    """Raise where the API server would refuse a document, or drop a field of it."""
+    group = document["apiVersion"].partition("/")[0]
+    if group == "ray.io":
+        kuberay(document["kind"]).validate(document)
+        for pod in pods_of([document]):
+            kubernetes_validate.validate(as_pod(pod), KUBERNETES, strict=True)
+    elif group == "monitoring.coreos.com":
+        # The Prometheus operator's definition: https://prometheus-operator.dev/docs/api-reference/api/
+        assert set(document["spec"]) <= {
+            "selector",
+            "podMetricsEndpoints",
+            "namespaceSelector",
+            "podTargetLabels",
+        }
+    else:
+        kubernetes_validate.validate(document, KUBERNETES, strict=True)
+
+
+def as_pod(spec: Document) -> Document:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec}
+
+
+def ray_spec(documents: list[Document]) -> Document:
+    """The Ray cluster of the documents, be it a job's or one that stays."""
+    (document,) = (one for one in documents if one["apiVersion"] == "ray.io/v1")
+    spec: Document = document["spec"]
+    return spec if document["kind"] == "RayCluster" else spec["rayClusterSpec"]
+
+
+def templates_of(documents: list[Document]) -> list[Document]:
+    """Pod templates of the submitter, the head and each group of workers."""
+    (document,) = (one for one in documents if one["apiVersion"] == "ray.io/v1")
+    cluster = ray_spec(documents)
+    submitter = [document["spec"]["submitterPodTemplate"]] if document["kind"] == "RayJob" else []
+    workers = [group["template"] for group in cluster["workerGroupSpecs"]]
+    return [*submitter, cluster["headGroupSpec"]["template"], *workers]
+
+
+def pods_of(documents: list[Document]) -> list[Document]:
+    return [template["spec"] for template in templates_of(documents)]
+
+
+def all_pods(documents: list[Document]) -> list[Document]:
+    """Pod specs of Ray and of what stands beside it."""
+    deployed = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Deployment"]
+    return pods_of(documents) + deployed
+
+
+def named(documents: list[Document], kind: str) -> dict[str, Document]:
+    return {one["metadata"]["name"]: one for one in documents if one["kind"] == kind}
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_kubernetes_and_kuberay_accept_every_overlay(name: str) -> None:
+    for document in overlay(name):
+        validate(document)
+
+
+@pytest.mark.parametrize(("base", "component"), list(itertools.product(["job", "cluster"], COMPONENTS)))
+def test_every_component_fits_both_bases(base: str, component: str, tmp_path: Path) -> None:
+    for document in composed(tmp_path, base, component):
+        validate(document)
+
+
+def test_a_misspelt_field_would_be_noticed() -> None:
+    document = json.loads(json.dumps(next(one for one in overlay("cluster") if one["kind"] == "RayCluster")))
+    document["spec"]["headGroupSpec"]["rayStartParam"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="rayStartParam"):
+        validate(document)
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_driver_head_and_workers_run_one_image(name: str) -> None:
+    images = {container["image"] for pod in pods_of(overlay(name)) for container in pod["containers"]}
+    assert len(images) == 1
+    assert re.fullmatch(r"[a-z-]+:[\d.]+", images.pop())
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_pod_keeps_the_strictest_of_kubernetes_standards(name: str) -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/, "Restricted"."""
+    (namespace,) = named(overlay(name), "Namespace").values()
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    for pod in all_pods(overlay(name)):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 0
+        assert pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
+        for container in pod["containers"]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_only_the_autoscaler_gets_a_kubernetes_token(name: str) -> None:
+    spec = ray_spec(overlay(name))
+    for pod in all_pods(overlay(name)):
+        may_scale = spec.get("enableInTreeAutoscaling") and pod is spec["headGroupSpec"]["template"]["spec"]
+        assert pod.get("automountServiceAccountToken", True) is bool(may_scale)
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_ray_asks_for_a_token_and_runs_what_the_wheel_accepts(name: str) -> None:
+    spec = ray_spec(overlay(name))
+    assert spec["authOptions"]["mode"] == "token"
+    assert spec["rayVersion"] == version("ray")
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_the_rules_of_network_and_disruption_hold_for_every_pod_of_ray(name: str) -> None:
+    documents = overlay(name)
+    labels = [template["metadata"]["labels"] for template in templates_of(documents)]
+    assert all(one["app.kubernetes.io/part-of"] == "tidegate" for one in labels)
+    policy = named(documents, "NetworkPolicy")["tidegate"]["spec"]
+    assert policy["podSelector"]["matchLabels"] == {"app.kubernetes.io/part-of": "tidegate"}
+    assert all(rule.get("from") for rule in policy["ingress"]), "a rule without a sender lets everybody in"
+    budgets = named(documents, "PodDisruptionBudget")
+    assert {one["spec"]["maxUnavailable"] for one in budgets.values()} == {0, 1}
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_everything_that_a_pod_names_exists_or_is_the_users_secret(name: str) -> None:
+    documents = overlay(name)
+    known = {one["metadata"]["name"] for one in documents} | {"tidegate-s3", "tidegate-redis"}
+    for pod in all_pods(documents):
+        mounts = {
+            mount["name"] for container in pod["containers"] for mount in container.get("volumeMounts", [])
+        }
+        volumes = {volume["name"]: volume for volume in pod.get("volumes", [])}
+        assert mounts == set(volumes)
+        for volume in volumes.values():
+            claim, settings = volume.get("persistentVolumeClaim", {}), volume.get("configMap", {})
+            assert {claim.get("claimName"), settings.get("name")} - {None} <= known
+        for container in pod["containers"]:
+            for source in container.get("envFrom", []):
+                assert source["secretRef"]["name"] in known
+
+
+def test_head_and_workers_share_one_checkpoint_volume_for_many_writers() -> None:
+    documents = overlay("job-on-volume")
+    claim = named(documents, "PersistentVolumeClaim")["tidegate-checkpoints"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    for pod in pods_of(documents)[1:]:
+        mounted = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+        assert mounted["checkpoints"] == "/checkpoints"
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_memory_is_limited_to_what_is_requested(name: str) -> None:
+    for pod in all_pods(overlay(name)):
+        for container in pod["containers"]:
+            resources = container["resources"]
+            if container["name"] != "ray-job-submitter":
+                assert resources["limits"]["memory"] == resources["requests"]["memory"]
+            assert resources["requests"]["cpu"]
+
+
+@pytest.mark.parametrize("name", [name for name in OVERLAYS if name.startswith("job")])
+def test_a_job_gets_its_settings_once_and_they_mean_something(name: str) -> None:
+    documents = overlay(name)
+    (job,) = named(documents, "RayJob").values()
+    assert job["spec"]["backoffLimit"] == 0, "a failed driver is not submitted again"
+    assert "--conf-file /etc/tidegate/config.yaml" in job["spec"]["entrypoint"]
+    assert set(named(documents, "ConfigMap")["tidegate-config"]["data"]) == {"config.yaml"}
+    configuration = Configuration()
+    for key, value in settings_of_file(str(K8S / "overlays" / name / "config.yaml")).items():
+        configuration.set_string(key, value)
+    check_settings(configuration)
+    assert configuration.get_string("execution.checkpointing.dir", "").partition("://")[2]
+
+
+def test_the_image_runs_as_the_user_of_the_manifests() -> None:
+    dockerfile = (K8S / "Dockerfile").read_text("utf-8")
+    users = set(re.findall(r"^USER (\d+):(\d+)$", dockerfile, re.MULTILINE))
+    contexts = [pod["securityContext"] for name in OVERLAYS for pod in pods_of(overlay(name))]
+    assert {(str(one["runAsUser"]), str(one["runAsGroup"])) for one in contexts} == users
