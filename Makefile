@@ -64,6 +64,7 @@ mutants: $(STAMP) ## plant one protocol bug after the other; print the first see
 
 chaos: $(STAMP) ## kill, stop and damage real processes for MINUTES=n (5), as SEED=n says
 	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.connectors.killing --times $(or $(TIMES),20)
 
 bench: $(STAMP) ## compare with Bytewax and PyFlink, each in an environment of its own
 	$(BIN)/python -m benchmarks.run
