@@ -2,8 +2,9 @@
 
     python -m tests.kafka.kills [--rounds 20] [--points commit_mid@counts:1:kill,...]
 
-Each round starts the job, which dies at the point, goes on with another parallelism, dies again while it commits
-what it restores, and goes on. Then the output topic must hold every count once, with no transaction open.
+Each round starts the job, which dies at the point, goes on with another parallelism, dies again while it
+commits what it restores, and goes on. Then the output topic must hold every count once, with no transaction
+left open.
 """
 
 from __future__ import annotations
