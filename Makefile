@@ -69,8 +69,9 @@ chaos: $(STAMP) ## kill, stop and damage real processes for MINUTES=n (5), as SE
 bench: $(STAMP) ## compare with Bytewax and PyFlink, each in an environment of its own
 	$(BIN)/python -m benchmarks.run
 
-docs: $(STAMP) ## regenerate the diagrams in docs/ from the protocol's tables
+docs: $(STAMP) ## draw the diagrams and pictures in docs/
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/pictures.py
 
 wheel: $(STAMP) ## build the wheel into dist/
 	rm -rf build dist
