@@ -164,7 +164,7 @@ class _ContextFactory:
             raw_keyed=self._raw_keyed(node),
             cached_files=self._files,
             is_batch=deployment.settings.is_batch,
-            metrics=MetricGroup(PROCESS_METRICS, (node.name, str(index))),
+            metrics=MetricGroup(PROCESS_METRICS, (node.name, str(index)), (deployment.job_id, node.uid)),
             auto_watermark_interval_ms=deployment.settings.auto_watermark_interval_ms,
             send_to_coordinator=lambda event: self._tell_coordinator(node, event),
         )

@@ -63,8 +63,8 @@ class InputGate:
     What a channel *announces* is known as soon as its message and all before it have arrived. That is how a
     barrier overtakes: the records before it are then all here, and can be recorded where they wait.
     A barrier or a cancel marker of a checkpoint that the task has *decided* means nothing when its turn
-    comes, so it is not kept for that: checkpoints go on while records wait, and what they leave would
-    pile up.
+    comes, so it is not kept for that: checkpoints go on while records wait, and what they leave would pile
+    up.
 
     Args:
         attempt: Messages of any other attempt are dropped.

@@ -24,28 +24,14 @@ from ..common.errors import (
 from ..operators.chain import OperatorChain
 from ..operators.sources import EndOfSource
 from ..protocol import task_events as events
-from ..protocol.abort_reasons import AbortReason
 from ..protocol.alignment import (
-    AbortCheckpoint,
-    AlignmentAbortReason,
-    AlignmentCommand,
-    AlignmentEvent,
-    AlignmentTimePassed,
-    BarrierAnnounced,
     BarrierReceived,
-    BlockChannel,
-    BytesBuffered,
-    CancelMarkerAnnounced,
     CancelMarkerReceived,
     ChannelEnded,
     CheckpointGivenUp,
     CheckpointTriggered,
-    EndAnnounced,
-    FinishRecording,
-    RecordChannels,
-    ResumeChannels,
 )
-from ..protocol.checkpoint_events import SubtaskDeclined, SubtaskInputEnded
+from ..protocol.checkpoint_events import SubtaskInputEnded
 from ..protocol.elements import (
     MAX_WATERMARK_MS,
     Batch,
@@ -60,15 +46,15 @@ from ..protocol.elements import (
 )
 from ..protocol.ids import CheckpointId
 from ..protocol.mail_order import MailOrder
-from ..protocol.mode_switch import SwitchingHandler
 from ..state.pickling import dumps
 from .assembly import TaskParts, assemble, local_dirs
-from .channel_state import never_overtaken, recovered_elements
+from .channel_state import recovered_elements
 from .input_watermarks import InputWatermarks
 from .local_dirs import remove_if_empty
 from .ports import TaskDeployment, TaskPorts
 from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
 from .storage_probe import check_storage_is_shared
+from .task_alignment import TaskAlignment
 from .task_phase import StepOutcome, TaskPhase
 
 __all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
@@ -81,13 +67,6 @@ UNRECOVERABLE = (
     StateMigrationError,
 )
 """A restart meets the same error again, or would hide it."""
-
-
-_DECLINES = {
-    AlignmentAbortReason.SUBSUMED: AbortReason.BARRIER_SUBSUMED,
-    AlignmentAbortReason.CANCELLED_UPSTREAM: AbortReason.CANCELLED_UPSTREAM,
-    AlignmentAbortReason.TOO_MUCH_BUFFERED: AbortReason.ALIGNMENT_LIMIT,
-}
 
 
 _AGAIN = StepOutcome(0)
@@ -124,16 +103,9 @@ class StreamTask:
         self._ports = ports
         self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
         self._phase = TaskPhase.CREATED
-        channel_count = len(deployment.subtask.inputs)
-        self._barriers = SwitchingHandler(
-            deployment.settings.mode,
-            channel_count,
-            never_overtaken(deployment.subtask.inputs),
-            deployment.settings.max_buffered_bytes,
-        )
-        self._alignment_baseline = 0
+        self._alignment = TaskAlignment(deployment, ports, self._take_snapshot)
         self._watermarks = InputWatermarks(deployment.subtask.inputs)
-        self._open_channels = channel_count
+        self._open_channels = len(deployment.subtask.inputs)
         self._has_ended = False
         self._final_id: CheckpointId | None = None
         self._given_up_id = CheckpointId(0)
@@ -197,7 +169,7 @@ class StreamTask:
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant of the task's state machines does not hold."""
-        self._barriers.validate()
+        self._alignment.validate()
 
     # ------------------------------------------------------------ life cycle
 
@@ -207,6 +179,7 @@ class StreamTask:
         self._chain = self._parts.chain
         copies = self._parts.local_snapshots
         self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
+        self._alignment.begin(self._parts.gate, self._parts.output, self._snapshots)
         restored = self._deployment.restored
         if restored is not None:
             failpoints.reach("restore")
@@ -273,8 +246,8 @@ class StreamTask:
         align_ms = None
         if not self._chain.is_advancing:
             if self._parts.gate.announced:
-                self._take_announcements()
-            align_ms = self._align_when_due()
+                self._alignment.take_announcements()
+            align_ms = self._alignment.align_when_due()
         wait_ms = self._advance()
         due_ms = self._parts.output.flush_due(self._ports.now_ns())
         if wait_ms == 0 or not self._mailbox.empty():
@@ -320,28 +293,6 @@ class StreamTask:
     def _take_input(self) -> bool:
         return self._poll_gate() if self._chain.source is None else self._poll_source()
 
-    def _take_announcements(self) -> None:
-        announced = self._parts.gate.announced
-        while announced:
-            channel, element = announced.popleft()
-            if isinstance(element, CheckpointBarrier):
-                self._align(BarrierAnnounced(channel, element))
-            elif isinstance(element, CancelCheckpointMarker):
-                self._align(CancelMarkerAnnounced(channel, element.checkpoint_id))
-            else:
-                self._align(EndAnnounced(channel))
-
-    def _align_when_due(self) -> int | None:
-        """Let a barrier overtake whose time has come; milliseconds until that, `None` if none waits."""
-        due_ms = self._barriers.due_ms
-        if due_ms is None:
-            return None
-        now_ms = self._ports.now_ns() // 1_000_000
-        if due_ms > now_ms:
-            return due_ms - now_ms
-        self._align(AlignmentTimePassed())
-        return None
-
     def _poll_source(self) -> bool:
         source = self._chain.source
         assert source is not None
@@ -365,9 +316,9 @@ class StreamTask:
         elif isinstance(element, Watermark | WatermarkStatus):
             self._advance_event_time(channel, element)
         elif isinstance(element, CheckpointBarrier):
-            self._align(BarrierReceived(channel, element))
+            self._alignment.handle(BarrierReceived(channel, element))
         elif isinstance(element, CancelCheckpointMarker):
-            self._align(CancelMarkerReceived(channel, element.checkpoint_id))
+            self._alignment.handle(CancelMarkerReceived(channel, element.checkpoint_id))
         else:
             self._channel_ended(channel)
 
@@ -381,7 +332,7 @@ class StreamTask:
 
     def _channel_ended(self, channel: int) -> None:
         self._advance_event_time(channel, Watermark(MAX_WATERMARK_MS))
-        self._align(ChannelEnded(channel))
+        self._alignment.handle(ChannelEnded(channel))
         self._open_channels -= 1
         if self._open_channels == 0:
             self._end_of_input()
@@ -418,8 +369,7 @@ class StreamTask:
         if isinstance(mail, Message):
             failpoints.reach("receive")
             self._parts.gate.accept(mail)
-            if self._barriers.counts_buffered:
-                self._align(BytesBuffered(self._parts.gate.buffered_bytes))
+            self._alignment.buffered()
         elif isinstance(mail, events.Numbered):
             for ordered in self._order.accept(mail.number, mail.mail):
                 self._take_mail(ordered)
@@ -523,7 +473,7 @@ class StreamTask:
         if isinstance(mail, events.TriggerCheckpoint):
             if mail.barrier.kind is not SnapshotKind.FINAL:
                 self._give_up_stop_before(mail.barrier.checkpoint_id)
-            self._align(CheckpointTriggered(mail.barrier))
+            self._alignment.handle(CheckpointTriggered(mail.barrier))
         elif isinstance(mail, events.EndSource):
             if self._final_id is not None:
                 self._give_up_stop_before(CheckpointId(self._final_id + 1))
@@ -544,7 +494,7 @@ class StreamTask:
                 self._final_id = None
                 if self._phase is TaskPhase.STOPPING:
                     self._run()
-            self._align(CheckpointGivenUp(mail.checkpoint_id))
+            self._alignment.handle(CheckpointGivenUp(mail.checkpoint_id))
             self._chain.notify_checkpoint_aborted(mail.checkpoint_id)
 
     def _give_up_stop_before(self, checkpoint_id: CheckpointId) -> None:
@@ -562,54 +512,6 @@ class StreamTask:
 
     # ------------------------------------------------------------ checkpoints
 
-    def _align(self, event: AlignmentEvent) -> None:
-        now_ms = self._ports.now_ns() // 1_000_000
-        was_aligning, decided_before = self._barriers.is_aligning, self._barriers.last_decided
-        commands = self._barriers.handle(event, now_ms)
-        if not was_aligning:
-            self._alignment_baseline = self._parts.gate.consumed_bytes
-        for command in commands:
-            self._perform(command)
-        if self._barriers.last_decided != decided_before:
-            self._parts.gate.checkpoint_decided(self._barriers.last_decided)
-
-    def _perform(self, command: AlignmentCommand) -> None:
-        if isinstance(command, BlockChannel):
-            self._parts.gate.block(command.channel)
-        elif isinstance(command, ResumeChannels):
-            self._parts.gate.resume(command.channels)
-        elif isinstance(command, AbortCheckpoint):
-            self._abort_checkpoint(command)
-        elif isinstance(command, RecordChannels):
-            self._parts.gate.start_recording(command.checkpoint_id, command.channels)
-            self._snapshots.expect_records(command.checkpoint_id)
-        elif isinstance(command, FinishRecording):
-            recorded = self._parts.gate.stop_recording()
-            self._snapshots.store_records(command.checkpoint_id, recorded, self._processed_bytes())
-        else:
-            self._take_snapshot(command.barrier, command.started_ms)
-
-    def _processed_bytes(self) -> int:
-        """What was processed since the first barrier of the checkpoint at hand."""
-        return self._parts.gate.consumed_bytes - self._alignment_baseline
-
-    def _abort_checkpoint(self, command: AbortCheckpoint) -> None:
-        self._parts.gate.stop_recording()
-        self._parts.output.broadcast(CancelCheckpointMarker(command.checkpoint_id))
-        # Where the coordinator gave it up it knows; only those downstream that align may not.
-        if command.reason is not AlignmentAbortReason.GIVEN_UP:
-            self._ports.report(
-                SubtaskDeclined(
-                    self._deployment.attempt,
-                    self._deployment.subtask_id,
-                    command.checkpoint_id,
-                    command.reason.value,
-                    _DECLINES[command.reason],
-                )
-            )
-        # After the report: this acknowledges what was stored, which must not count any more.
-        self._snapshots.forget_records(command.checkpoint_id)
-
     def _take_snapshot(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
         self._chain.prepare_snapshot(barrier)
@@ -623,4 +525,4 @@ class StreamTask:
         elif barrier.kind is SnapshotKind.FINAL and not is_running and self._final_id is None:
             # An earlier one must not end the task: others still run, and their checkpoints need it.
             self._final_id = barrier.checkpoint_id
-        self._snapshots.start(barrier, alignment_started_ms, self._processed_bytes())
+        self._snapshots.start(barrier, alignment_started_ms, self._alignment.processed_bytes)

@@ -30,6 +30,7 @@ from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.arrow_source import DEFAULT_BATCH_ROWS, ArrowSource
 from ..connectors.collection import CollectionSource
+from ..connectors.socket_source import SocketTextSource
 from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
 from ..coordinator.local_job import LocalJob
 from ..coordinator.spec import JobSpec
@@ -335,6 +336,19 @@ class StreamExecutionEnvironment(Dependencies):
         )
         self.register(transformation)
         return DataStream(self, [Input(transformation)])
+
+    def socket_text_stream(
+        self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0
+    ) -> DataStream:
+        """A stream of the lines that a server sends; for trying things out, since a socket cannot replay.
+
+        Args:
+            hostname: Of the server.
+            port: Of the server.
+            delimiter: What separates two records.
+            max_retry: How often in a row to connect anew; 0 for never, -1 for ever.
+        """
+        return self.add_source(SocketTextSource(hostname, port, delimiter, max_retry), "Socket Stream")
 
     def add_source(
         self,

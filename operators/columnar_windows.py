@@ -7,7 +7,6 @@ of the key with the window as its namespace, and a timer for its end.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -18,26 +17,21 @@ import pyarrow as pa
 from ..common.errors import ConfigurationError, TidegateError, UserCodeError
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import MAX_WATERMARK_MS, Batch
-from ..protocol.handles import OperatorSnapshot
-from ..state.backend import KeyedStateBackend
 from .aggregations import ROWS, Fold
-from .base import OperatorContext, StreamOperator
 from .column_key import distinct_keys
-from .columnar_aggregate import Aggregates
+from .columnar_aggregate import Aggregates, FoldingOperator
 from .columns import Int64s, as_columns, as_timestamps, taken, timestamps_of
 from .grouping import MAX_ROWS, Array, Grouping
-from .key_folds import BatchFolds, FoldStates, KeyedFolds, result_column
-from .output import Output
+from .key_folds import BatchFolds, KeyedFolds, result_column
+from .late_records import LateRecords
 from .timer_queue import Due
 from .timers import BatchTimerTarget, TimerServices
-
-logger = logging.getLogger("tidegate")
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 
 
-class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
+class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
     """For each key and window that has records: the key, the window, and the aggregates of its records.
 
     Args:
@@ -49,10 +43,7 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
 
     Attributes:
         output_schema: Columns of the results; start and end of the window are in milliseconds.
-        late_records: How many records were dropped because they came too late.
     """
-
-    keyed: KeyedStateBackend
 
     def __init__(
         self,
@@ -61,11 +52,9 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
         key_type: TypeInformation | None = None,
         late_tag_id: str | None = None,
     ) -> None:
-        self._aggregates = aggregates
+        super().__init__(aggregates, [*aggregates.folds(), Fold(ROWS)], key_type)
         self._size, self._slide, self._offset = shape
-        self._key_type = key_type
         self._late_tag_id = late_tag_id
-        self._states = FoldStates([*aggregates.folds(), Fold(ROWS)])
         self._window_fields = [pa.field(name, pa.int64()) for name in (WINDOW_START, WINDOW_END)]
         taken_names = {aggregates.key_field.name, *aggregates.aggregations} & {WINDOW_START, WINDOW_END}
         if taken_names:
@@ -74,26 +63,19 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
                 f"call yours something else"
             )
         self.output_schema = pa.schema([aggregates.key_field, *self._window_fields, *aggregates.fields])
-        self.late_records = 0
-
-    def setup(self, context: OperatorContext, output: Output) -> None:
-        super().setup(context, output)
-        self._where = f"operator {context.name_with_subtask}"
-        self.keyed = context.create_keyed_backend(self._key_type)
-
-    def restore(self, snapshot: OperatorSnapshot, owned: bool) -> None:
-        self._states.check_restored(snapshot.keyed, self._where)
-        super().restore(snapshot, owned)
 
     def open(self) -> None:
         self._states.open(self.keyed, namespaced=True)
+        self.late_records = LateRecords(
+            self.context, "that come after their windows ended: side_output_late_data() keeps them"
+        )
         timer_services = self.timer_services = TimerServices(self.context, self.keyed)
         self._timers = timer_services.create("columnar_window", self, namespaced=True)
         self._due: defaultdict[Any, list[Any]] = defaultdict(list)
 
     def close(self) -> None:
-        if self.late_records:
-            logger.info("%s dropped %d late records", self._where, self.late_records)
+        if "late_records" in vars(self):
+            self.late_records.close()
         super().close()
 
     # ------------------------------------------------------------ records
@@ -130,7 +112,8 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
 
     def _late(self, batch: Batch, rows: Int64s) -> None:
         if self._late_tag_id is None:
-            self.late_records += len(rows)
+            first = batch.values.slice(int(rows[0]), 1).to_pylist()[0]
+            self.late_records.drop(len(rows), first)
         else:
             self.output.emit_side(self._late_tag_id, taken(batch, rows))
 

@@ -6,7 +6,6 @@ of the other side may still come that they pair with.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -20,11 +19,10 @@ from ..state.descriptors import MapStateDescriptor
 from ..state.kinds import MapState
 from .base import rows
 from .keyed import KeyedOperator, Selector
+from .late_records import LateRecords
 from .results import emit_results
 from .timers import Timer, TimerServices, TimerTarget
 from .window_functions import ProcessJoinFunction
-
-logger = logging.getLogger("tidegate")
 
 _LEFT, _RIGHT = 0, 1
 
@@ -55,9 +53,6 @@ class IntervalJoinOperator(KeyedOperator, TimerTarget):
         interval: When two records are a pair.
         key_selectors: Of the left and the right input.
         key_type: Declared type of the key, if any.
-
-    Attributes:
-        late_records: How many records were dropped because they came behind the watermark.
     """
 
     input_count = 2
@@ -72,10 +67,13 @@ class IntervalJoinOperator(KeyedOperator, TimerTarget):
         super().__init__(function, "process_element", key_selectors[_LEFT], key_type)
         self._interval = interval
         self._selectors = key_selectors
-        self.late_records = 0
 
     def open(self) -> None:
         super().open()
+        self.late_records = LateRecords(
+            self.context,
+            "behind the watermark: side_output_left_late_data() and side_output_right_late_data() keep them",
+        )
         timer_services = self.timer_services = TimerServices(self.context, self.keyed)
         self._timers = timer_services.create("interval_join", self, namespaced=True)
         self._buffers = [self._buffer("_left_buffer"), self._buffer("_right_buffer")]
@@ -143,14 +141,7 @@ class IntervalJoinOperator(KeyedOperator, TimerTarget):
         if tag_id is not None:
             self.output.emit_side(tag_id, late)
             return
-        if not self.late_records:
-            logger.warning(
-                "operator %s drops records behind the watermark, such as %.200r; "
-                "side_output_left_late_data() and side_output_right_late_data() keep them",
-                self.context.name_with_subtask,
-                late.values[0],
-            )
-        self.late_records += len(late)
+        self.late_records.drop(len(late), late.values[0])
 
     def on_event_time(self, timer: Timer) -> None:
         side: int = timer.namespace

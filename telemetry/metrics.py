@@ -2,14 +2,16 @@
 
     from tidegate.telemetry import metric_values
 
-gives the value of each by its name: operator, index of the subtask, groups, metric. They are those of the
-running tasks of this process; so of all in local mode, and elsewhere of those of one worker.
+gives the value of each by its name: operator, index of the subtask, groups, metric. Where two operators have
+one name, also in two jobs, the ids of job and operator stand before it. They are those of the running tasks
+of this process; so of all in local mode, and elsewhere of those of one worker.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter as Counts
 from collections import deque
 from collections.abc import Callable, Mapping
 
@@ -101,27 +103,35 @@ Metric = Counter | Meter | Distribution | Callable[[], int | float]
 
 
 class MetricRegistry:
-    """The metrics of the tasks in one process, by their names."""
+    """The metrics of the tasks in one process, by their owners and names."""
 
     def __init__(self) -> None:
-        self._metrics: dict[tuple[str, ...], Metric] = {}
+        self._metrics: dict[tuple[tuple[str, ...], tuple[str, ...]], Metric] = {}
 
-    def register(self, name: tuple[str, ...], metric: Metric) -> Metric:
+    def register(self, owner: tuple[str, ...], name: tuple[str, ...], metric: Metric) -> Metric:
         """The metric of that name: the one there is, if it is of the same kind, else `metric`."""
-        known = self._metrics.get(name)
+        known = self._metrics.get((owner, name))
         if known is not None and type(known) is type(metric) and not callable(metric):
             return known
-        self._metrics[name] = metric
+        self._metrics[owner, name] = metric
         return metric
 
-    def forget(self, scope: tuple[str, ...]) -> None:
-        """Drop all metrics whose names begin so."""
-        for name in [name for name in list(self._metrics) if name[: len(scope)] == scope]:
-            del self._metrics[name]
+    def forget(self, owner: tuple[str, ...], scope: tuple[str, ...]) -> None:
+        """Drop all metrics of an owner whose names begin so."""
+        for key in [key for key in list(self._metrics) if key[0] == owner and key[1][: len(scope)] == scope]:
+            del self._metrics[key]
 
     def values(self) -> dict[str, MetricValue]:
-        """What each metric says now, by its dotted name; NaN for a gauge that raises."""
-        return {".".join(name): _value(metric) for name, metric in list(self._metrics.items())}
+        """What each metric says now, by its dotted name; NaN for a gauge that raises.
+
+        Names that several owners use begin with the owner.
+        """
+        metrics = list(self._metrics.items())
+        uses = Counts(name for (_, name), _ in metrics)
+        return {
+            ".".join(name if uses[name] == 1 else (*owner, *name)): _value(metric)
+            for (owner, name), metric in metrics
+        }
 
 
 def _value(metric: Metric) -> MetricValue:
@@ -144,41 +154,44 @@ class MetricGroup:
     Args:
         registry: Where they are kept.
         scope: What their names begin with.
+        owner: Whose they are: the ids of the job and of its operator, two of which may have one name.
     """
 
-    def __init__(self, registry: MetricRegistry, scope: tuple[str, ...]) -> None:
+    def __init__(self, registry: MetricRegistry, scope: tuple[str, ...], owner: tuple[str, ...] = ()) -> None:
         self._registry = registry
         self._scope = scope
+        self._owner = owner
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
         """A group within this one; with `extra`, a key and its value."""
-        return MetricGroup(self._registry, (*self._scope, name, *(() if extra is None else (extra,))))
+        scope = (*self._scope, name, *(() if extra is None else (extra,)))
+        return MetricGroup(self._registry, scope, self._owner)
 
     def counter(self, name: str) -> Counter:
         """A counter."""
-        metric = self._registry.register((*self._scope, name), Counter())
+        metric = self._registry.register(self._owner, (*self._scope, name), Counter())
         assert isinstance(metric, Counter)
         return metric
 
     def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
         """A value that `obj()` gives when somebody asks, from any thread."""
-        self._registry.register((*self._scope, name), obj)
+        self._registry.register(self._owner, (*self._scope, name), obj)
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
         """A meter of the rate over a time span."""
-        metric = self._registry.register((*self._scope, name), Meter(time_span_in_seconds))
+        metric = self._registry.register(self._owner, (*self._scope, name), Meter(time_span_in_seconds))
         assert isinstance(metric, Meter)
         return metric
 
     def distribution(self, name: str) -> Distribution:
         """A distribution."""
-        metric = self._registry.register((*self._scope, name), Distribution())
+        metric = self._registry.register(self._owner, (*self._scope, name), Distribution())
         assert isinstance(metric, Distribution)
         return metric
 
     def close(self) -> None:
         """Drop its metrics and those of its groups."""
-        self._registry.forget(self._scope)
+        self._registry.forget(self._owner, self._scope)
 
 
 PROCESS_METRICS = MetricRegistry()

@@ -35,13 +35,15 @@ class Network:
 
     Args:
         settings: How much may be under way on a channel before its sender has to wait.
+        delayed: How many records an operator may hold until it lets all go at once.
     """
 
-    def __init__(self, world: World, faults: Faults, settings: Settings) -> None:
+    def __init__(self, world: World, faults: Faults, settings: Settings, delayed: int) -> None:
         self._world = world
         self._faults = faults
         # A step may overshoot by its results: what one batch before it had, and what waited for a full one.
-        overshoot = (_BATCHES * settings.batch_size + 3 * HELD_BACK) * RECORD_BYTES + _CONTROL_BYTES
+        records = _BATCHES * settings.batch_size + 3 * HELD_BACK + delayed
+        overshoot = records * RECORD_BYTES + _CONTROL_BYTES
         self._limit_bytes = settings.channel_credit_bytes + overshoot
         self._delays: dict[tuple[int, ChannelId], int] = {}
         self._under_way: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)

@@ -26,6 +26,8 @@ MODES = {
 ALIGNED_TIMEOUTS_MS = {"unaligned": 0, "aligned at first": 10}
 """After how long barriers may overtake, in the modes in which they may; one checkpoint at a time there."""
 _MODE_SHARES = {"exactly-once": 5, "unaligned": 3, "aligned at first": 2, "at-least-once": 1}
+_CHANGE_SHARES = {"exactly-once": 2, "unaligned": 2, "aligned at first": 1, "at-least-once": 2}
+"""Of the modes that people change to: going to at-least-once and back is the greatest change."""
 _LMDB_SHARE = 0.02
 _COPIES_SHARE = 0.08
 _EXTRA_STATES = ("map", "list", "reducing", "aggregating", "folding")
@@ -56,6 +58,8 @@ class StageKind(enum.Enum):
     """Counts the records of two inputs by key; the second input may be broadcast."""
     BUFFER = "buffer"
     """Holds some records back, in operator state of all three modes."""
+    DELAY = "delay"
+    """Holds records back by key, until a timer lets them go."""
     SHARE = "share"
     """Gets every record and keeps its share."""
     SINK = "sink"
@@ -87,6 +91,8 @@ class Stage:
     chaining: Chaining = Chaining.ALWAYS
     has_transactions: bool = False
     """Of a sink: whether what it writes is in a transaction from the start, or only from the barrier."""
+    is_timed: bool = False
+    """Of a delay: whether it ends after some milliseconds, or only with event time."""
 
     @property
     def follows(self) -> int | None:
@@ -203,6 +209,10 @@ class Faults:
     damaged_copy: float = 0.0
     """How often a local copy of a file is lost or damaged between two attempts."""
     crashes: tuple[Crash, ...] = ()
+    repeated_crash: float = 0.0
+    """How often a task dies again soon after the job has recovered."""
+    crash_at_stop: float = 0.0
+    """How often somebody dies soon after the job was asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -289,6 +299,7 @@ def draw_stages(random: Random) -> tuple[Stage, ...]:
 
 def _draw_kind(random: Random, ends: list[int]) -> StageKind:
     kinds = [StageKind.COUNT, StageKind.COUNT, StageKind.MAP, StageKind.BUFFER, StageKind.SHARE]
+    kinds.append(StageKind.DELAY)
     if len(ends) > 1:
         kinds += [StageKind.JOIN, StageKind.JOIN]
     return random.choice(kinds)
@@ -299,7 +310,7 @@ def _draw_stage(random: Random, kind: StageKind, ends: list[int], uid: str) -> t
     states: tuple[str, ...] = ()
     if kind in (StageKind.COUNT, StageKind.JOIN):
         states = tuple(random.sample(_EXTRA_STATES, random.choice((0, 1, 1, 2))))
-    if kind is StageKind.COUNT:
+    if kind in (StageKind.COUNT, StageKind.DELAY):
         inputs = tuple(Link(end, Partitioning.HASH) for end in used)
     elif kind is StageKind.JOIN:
         second = random.choice((Partitioning.HASH, Partitioning.HASH, Partitioning.BROADCAST))
@@ -310,7 +321,8 @@ def _draw_stage(random: Random, kind: StageKind, ends: list[int], uid: str) -> t
         inputs = _draw_links(random, used, _SPREAD)
     chaining = random.choice((Chaining.ALWAYS, Chaining.ALWAYS, Chaining.HEAD, Chaining.NEVER))
     keys, is_skewed = random.choice((2, 5)), random.random() < 0.2
-    return Stage(uid, kind, inputs, states, keys, is_skewed, chaining), used
+    is_timed = kind is StageKind.DELAY and random.random() < 0.5
+    return Stage(uid, kind, inputs, states, keys, is_skewed, chaining, is_timed=is_timed), used
 
 
 def _draw_links(random: Random, used: list[int], spread: tuple[Partitioning, ...]) -> tuple[Link, ...]:
@@ -338,8 +350,8 @@ def _draw_requests(random: Random, runs: tuple[Run, ...], settings: Settings) ->
     savepoints = random.randint(2, 5) if goes_back else random.choice((0, 0, 0, 1, 2))
     asks += random.choices((Ask.CANONICAL, Ask.NATIVE), k=savepoints)
     requests = [Request(random.randint(1, _EVENTS_OF_A_JOB), ask) for ask in asks]
-    for _ in range(random.choice((0, 0, 0, 0, 1, 2))):
-        mode = random.choices(list(_MODE_SHARES), list(_MODE_SHARES.values()))[0]
+    for _ in range(random.choice((0, 0, 0, 0, 0, 1, 2, 4))):
+        mode = random.choices(list(_CHANGE_SHARES), list(_CHANGE_SHARES.values()))[0]
         requests.append(Request(random.randint(1, _EVENTS_OF_A_JOB), Ask.MODE, mode))
     return tuple(requests)
 
@@ -390,6 +402,8 @@ def _draw_faults(random: Random) -> Faults:
         failed_write=random.choice((0.0, 0.0, 0.05)),
         damaged_copy=random.choice((0.0, 0.3)),
         crashes=tuple(crashes),
+        repeated_crash=random.choice((0.0, 0.0, 0.5)),
+        crash_at_stop=random.choice((0.0, 0.5)),
     )
 
 

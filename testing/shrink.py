@@ -53,6 +53,8 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
         "lost_trigger",
         "zombie_work",
         "damaged_copy",
+        "repeated_crash",
+        "crash_at_stop",
     ):
         if getattr(faults, name):
             yield _with_faults(plan, **{name: 0.0})

@@ -15,6 +15,7 @@ from .plan import MAX_PARALLELISM, Link, Plan, Run, Stage, StageKind
 from .simulated_operators import (
     BufferOperator,
     CountByKey,
+    DelayByKey,
     DiscoveredSource,
     JoinOperator,
     KeyOf,
@@ -87,6 +88,8 @@ def _operator(plan: Plan, number: int, stage: Stage) -> StreamOperator:
         return JoinOperator(uid, stage.states, key_of, is_broadcast)
     if stage.kind is StageKind.BUFFER:
         return BufferOperator(uid)
+    if stage.kind is StageKind.DELAY:
+        return KeyedProcessOperator(DelayByKey(uid, stage.is_timed), key_of)
     if stage.kind is StageKind.SHARE:
         return ShareOperator(uid)
     return SimulatedSinkOperator(SimulatedTransactions() if stage.has_transactions else SimulatedSink())
@@ -114,6 +117,13 @@ def keeps_order(plan: Plan) -> dict[str, bool]:
         result[stage.uid] = comes_in_order and set(links) <= {Partitioning.FORWARD, Partitioning.HASH}
         # Behind a shuffle only records of one key are in order, and behind a buffer those that did not
         # move to another subtask when the job was rescaled.
-        goes_straight = set(links) <= {Partitioning.FORWARD} and stage.kind is not StageKind.BUFFER
-        ordered.append(comes_in_order and goes_straight)
+        keeps = stage.kind not in (StageKind.BUFFER, StageKind.DELAY)
+        ordered.append(comes_in_order and set(links) <= {Partitioning.FORWARD} and keeps)
     return result
+
+
+def most_delayed(plan: Plan) -> int:
+    """How many records wait for the end of event time, at the most; twice as many where some come again."""
+    if not any(stage.kind is StageKind.DELAY for stage in plan.stages):
+        return 0
+    return (1 if plan.is_exactly_once else 2) * len(ways_to_sinks(plan)) * plan.splits * plan.records

@@ -20,6 +20,7 @@ from ..operators.output import Output
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkOperator, SinkWriter
 from ..operators.sources import Source, SourceReader
+from ..operators.timer_service import TimeDomain
 from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.elements import Batch, CheckpointBarrier, SnapshotKind
 from ..protocol.ids import CheckpointId
@@ -262,6 +263,37 @@ _COUNTERS: dict[str, Callable[[RuntimeContext], Any]] = {
     "aggregating": _InAggregating,
     "folding": _InFolding,
 }
+
+
+class DelayByKey(KeyedProcessFunction):
+    """Holds each record until event time reaches its number, or until a clock lets all of its key go."""
+
+    def __init__(self, uid: str, is_timed: bool) -> None:
+        self._mark = Pass(uid)
+        self._uid = uid
+        self._is_timed = is_timed
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        waiting = MapStateDescriptor("waiting", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
+        self._waiting: MapState[int, list[Record]] = runtime_context.get_map_state(waiting)
+
+    def process_element(self, value: Record, ctx: KeyedProcessFunction.Context) -> None:
+        number, timers = value[1], ctx.timer_service()
+        self._waiting.put(number, [*(self._waiting.get(number) or []), value])
+        timers.register_event_time_timer(number)
+        if self._is_timed:
+            timers.register_processing_time_timer(timers.current_processing_time() + 1 + number % 7)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> list[Record]:
+        if ctx.time_domain() is TimeDomain.EVENT_TIME:
+            due = self._waiting.get(timestamp) or []
+            self._waiting.remove(timestamp)
+        else:
+            due = [record for records in self._waiting.values() for record in records]
+            self._waiting.clear()
+        if not due and not self._is_timed:
+            outside().problems.append(f"{self._uid}: a timer fires at {timestamp}, but nothing waits for it")
+        return [self._mark(record) for record in due]
 
 
 class JoinOperator(KeyedProcessOperator):

@@ -14,8 +14,8 @@ from ..protocol.plan import JobGraph
 from .incarnation import Incarnation
 from .local_copies import LocalCopies
 from .network import Network
-from .plan import MILLISECOND, Plan, Victim
-from .simulated_graph import job_graph
+from .plan import MILLISECOND, Crash, Plan, Victim
+from .simulated_graph import job_graph, most_delayed
 from .simulated_process import Process, ProcessDied
 from .simulated_storage import SimulatedStorage
 from .simulated_user import SimulatedUser
@@ -24,6 +24,9 @@ from .world import World
 
 _RESTARTED_NS = 10 * MILLISECOND
 _PARTITION_NS = 150 * MILLISECOND
+_MOST_UNPLANNED_CRASHES = 2
+_SOON_EVENTS = 300
+"""Within so many events after its cause an unplanned crash comes."""
 
 _Actor = Process | Incarnation | None
 """Who runs: a task process, a coordinator, or deletions in the background, which nobody kills."""
@@ -40,7 +43,7 @@ class SimulatedShell:
         self.world = world
         self.plan = plan
         self.storage = SimulatedStorage(world, plan.faults.failed_write, self.point, self._may_fail)
-        self.network = Network(world, plan.faults, plan.settings)
+        self.network = Network(world, plan.faults, plan.settings, most_delayed(plan))
         self.crashes = 0
         self.attempts = 0
         self.run_number = 0
@@ -49,6 +52,7 @@ class SimulatedShell:
         self._points = {Victim.TASK_INSIDE: 0, Victim.COORDINATOR_INSIDE: 0}
         self._crashes = list(plan.faults.crashes)
         self._next_at = 0
+        self._unplanned_crashes = _MOST_UNPLANNED_CRASHES
         self._jobs = 1
         copies = self._settings.local_snapshots_dir
         self.copies = None if copies is None else LocalCopies(world, copies, plan.faults.damaged_copy)
@@ -155,6 +159,15 @@ class SimulatedShell:
             return True
         return actor.has_started and not actor.coordinator.status.is_globally_terminal_state()
 
+    def may_crash_soon(self, probability: float, victims: tuple[Victim, ...]) -> None:
+        """Something happened upon which somebody may die that has not been planned before."""
+        if not self._unplanned_crashes or not self.world.chance(probability):
+            return
+        self._unplanned_crashes -= 1
+        at = self.world.events_run + self.world.random.randrange(_SOON_EVENTS)
+        self._crashes.append(Crash(self.world.random.choice(victims), at))
+        self._next_at = min(self._next_at, at)
+
     def _crash(self, victim: Victim) -> None:
         life = self.current
         if life.end is not None or not life.is_alive:
@@ -195,6 +208,8 @@ class SimulatedShell:
     def deployed(self, deployment: TaskDeployment) -> None:
         """An attempt is deployed."""
         self.attempts += 1
+        if self.attempts > 1:
+            self.may_crash_soon(self.plan.faults.repeated_crash, (Victim.TASK,))
         if self.copies is not None:
             self.copies.suffer()
         self.world.note(

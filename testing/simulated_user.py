@@ -11,7 +11,7 @@ from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import CheckpointBarrier, SavepointFormatType, SnapshotKind
 from ..protocol.ids import JobId
 from .outside import outside
-from .plan import ALIGNED_TIMEOUTS_MS, MODES, Ask, Ending, Handover, Request
+from .plan import ALIGNED_TIMEOUTS_MS, MODES, Ask, Ending, Handover, Request, Victim
 from .simulated_storage import ROOT
 from .storage_watcher import SAVEPOINTS
 
@@ -44,6 +44,7 @@ class SimulatedUser:
         self._stopped_with = ""
         self._newest_savepoint = ""
         self._modes: dict[JobId, BarrierMode] = {}
+        self._unanswered: dict[JobId, BarrierMode] = {}
         self._removes: str | None = None
         self.ending: Ending | None = None
         """How the current run is about to end, if it is."""
@@ -100,7 +101,9 @@ class SimulatedUser:
     def _change_mode(self, name: str) -> None:
         life = self._shell.current
         mode = BarrierMode(MODES[name], ALIGNED_TIMEOUTS_MS.get(name))
+        self._unanswered[life.spec.job_id] = mode
         problem = life.coordinator.set_barrier_mode(mode)
+        del self._unanswered[life.spec.job_id]
         is_possible = mode.aligned_timeout_ms is None or self._plan.settings.max_concurrent == 1
         self._shell.world.note(f"the mode is to be {name}: {problem or 'yes'}")
         if not problem:
@@ -112,19 +115,25 @@ class SimulatedUser:
 
     def triggered(self, life: Incarnation, barrier: CheckpointBarrier) -> None:
         """A coordinator triggers a new checkpoint: in the mode that was asked for, if it is alone."""
-        wanted = self._modes.get(life.spec.job_id)
+        job_id = life.spec.job_id
         before, life.triggered_mode = life.triggered_mode, barrier.mode
         if len(life.coordinator.statistics.in_progress) > 1:
             assert before is barrier.mode, f"checkpoint {barrier.checkpoint_id} changes the mode of others"
             return
-        if wanted is None or life is not self._shell.current:
+        if life is not self._shell.current:
             return
-        timeout_ms = None if barrier.savepoint else wanted.aligned_timeout_ms
-        asked, got = (wanted.mode, timeout_ms), (barrier.mode, barrier.aligned_timeout_ms)
-        assert got == asked, f"checkpoint {barrier.checkpoint_id} is triggered as {got}, not as {asked}"
+        in_doubt = self._unanswered.pop(job_id, None)
+        if in_doubt is not None and _is_in(barrier, in_doubt):
+            # The coordinator died before it could say that it had written it down.
+            self._modes[job_id] = in_doubt
+        wanted = self._modes.get(job_id)
+        assert wanted is None or _is_in(barrier, wanted), f"{barrier} is triggered, not in the mode {wanted}"
 
     def hear(self, life: Incarnation) -> None:
         """A coordinator did something: it may have answered."""
+        if life.spec.job_id != self._shell.current.spec.job_id:
+            # A coordinator that was cut off, of a job that has ended: its numbers mean other requests.
+            return
         answers = life.coordinator.statistics.requests
         for request in [*self._waiting, *(() if self._stop is None else (self._stop,))]:
             answer = answers.get(request)
@@ -172,6 +181,8 @@ class SimulatedUser:
         life.perform(lambda: self._ask_to_stop(_STOPS[ending]))
 
     def _ask_to_stop(self, kind: SnapshotKind) -> None:
+        victims = (Victim.TASK, Victim.COORDINATOR, Victim.PARTITIONED)
+        self._shell.may_crash_soon(self._plan.faults.crash_at_stop, victims)
         self._stop = self._savepoint(kind, self._handover.is_native)
 
     @property
@@ -230,3 +241,9 @@ class SimulatedUser:
             directory = directory.partition("/")[0]
         self._shell.world.note(f"{directory} is removed by its owner")
         self._shell.storage.remove(directory)
+
+
+def _is_in(barrier: CheckpointBarrier, mode: BarrierMode) -> bool:
+    """Whether a barrier says what a mode asks for. Savepoints overtake nothing."""
+    timeout_ms = None if barrier.savepoint else mode.aligned_timeout_ms
+    return (barrier.mode, barrier.aligned_timeout_ms) == (mode.mode, timeout_ms)

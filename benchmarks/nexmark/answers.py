@@ -30,7 +30,8 @@ def _by_rank(count: str) -> str:
 _STATISTICS = ", ".join(
     _by_rank(count) for count in ("count(*)", "count(distinct bidder)", "count(distinct auction)")
 )
-# DuckDB has no session windows: one begins where the bid before is ten seconds ago, or there is none.
+# DuckDB has no session windows: one begins where the bid before is more than ten seconds ago, or there is
+# none. Windows of Flink that only touch are one.
 _SESSIONS = """
     with gaps as (
         select bidder, date_time, n,
@@ -38,7 +39,7 @@ _SESSIONS = """
         from bid
     ), numbered as (
         select bidder, date_time,
-            count(*) filter (where gap is null or gap >= 10000)
+            count(*) filter (where gap is null or gap > 10000)
                 over (partition by bidder order by date_time, n) as session
         from gaps
     )

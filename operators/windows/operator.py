@@ -5,7 +5,6 @@ Source: Flink's `WindowOperator`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -16,6 +15,7 @@ from ...common.typeinfo import TypeInformation
 from ...protocol.elements import MAX_WATERMARK_MS, Batch
 from ..base import rows
 from ..keyed import KeyedOperator, Selector
+from ..late_records import LateRecords
 from ..results import emit_results
 from ..runtime_context import RuntimeContext
 from ..timers import Timer, TimerServices, TimerTarget
@@ -25,8 +25,6 @@ from .contents import EvictingContents, WindowContents
 from .contexts import AssignerContext, FunctionContext, NoPerWindowStates, PerWindowStates, TriggerContext
 from .triggers import Trigger, TriggerResult
 from .windows import window_namespaces
-
-logger = logging.getLogger("tidegate")
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,6 @@ class WindowOperator(KeyedOperator, TimerTarget):
         key_selector: Gives the key of a record that came without one.
         key_type: Declared type of the key, if any.
 
-    Attributes:
-        late_records: How many records were dropped because they came too late for all their windows.
     """
 
     merges = False
@@ -73,10 +69,14 @@ class WindowOperator(KeyedOperator, TimerTarget):
         self._lateness_ms = windowing.allowed_lateness_ms
         self._by_event_time = windowing.assigner.is_event_time()
         self._namespaces = window_namespaces(windowing.assigner.get_window_serializer())
-        self.late_records = 0
 
     def open(self) -> None:
         super().open()
+        self.late_records = LateRecords(
+            self.context,
+            "that come after their windows ended: allowed_lateness() lets windows wait, "
+            "side_output_late_data() keeps such records",
+        )
         runtime_context = RuntimeContext(self.context, self.keyed)
         self._open_folding(runtime_context)
         timer_services = self.timer_services = TimerServices(self.context, self.keyed)
@@ -101,11 +101,9 @@ class WindowOperator(KeyedOperator, TimerTarget):
 
     def close(self) -> None:
         folding = life_cycle_of(self._contents.function)
-        if self.late_records:
-            logger.info(
-                "operator %s dropped %d late records", self.context.name_with_subtask, self.late_records
-            )
         try:
+            if self._is_open:
+                self.late_records.close()
             if folding is not None and self._is_open:
                 folding.close()
         except Exception as error:
@@ -171,15 +169,7 @@ class WindowOperator(KeyedOperator, TimerTarget):
             self._late_values.append(value)
             self._late_times.append(time)
             return
-        if not self.late_records:
-            logger.warning(
-                "operator %s drops records that come after their windows ended, such as %.200r at %d ms; "
-                "allowed_lateness() lets windows wait, side_output_late_data() keeps such records",
-                self.context.name_with_subtask,
-                value,
-                time,
-            )
-        self.late_records += 1
+        self.late_records.drop(1, value)
 
     # ------------------------------------------------------------ timers
 

@@ -202,7 +202,7 @@ class TaskUnderTest:
         raise AssertionError("the task never comes to rest")
 
     def receive(self, *elements: StreamElement, channel: int = 0) -> None:
-        """These elements arrive on a channel and are worked off: what is announced in its own message."""
+        """These elements arrive on a channel and are worked off; what is announced has its own message."""
         groups: list[list[StreamElement]] = [[]]
         for element in elements:
             if isinstance(element, ANNOUNCED):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tidegate.testing.run_one import run_seed
 
-from .mutants import MUTANTS, first_finding
+from .mutants import MUTANTS, finding
 from .mutants.__main__ import main
 
 pytestmark = pytest.mark.filterwarnings("ignore:FoldingState is deprecated")
@@ -39,7 +39,7 @@ def _quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_bug_is_found(name: str) -> None:
-    assert first_finding(name, QUICK_SEEDS) is not None
+    assert finding(name, seeds=QUICK_SEEDS) is not None
     assert run_seed(1).problem is None, "the bug stayed planted"
 
 
@@ -49,7 +49,7 @@ def test_there_are_enough_bugs_and_each_says_what_it_breaks() -> None:
 
 
 def test_a_bug_can_be_watched_at_work(capsys: pytest.CaptureFixture[str]) -> None:
-    found = first_finding("any-order", QUICK_SEEDS)
+    found = finding("any-order", seeds=QUICK_SEEDS)
     assert found is not None
     assert main(["any-order", "--seed", str(found.seed)]) == 1
     assert f"seed {found.seed}: {found.problem}" in capsys.readouterr().out

@@ -59,3 +59,23 @@ def test_a_function_makes_metrics_of_its_own_which_end_with_it() -> None:
     stream = env.from_collection([1, 2, 3]).map(Counting()).name("Counting")
     assert list(stream.execute_and_collect()) == [1, 2, 3]
     assert "Counting.0.seen" not in metric_values()
+
+
+def test_operators_of_one_name_have_metrics_of_their_own_in_one_job_and_in_two() -> None:
+    registry = MetricRegistry()
+    groups = [
+        MetricGroup(registry, ("Map", "0"), owner)
+        for owner in [("job-1", "a"), ("job-1", "b"), ("job-2", "a")]
+    ]
+    for number, group in enumerate(groups, start=1):
+        group.counter("seen").inc(number)
+    groups[0].add_group("orders").counter("new")
+    assert registry.values() == {
+        "job-1.a.Map.0.seen": 1,
+        "job-1.b.Map.0.seen": 2,
+        "job-2.a.Map.0.seen": 3,
+        "Map.0.orders.new": 0,
+    }
+    groups[0].close()
+    groups[1].close()
+    assert registry.values() == {"Map.0.seen": 3}

@@ -209,7 +209,8 @@ def test_late_records_are_counted_when_nobody_takes_them(
     rig.advance_watermark(20)
     rig.process([("a", 1, 1), ("a", 2, 25), ("b", 3, 2)])
     rig.process([("a", 4, 3)])
-    assert rig.subtasks[0].operator.late_records == 3
+    metrics = rig.subtasks[0].operator.context.metrics
+    assert metrics.counter("numLateRecordsDropped").get_count() == 3
     assert [r.getMessage() for r in caplog.records if "side_output_late_data" in r.getMessage()] != []
     assert len(caplog.records) == 1
 

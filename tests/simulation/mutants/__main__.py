@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import logging
+import json
 import multiprocessing
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from tidegate.testing.run_one import Outcome
-from tidegate.testing.simulate import replay
+from tidegate.testing.simulate import prepare_process, replay
 
-from . import MUTANTS, SEEDS, first_finding
+from . import MUTANTS, SEEDS, finding
+
+_KNOWN = Path(__file__).with_name("known_seeds.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,31 +26,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--shrink", action="store_true", help="with --seed: look for a simpler job that fails"
     )
+    parser.add_argument(
+        "--from-first",
+        action="store_true",
+        help="look for the first seed, also where one is known that finds it",
+    )
+    parser.add_argument("--rewrite", action="store_true", help="write down the seeds that found something")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
-    logging.disable(logging.ERROR)
+    prepare_process()
     names = options.names or list(MUTANTS)
     if options.seed is not None:
         with MUTANTS[names[0]].planted():
             return replay(options.seed, options.shrink)
-    return _hunt(names, options.processes)
+    known = json.loads(_KNOWN.read_text("utf-8"))
+    found = _hunt(
+        [(name, 0 if options.from_first else known.get(name, 0)) for name in names], options.processes
+    )
+    if options.rewrite:
+        _KNOWN.write_text(json.dumps({**known, **found}, indent=1, sort_keys=True) + "\n", "utf-8")
+    print(f"{len(found)} of {len(names)} bugs found within {SEEDS} seeds")
+    return 0 if len(found) == len(names) else 1
 
 
-def _hunt(names: Sequence[str], processes: int) -> int:
-    missed = 0
+def _hunt(wanted: Sequence[tuple[str, int]], processes: int) -> dict[str, int]:
+    """Look for bugs, given with a seed to try first; the seeds that found them, as rows of a table."""
+    seeds: dict[str, int] = {}
+    # Those without a known seed take longest, and should not be left for the end.
+    ordered = sorted(wanted, key=lambda each: each[1] > 0)
     # Spawned, not forked: LMDB must not be taken across a fork.
-    with multiprocessing.get_context("spawn").Pool(processes, logging.disable, (logging.ERROR,)) as pool:
-        for name, found in zip(names, pool.imap(first_finding, names)):
-            missed += found is None
-            print(f"{name:26} {_where(found):12} {MUTANTS[name].description}", flush=True)
+    with multiprocessing.get_context("spawn").Pool(processes, prepare_process) as pool:
+        searches = [(name, pool.apply_async(finding, (name, seed))) for name, seed in ordered]
+        for name, search in searches:
+            found = search.get()
             if found is not None:
-                print(f"{'':26} {'':12} {found.problem:.110}", flush=True)
-    print(f"{len(names) - missed} of {len(names)} bugs found within {SEEDS} seeds")
-    return 1 if missed else 0
+                seeds[name] = found.seed
+            print(_row(name, found), flush=True)
+    return seeds
 
 
-def _where(found: Outcome | None) -> str:
-    return "NOT FOUND" if found is None else f"seed {found.seed}"
+def _row(name: str, found: Outcome | None) -> str:
+    seed, problem = ("none", "") if found is None else (str(found.seed), f"{found.problem:.90}")
+    return f"| `{name}` | {MUTANTS[name].description} | {seed} | {problem.replace('|', '/')} |"
 
 
 if __name__ == "__main__":

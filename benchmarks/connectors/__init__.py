@@ -1,0 +1,1 @@
+"""Benchmarks of files and PostgreSQL, each beside the bare library."""
