@@ -64,12 +64,14 @@ mutants: $(STAMP) ## plant one protocol bug after the other; print the first see
 
 chaos: $(STAMP) ## kill, stop and damage real processes for MINUTES=n (5), as SEED=n says
 	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.connectors.killing --times $(or $(TIMES),20)
 
 bench: $(STAMP) ## compare with Bytewax and PyFlink, each in an environment of its own
 	$(BIN)/python -m benchmarks.run
 
-docs: $(STAMP) ## regenerate the diagrams in docs/ from the protocol's tables
+docs: $(STAMP) ## draw the diagrams and pictures in docs/
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/pictures.py
 
 wheel: $(STAMP) ## build the wheel into dist/
 	rm -rf build dist

@@ -126,9 +126,10 @@ def stored_messages(data: memoryview, path: str) -> Iterator[tuple[int, bytes]]:
     """
     position = 0
     while position < len(data):
-        if len(data) - position < _FRAME.size:
+        left = len(data) - position - _FRAME.size
+        size_bytes, taken = _FRAME.unpack_from(data, position) if left >= 0 else (0, 0)
+        if left < size_bytes:
             raise CorruptCheckpointError(f"checkpoint file {path!r} ends within a record under way")
-        size_bytes, taken = _FRAME.unpack_from(data, position)
         position += _FRAME.size
         yield taken, bytes(data[position : position + size_bytes])
         position += size_bytes

@@ -478,7 +478,9 @@ class DataStream(OperatorSettings):
     # ------------------------------------------------------------ sinks
 
     def add_sink(self, sink_func: Any) -> DataStreamSink:
-        """End the stream in a `SinkFunction` or a callable: at least once."""
+        """End the stream in a `SinkFunction` or a callable: at least once. A `Sink` goes to `sink_to`."""
+        if isinstance(sink_func, Sink):
+            return self.sink_to(sink_func)
         operator = SinkFunctionOperator(checked(sink_func, "invoke"))
         return self._end("Sink", operator)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import TYPE_CHECKING
 
 from ..common.configuration import Configuration
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def spark_settings(configuration: Configuration) -> SparkSettings:
     """How the Spark session of a job is started."""
-    from ..spark_bridge.session import SparkSettings
+    from ..spark_bridge.settings import SparkSettings, default_log_dir
 
     log_dir = configuration.get(SparkOptions.LOG_DIR)
     configs = configuration.get(SparkOptions.CONF)
@@ -25,6 +24,6 @@ def spark_settings(configuration: Configuration) -> SparkSettings:
         executor_cores=configuration.get(SparkOptions.EXECUTOR_CORES),
         executor_memory=configuration.get(SparkOptions.EXECUTOR_MEMORY),
         # Absolute: the session starts in a process of another working directory.
-        log_dir=os.path.abspath(log_dir or os.path.join(tempfile.gettempdir(), "tidegate", "spark-logs")),
+        log_dir=os.path.abspath(log_dir or default_log_dir()),
         configs={} if configs is None else dict(configs),
     )

@@ -63,6 +63,11 @@ def _barriers(checkpoint_id: int, *channels: int) -> list[alignment.AlignmentEve
     return [alignment.BarrierReceived(channel, _barrier(checkpoint_id)) for channel in channels]
 
 
+def _oldest_pending(checkpoint_id: int) -> alignment.AlignmentEvent:
+    oldest = CheckpointId(checkpoint_id)
+    return alignment.BarrierAnnounced(1, CheckpointBarrier(oldest, 0, oldest_pending=oldest))
+
+
 def _cancel(checkpoint_id: int, channel: int) -> alignment.AlignmentEvent:
     return alignment.CancelMarkerReceived(channel, CheckpointId(checkpoint_id))
 
@@ -89,6 +94,8 @@ ALIGNMENT_EXAMPLES: list[tuple[list[alignment.AlignmentEvent], alignment.Alignme
     (_barriers(5, 0, 1), _barriers(5, 2)[0], "last missing barrier"),
     (_barriers(5, 0), _barriers(6, 1)[0], "barrier of a newer checkpoint"),
     (_barriers(5, 0), _barriers(4, 1)[0], "barrier of an older checkpoint"),
+    (_barriers(5, 0), _oldest_pending(6), "a barrier arrives that says it is over"),
+    ([], _oldest_pending(6), "a barrier arrives that says others are over"),
     (_barriers(5, 0), _cancel(5, 1), "cancel marker"),
     (_barriers(5, 0), _cancel(6, 1), "cancel marker of a newer checkpoint"),
     (_barriers(5, 0), alignment.ChannelEnded(1), "end of a channel, others missing"),

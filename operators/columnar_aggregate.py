@@ -53,21 +53,21 @@ class Aggregates:
         return [fold for each in self.aggregations.values() for fold in each.folds(self.schema)]
 
 
-class ColumnarAggregateOperator(StreamOperator):
-    """Running aggregates: for each record its key, and the aggregates of that key up to it.
+class FoldingOperator(StreamOperator):
+    """An operator whose keyed state is what aggregates keep.
 
     Args:
         aggregates: What is computed.
+        folds: What is kept for that.
         key_type: Declared type of the key, if any.
     """
 
     keyed: KeyedStateBackend
 
-    def __init__(self, aggregates: Aggregates, key_type: TypeInformation | None = None) -> None:
+    def __init__(self, aggregates: Aggregates, folds: list[Fold], key_type: TypeInformation | None) -> None:
         self._aggregates = aggregates
         self._key_type = key_type
-        self._states = FoldStates(aggregates.folds())
-        self.output_schema = pa.schema([aggregates.key_field, *aggregates.fields])
+        self._states = FoldStates(folds)
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
@@ -77,6 +77,19 @@ class ColumnarAggregateOperator(StreamOperator):
     def restore(self, snapshot: OperatorSnapshot, owned: bool) -> None:
         self._states.check_restored(snapshot.keyed, self._where)
         super().restore(snapshot, owned)
+
+
+class ColumnarAggregateOperator(FoldingOperator):
+    """Running aggregates: for each record its key, and the aggregates of that key up to it.
+
+    Args:
+        aggregates: What is computed.
+        key_type: Declared type of the key, if any.
+    """
+
+    def __init__(self, aggregates: Aggregates, key_type: TypeInformation | None = None) -> None:
+        super().__init__(aggregates, aggregates.folds(), key_type)
+        self.output_schema = pa.schema([aggregates.key_field, *aggregates.fields])
 
     def open(self) -> None:
         self._states.open(self.keyed)

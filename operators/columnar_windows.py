@@ -17,17 +17,13 @@ import pyarrow as pa
 from ..common.errors import ConfigurationError, TidegateError, UserCodeError
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import MAX_WATERMARK_MS, Batch
-from ..protocol.handles import OperatorSnapshot
-from ..state.backend import KeyedStateBackend
 from .aggregations import ROWS, Fold
-from .base import OperatorContext, StreamOperator
 from .column_key import distinct_keys
-from .columnar_aggregate import Aggregates
+from .columnar_aggregate import Aggregates, FoldingOperator
 from .columns import Int64s, as_columns, as_timestamps, taken, timestamps_of
 from .grouping import MAX_ROWS, Array, Grouping
-from .key_folds import BatchFolds, FoldStates, KeyedFolds, result_column
+from .key_folds import BatchFolds, KeyedFolds, result_column
 from .late_records import LateRecords
-from .output import Output
 from .timer_queue import Due
 from .timers import BatchTimerTarget, TimerServices
 
@@ -35,7 +31,7 @@ WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 
 
-class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
+class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
     """For each key and window that has records: the key, the window, and the aggregates of its records.
 
     Args:
@@ -49,8 +45,6 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
         output_schema: Columns of the results; start and end of the window are in milliseconds.
     """
 
-    keyed: KeyedStateBackend
-
     def __init__(
         self,
         aggregates: Aggregates,
@@ -58,11 +52,9 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
         key_type: TypeInformation | None = None,
         late_tag_id: str | None = None,
     ) -> None:
-        self._aggregates = aggregates
+        super().__init__(aggregates, [*aggregates.folds(), Fold(ROWS)], key_type)
         self._size, self._slide, self._offset = shape
-        self._key_type = key_type
         self._late_tag_id = late_tag_id
-        self._states = FoldStates([*aggregates.folds(), Fold(ROWS)])
         self._window_fields = [pa.field(name, pa.int64()) for name in (WINDOW_START, WINDOW_END)]
         taken_names = {aggregates.key_field.name, *aggregates.aggregations} & {WINDOW_START, WINDOW_END}
         if taken_names:
@@ -71,15 +63,6 @@ class ColumnarWindowOperator(StreamOperator, BatchTimerTarget):
                 f"call yours something else"
             )
         self.output_schema = pa.schema([aggregates.key_field, *self._window_fields, *aggregates.fields])
-
-    def setup(self, context: OperatorContext, output: Output) -> None:
-        super().setup(context, output)
-        self._where = f"operator {context.name_with_subtask}"
-        self.keyed = context.create_keyed_backend(self._key_type)
-
-    def restore(self, snapshot: OperatorSnapshot, owned: bool) -> None:
-        self._states.check_restored(snapshot.keyed, self._where)
-        super().restore(snapshot, owned)
 
     def open(self) -> None:
         self._states.open(self.keyed, namespaced=True)

@@ -108,6 +108,10 @@ class RuntimeContext(KeyedStateStore):
         """Name of the operator."""
         return self._context.operator_name
 
+    def is_checkpointing_enabled(self) -> bool:
+        """Whether the job takes checkpoints."""
+        return self._context.is_checkpointing
+
     def get_number_of_parallel_subtasks(self) -> int:
         """Parallelism of the operator."""
         return self._context.parallelism

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .savepoint_reader import SavepointReader, read_savepoint
     from .savepoint_writer import SavepointWriter
+    from .session import local_spark
 
-__all__ = ["SavepointReader", "SavepointWriter", "read_savepoint"]
+__all__ = ["SavepointReader", "SavepointWriter", "local_spark", "read_savepoint"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +22,10 @@ def __getattr__(name: str) -> Any:
         from .savepoint_writer import SavepointWriter
 
         return SavepointWriter
+    if name == "local_spark":
+        from .session import local_spark
+
+        return local_spark
     if name in __all__:
         from . import savepoint_reader
 

@@ -25,7 +25,11 @@ _EXECUTORS_TIMEOUT_S = 120.0
 _NAMESPACE_TIMEOUT_S = 20.0
 _EXIT_TIMEOUT_S = 10.0
 _POLL_S = 0.1
+_NOTE_S = 5.0
 _MASTER_EXISTS = "RAY_APP_MASTER exists"
+
+
+logger = logging.getLogger(__name__)
 
 
 def start_session(settings: SparkSettings) -> Any:
@@ -137,9 +141,14 @@ def _init_raydp(settings: SparkSettings) -> Any:
 
 def _await_executor(session: Any, settings: SparkSettings) -> None:
     status = session._jsc.sc().getExecutorMemoryStatus
-    deadline = time.monotonic() + _EXECUTORS_TIMEOUT_S
+    began_s = time.monotonic()
+    deadline, next_note_s = began_s + _EXECUTORS_TIMEOUT_S, began_s
     # The driver counts as one.
     while status().size() < 2:
+        if time.monotonic() >= next_note_s:
+            waited_s = time.monotonic() - began_s
+            logger.info("Spark session: the driver is there, waiting for an executor for %.0f s", waited_s)
+            next_note_s += _NOTE_S
         if time.monotonic() > deadline:
             cpus = spark_configs(settings)[EXECUTOR_CPU]
             raise SparkSessionError(

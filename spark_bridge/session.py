@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .java import require_java
 from .launch import end_session, is_alive, start_session
-from .settings import SparkSessionError, SparkSettings
+from .settings import SparkSessionError, SparkSettings, default_log_dir
 
-__all__ = ["SparkSessionError", "SparkSessionHost", "SparkSessionLease", "SparkSettings", "session_host"]
+logger = logging.getLogger(__name__)
+
+__all__ = [
+    "SparkSessionError",
+    "SparkSessionHost",
+    "SparkSessionLease",
+    "SparkSettings",
+    "local_spark",
+    "session_host",
+]
 
 
 class SparkSessionHost:
@@ -91,13 +104,18 @@ class SparkSessionHost:
         if previous is not None:
             previous.join()
         self._error = None
+        began_s = time.monotonic()
         try:
             self._end_session()
-            require_java().use()
+            java = require_java()
+            java.use()
+            logger.info("Spark session: starting with Java %s from %s", java.version, java.home)
             # Executors would otherwise look for a system Python without pyspark.
             os.environ["PYSPARK_PYTHON"] = sys.executable
             self._session = start_session(settings)
+            logger.info("Spark session: ready after %.1f s", time.monotonic() - began_s)
         except Exception as error:
+            logger.warning("Spark session: failed after %.1f s: %s", time.monotonic() - began_s, error)
             self._error = error
 
     def _end_session(self) -> None:
@@ -134,6 +152,26 @@ class SparkSessionLease:
         host, self._host = self._host, None
         if host is not None:
             host.release()
+
+
+@contextmanager
+def local_spark(cores: int = 1) -> Iterator[Any]:
+    """A Spark session in this process, without Ray: for savepoints, and for trying things out.
+
+    It is the one that jobs on the local target share. It stays for whoever asks next, until the process ends.
+
+    Args:
+        cores: How many tasks Spark runs at a time.
+
+    Raises:
+        SparkSessionError: It could not be started, for example because there is no Java 17.
+    """
+    settings = SparkSettings(use_raydp=False, executor_cores=cores, log_dir=default_log_dir())
+    lease = session_host().acquire(settings)
+    try:
+        yield lease.session()
+    finally:
+        lease.release()
 
 
 _HOST = SparkSessionHost()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +63,11 @@ class SparkSettings:
     executor_memory: str = "1g"
     log_dir: str = "spark-logs"
     configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def default_log_dir() -> str:
+    """Where Spark logs to unless something else was said."""
+    return os.path.abspath(os.path.join(tempfile.gettempdir(), "tidegate", "spark-logs"))
 
 
 def spark_configs(settings: SparkSettings) -> dict[str, str]:

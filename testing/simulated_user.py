@@ -131,6 +131,9 @@ class SimulatedUser:
 
     def hear(self, life: Incarnation) -> None:
         """A coordinator did something: it may have answered."""
+        if life.spec.job_id != self._shell.current.spec.job_id:
+            # A coordinator that was cut off, of a job that has ended: its numbers mean other requests.
+            return
         answers = life.coordinator.statistics.requests
         for request in [*self._waiting, *(() if self._stop is None else (self._stop,))]:
             answer = answers.get(request)

@@ -93,7 +93,8 @@ def name_of(error: Any) -> str:
 
 def may_pass(error: Any) -> bool:
     """Whether trying again later may help."""
-    return name_of(error) not in _FINAL
+    # A broker that goes away during the handshake is not one that refuses.
+    return name_of(error) not in _FINAL or "transport failure" in str(error)
 
 
 class KafkaProperties:

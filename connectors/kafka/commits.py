@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .client import confluent
@@ -24,10 +24,12 @@ class PendingOffsets:
     def __len__(self) -> int:
         return len(self._by_checkpoint)
 
-    @property
-    def checkpoint_ids(self) -> list[int]:
-        """The checkpoints whose end is not known, oldest first."""
-        return list(self._by_checkpoint)
+    def __iter__(self) -> Iterator[int]:
+        """The checkpoints, oldest first."""
+        return iter(self._by_checkpoint)
+
+    def __getitem__(self, checkpoint_id: int) -> Mapping[KafkaTopicPartition, int]:
+        return self._by_checkpoint[checkpoint_id]
 
     def add(self, checkpoint_id: int, offsets: Mapping[KafkaTopicPartition, int]) -> None:
         """A snapshot for this checkpoint holds these offsets."""
@@ -56,6 +58,7 @@ class OffsetCommits:
         self._where = where
         self._pending = PendingOffsets()
         self._ended: dict[KafkaTopicPartition, int] = {}
+        self._outcome = CommitOutcome(where)
 
     def partition_ended(self, partition: KafkaTopicPartition, offset: int) -> None:
         """A partition was read to its end, and is in no later snapshot."""
@@ -70,6 +73,33 @@ class OffsetCommits:
         offsets = self._pending.take(checkpoint_id)
         if offsets:
             commit(consumer, offsets, self._where)
+
+    def ended(self, error: Any, partitions: Sequence[Any]) -> bool:
+        """The consumer's `on_commit`; whether the commit failed."""
+        return self._outcome.failed(error, partitions)
+
+
+class CommitOutcome:
+    """Logs when commits begin to fail, and when they work again.
+
+    Args:
+        where: The operator and subtask.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._fails = False
+
+    def failed(self, error: Any, partitions: Sequence[Any]) -> bool:
+        """Whether a commit failed."""
+        reasons = [each.error for each in partitions if each.error is not None]
+        reason = error if error is not None else next(iter(reasons), None)
+        if reason is not None and not self._fails:
+            logger.warning("%s: committing offsets to Kafka fails: %s", self._where, reason)
+        elif reason is None and self._fails:
+            logger.info("%s: committing offsets to Kafka works again", self._where)
+        self._fails = reason is not None
+        return self._fails
 
 
 def commit(consumer: Any, offsets: Mapping[KafkaTopicPartition, int], where: str) -> None:

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,9 +106,8 @@ class KafkaEnumerator(SplitEnumerator):
         self._known = set(state.known)
         self._waiting = list(state.waiting)
         self._has_looked = state.has_looked
-        self._pause_ms = _FIRST_PAUSE_MS
-        self._trouble_since_s: float | None = None
-        self._lookup = _Lookup(settings)
+        self._retries = Retries(settings.properties)
+        self._lookup = PartitionLookup(settings.properties, settings.subscription, settings.starting)
 
     def start(self) -> None:
         if not self._has_looked or self._interval_ms > 0:
@@ -123,14 +122,15 @@ class KafkaEnumerator(SplitEnumerator):
 
     def _look(self, delay_ms: int) -> None:
         known, is_first = frozenset(self._known), not self._has_looked
-        self._context.call_async(lambda: self._lookup(known, is_first), self._looked, delay_ms)
+        stopping = self._settings.stopping
+        self._context.call_async(lambda: self._lookup.find(known, stopping, is_first), self._looked, delay_ms)
 
     def _looked(self, found: list[KafkaPartitionSplit] | None, problem: BaseException | None) -> None:
         if problem is not None:
             self._try_again(problem)
             return
         assert found is not None
-        self._pause_ms, self._trouble_since_s = _FIRST_PAUSE_MS, None
+        self._retries.succeeded()
         if found and self._has_looked:
             logger.info("new partitions: %s", ", ".join(str(split.partition) for split in found))
         self._has_looked = True
@@ -141,17 +141,9 @@ class KafkaEnumerator(SplitEnumerator):
             self._look(self._interval_ms)
 
     def _try_again(self, problem: BaseException) -> None:
-        kafka = confluent()
-        if not isinstance(problem, kafka.KafkaException):
+        if not isinstance(problem, confluent().KafkaException):
             raise problem
-        now_s = time.monotonic()
-        since_s = self._trouble_since_s = now_s if self._trouble_since_s is None else self._trouble_since_s
-        if not may_pass(problem) or now_s - since_s >= self._settings.properties.patience_s:
-            servers = self._settings.properties.get("bootstrap.servers")
-            raise kafka_error(f"the Kafka brokers {servers}", "looking for partitions", problem) from problem
-        logger.warning("looking for partitions failed: %s; again in %d ms", problem, self._pause_ms)
-        self._look(self._pause_ms)
-        self._pause_ms = min(_LONGEST_PAUSE_MS, 2 * self._pause_ms)
+        self._look(self._retries.pause_ms_after(problem))
 
     def _assign(self) -> None:
         """Give every waiting split to the reader that its name decides, if that runs."""
@@ -184,37 +176,68 @@ def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:
     return (zlib.crc32(partition.topic.encode()) + partition.partition) % parallelism
 
 
-class _Lookup:
-    """Asks the broker, in another thread than the enumerator's, one question at a time."""
+class PartitionLookup:
+    """Asks the brokers which partitions there are, and where to begin in them. It waits for the answers.
 
-    def __init__(self, settings: EnumeratorSettings) -> None:
-        self._settings = settings
+    Args:
+        properties: Of the client that asks.
+        subscription: What is read.
+        starting: Where reading begins, in partitions that are there at the start.
+    """
+
+    def __init__(
+        self, properties: KafkaProperties, subscription: Subscription, starting: KafkaOffsetsInitializer
+    ) -> None:
+        self._properties = properties
+        self._subscription = subscription
+        self._starting = starting
         self._admin: Any = None
         self._problem: Any = None
 
-    def __call__(self, known: Collection[KafkaTopicPartition], is_first: bool) -> list[KafkaPartitionSplit]:
-        settings = self._settings
+    def find(
+        self, known: Collection[KafkaTopicPartition], stopping: KafkaOffsetsInitializer | None, is_first: bool
+    ) -> list[KafkaPartitionSplit]:
+        """Splits of the partitions that are not known.
+
+        Raises:
+            KafkaConnectorError: Something that was named is not there.
+            KafkaException: No broker answered, or one refused.
+        """
         try:
-            there = settings.subscription.find(self._the_admin(), settings.properties.request_timeout_s)
+            there = self._subscription.find(self._the_admin(), self._properties.request_timeout_s)
             found = [each for each in there if each not in known]
-            if not found:
-                return []
-            broker = BrokerOffsets(self._admin, settings.properties)
+            broker = BrokerOffsets(self._admin, self._properties)
             # What appears while the job runs is read whole, wherever the job began.
-            starting = settings.starting if is_first else KafkaOffsetsInitializer.earliest()
-            first = starting.resolve(broker, found)
-            last = settings.stopping.resolve(broker, found, False) if settings.stopping is not None else {}
+            starting = self._starting if is_first else KafkaOffsetsInitializer.earliest()
+            first = starting.resolve(broker, found) if found else {}
+            last = stopping.resolve(broker, found, False) if found and stopping is not None else {}
         except confluent().KafkaException as error:
             # Why no broker answers is told to the callback, not to the call that timed out.
+            self._admin.poll(0)
             problem, self._problem = self._problem, None
             raise error if problem is None else confluent().KafkaException(problem) from error
         return [KafkaPartitionSplit(each, first[each], last.get(each)) for each in found]
+
+    def persistently(
+        self,
+        known: Collection[KafkaTopicPartition],
+        is_first: bool,
+        is_wanted: Callable[[KafkaTopicPartition], bool],
+    ) -> dict[KafkaTopicPartition, int]:
+        """Offsets of wanted partitions that are not known; tries again while no broker answers."""
+        retries = Retries(self._properties)
+        while True:
+            try:
+                found = self.find(known, None, is_first)
+                return {split.partition: split.offset for split in found if is_wanted(split.partition)}
+            except confluent().KafkaException as error:
+                time.sleep(retries.pause_ms_after(error) / 1_000)
 
     def _the_admin(self) -> Any:
         if self._admin is None:
             import confluent_kafka.admin
 
-            config = self._settings.properties.for_admin("enumerator")
+            config = self._properties.for_admin("enumerator")
             config.update(error_cb=self._on_error, logger=logger)
             self._admin = confluent_kafka.admin.AdminClient(config)
         self._admin.poll(0)
@@ -223,3 +246,32 @@ class _Lookup:
     def _on_error(self, error: Any) -> None:
         if not may_pass(error):
             self._problem = error
+
+
+class Retries:
+    """How long to wait after each failed lookup, and when to give up."""
+
+    def __init__(self, properties: KafkaProperties) -> None:
+        self._properties = properties
+        self.succeeded()
+
+    def succeeded(self) -> None:
+        """A lookup worked: the next trouble is a new one."""
+        self._pause_ms = _FIRST_PAUSE_MS
+        self._since_s: float | None = None
+
+    def pause_ms_after(self, problem: BaseException) -> int:
+        """Milliseconds to wait before the next try.
+
+        Raises:
+            KafkaConnectorError: Trying again does not help, or was tried for long enough.
+        """
+        now_s = time.monotonic()
+        self._since_s = since_s = now_s if self._since_s is None else self._since_s
+        if not may_pass(problem) or now_s - since_s >= self._properties.patience_s:
+            servers = self._properties.get("bootstrap.servers")
+            raise kafka_error(f"the Kafka brokers {servers}", "looking for partitions", problem) from problem
+        pause_ms = self._pause_ms
+        logger.warning("looking for partitions failed: %s; again in %d ms", problem, pause_ms)
+        self._pause_ms = min(_LONGEST_PAUSE_MS, 2 * pause_ms)
+        return pause_ms

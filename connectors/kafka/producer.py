@@ -228,6 +228,9 @@ class NextProducer:
 
     def close(self) -> None:
         """Drop what was prepared: nothing was written in it."""
+        if self._thread is not None:
+            # Not left behind inside librdkafka: the interpreter may be about to end.
+            self._thread.join(_CLOSE_TIMEOUT_S)
         self._made = None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,14 +16,14 @@ from ...operators.base import OperatorContext
 from ...operators.checkpointed import CheckpointListener
 from ...operators.sources import SourceReader
 from ...protocol.elements import Batch
-from .client import KafkaConnectorError, KafkaProperties, confluent, kafka_error, may_pass, name_of
+from .client import KafkaProperties, confluent, name_of
 from .commits import OffsetCommits
+from .connections import ConnectionWatch, end
 from .deserialization import Decoder, KafkaRecordDeserializationSchema, UndecodableMessages
 from .partitions import KafkaPartitionSplit, KafkaTopicPartition
 
 logger = logging.getLogger(__name__)
 
-_PROBE_S = 2.0
 _SECOND = itemgetter(1)
 
 
@@ -63,14 +62,12 @@ class KafkaReader(SourceReader, CheckpointListener):
         self._consumer: Any = None
         self._kafka: Any = None
         self._commits: OffsetCommits | None = None
-        self._problem: Any = None
-        self._down_since_s: float | None = None
 
     def open(self, context: OperatorContext) -> None:
         settings = self._settings
         self._where = f"operator {context.name_with_subtask}"
         self._subtask_index = context.subtask_index
-        self._retry_s = settings.properties.patience_s
+        self._watch = ConnectionWatch(self._where, settings.properties.patience_s)
         settings.schema.open(context)
         self._decoder = Decoder(settings.schema, settings.undecodable, self._where)
         group = context.metrics.add_group("kafka")
@@ -121,7 +118,7 @@ class KafkaReader(SourceReader, CheckpointListener):
         if self._consumer is None:
             config = consumer_config(self._settings.properties, f"source-{self._subtask_index}")
             self._kafka = confluent()
-            config.update(error_cb=self._on_error, on_commit=self._on_commit, logger=logger)
+            config.update(error_cb=self._watch.on_error, on_commit=self._on_commit, logger=logger)
             if self._settings.ends:
                 config["enable.partition.eof"] = True
             self._consumer = self._kafka.Consumer(config)
@@ -150,15 +147,15 @@ class KafkaReader(SourceReader, CheckpointListener):
 
     def _fetch(self, max_records: int) -> None:
         messages = self._consumer.consume(max_records, 0)
-        self._raise_problem()
+        if self._splits:
+            self._watch.check(self._consumer, next(iter(self._splits)).topic)
         if not messages:
-            self._check_connection()
             return
         # Not `list.count(None)`: comparing a KafkaError with None raises, later and elsewhere.
         if any(map(self._kafka.Message.error, messages)):
             messages = [message for message in messages if not self._is_error(message)]
         if messages:
-            self._down_since_s = None
+            self._watch.message_came()
         if len(self._splits) == 1:
             if messages:
                 self._fetched.append((next(iter(self._splits)), messages))
@@ -209,25 +206,15 @@ class KafkaReader(SourceReader, CheckpointListener):
         error = message.error()
         if error is None:
             return False
+        partition = KafkaTopicPartition(message.topic(), message.partition())
         if name_of(error) == "_PARTITION_EOF":
-            self._log_ends[KafkaTopicPartition(message.topic(), message.partition())] = message.offset()
-        elif may_pass(error):
-            logger.warning("%s: reading %s: %s", self._where, message.topic(), error.str())
-        else:
-            what = f"reading {message.topic()}-{message.partition()}"
-            split = self._splits.get(KafkaTopicPartition(message.topic(), message.partition()))
-            if split is not None:
-                what += f" from offset {split.offset}"
-            raise self._refused(what, error)
+            self._log_ends[partition] = message.offset()
+            return True
+        split = self._splits.get(partition)
+        refused = self._watch.refused(message, None if split is None else split.offset)
+        if refused is not None:
+            raise refused
         return True
-
-    def _refused(self, what: str, error: Any) -> KafkaConnectorError:
-        if name_of(error) not in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
-            return kafka_error(self._where, what, error)
-        return KafkaConnectorError(
-            f"{self._where}: {what} failed: {error.str()}. The broker deleted these records, or the topic "
-            f"was made anew. To accept the loss, set the property auto.offset.reset to earliest or latest"
-        )
 
     def _finish_at_log_ends(self) -> None:
         """Behind the last record there may be marks of transactions only, which no message shows."""
@@ -237,32 +224,6 @@ class KafkaReader(SourceReader, CheckpointListener):
             if split is not None and split.stopping_offset is not None and offset >= split.stopping_offset:
                 self._splits[partition] = split.at(offset)
                 self._finish(partition)
-
-    def _on_error(self, error: Any) -> None:
-        if not may_pass(error) or error.fatal():
-            self._problem = error
-        elif name_of(error) == "_ALL_BROKERS_DOWN" and self._down_since_s is None:
-            logger.warning("%s: no broker answers; trying for %g s", self._where, self._retry_s)
-            self._down_since_s = time.monotonic()
-
-    def _raise_problem(self) -> None:
-        problem, self._problem = self._problem, None
-        if problem is not None:
-            raise kafka_error(self._where, "talking to the brokers", problem)
-
-    def _check_connection(self) -> None:
-        """Give up when no broker has answered for as long as the user is willing to wait."""
-        if self._down_since_s is None or time.monotonic() - self._down_since_s < self._retry_s:
-            return
-        kafka = confluent()
-        try:
-            # There may only have been no records since they came back.
-            self._consumer.list_topics(next(iter(self._splits)).topic, timeout=_PROBE_S)
-        except kafka.KafkaException as error:
-            raise kafka_error(
-                self._where, f"reconnecting to the brokers for {self._retry_s:g} s", error
-            ) from error
-        self._down_since_s = None
 
     # ------------------------------------------------------------ checkpoints
 
@@ -275,20 +236,18 @@ class KafkaReader(SourceReader, CheckpointListener):
         return list(self._splits.values())
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        if self._commits is not None and self._consumer is not None:
+        if self._commits is not None and self._consumer is not None and not self._watch.is_down:
             self._commits.complete(checkpoint_id, self._consumer)
 
     def _on_commit(self, error: Any, partitions: list[Any]) -> None:
-        failed = [each for each in partitions if each.error is not None]
-        if error is not None or failed:
-            # State decides where a restart begins; what Kafka knows is for people who watch.
+        # State decides where a restart begins; what Kafka knows is for people who watch.
+        if self._commits is not None and self._commits.ended(error, partitions):
             self._failed_commits.inc()
-            logger.warning("%s: committing offsets failed: %s", self._where, error or failed[0].error)
 
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            consumer.close()
+            end(consumer, self._watch)
 
 
 def _cut(messages: list[Any], key: Callable[[Any], Any]) -> Iterator[list[Any]]:

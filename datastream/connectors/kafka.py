@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from ...connectors.kafka.client import KafkaConnectorError
+from ...connectors.kafka.consumer_function import FlinkKafkaConsumer, OffsetCommitMode
 from ...connectors.kafka.deserialization import DeadLetter, KafkaRecordDeserializationSchema
 from ...connectors.kafka.partitions import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
 )
+from ...connectors.kafka.producer_function import FlinkKafkaProducer, Semantic
 from ...connectors.kafka.serialization import (
     KafkaMessage,
     KafkaRecordSerializationSchema,
@@ -21,6 +23,8 @@ from ...connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 __all__ = [
     "DeadLetter",
     "DeliveryGuarantee",
+    "FlinkKafkaConsumer",
+    "FlinkKafkaProducer",
     "KafkaConnectorError",
     "KafkaMessage",
     "KafkaOffsetResetStrategy",
@@ -34,4 +38,6 @@ __all__ = [
     "KafkaSourceBuilder",
     "KafkaTopicPartition",
     "KafkaTopicSelector",
+    "OffsetCommitMode",
+    "Semantic",
 ]

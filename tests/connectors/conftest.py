@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import psycopg
-import pyarrow.fs
 import pytest
 from tidegate.common import Configuration
 from tidegate.datastream import StreamExecutionEnvironment
@@ -20,6 +17,8 @@ from tidegate.protocol.ids import Attempt, JobId
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
 from tidegate.testing.postgres_server import PostgresServer
+
+from .object_server import ObjectServer, ObjectStore
 
 _NUMBERS = count(1)
 
@@ -63,76 +62,15 @@ def database(postgres_server: PostgresServer) -> TestDatabase:
     return TestDatabase(postgres_server, name)
 
 
-@dataclass
-class ObjectStore:
-    """An S3 server of the session, with an empty bucket for each test; `faults` answer before it does.
-
-    A fault is a method, a part of the path, how often to answer in place of the store, and with which status.
-    """
-
-    port: int
-    bucket: str
-    faults: list[list[Any]]
-
-    def uri(self, path: str) -> str:
-        return (
-            f"s3://testing:secret@{self.bucket}/{path}?endpoint_override=http%3A%2F%2F127.0.0.1%3A{self.port}"
-            f"&scheme=http&region=us-east-1"
-        )
-
-    def names(self, path: str) -> list[str]:
-        """The objects whose names begin so, hidden ones too."""
-        file_system, directory = pyarrow.fs.FileSystem.from_uri(self.uri(path))
-        selector = pyarrow.fs.FileSelector(directory, recursive=True, allow_not_found=True)
-        found = file_system.get_file_info(selector)
-        return sorted(info.path[len(directory) + 1 :] for info in found if info.is_file)
-
-
-class _Faulty:
-    """Answers for the store where a fault says so."""
-
-    def __init__(self, application: Any, faults: list[list[Any]]) -> None:
-        self._application = application
-        self._faults = faults
-
-    def __call__(self, environ: Any, start_response: Any) -> Any:
-        for fault in self._faults:
-            method, part, _, status = fault
-            if fault[2] and method == environ["REQUEST_METHOD"] and part in environ["PATH_INFO"]:
-                fault[2] -= 1
-                environ["wsgi.input"].read()
-                code = "AccessDenied" if status == 403 else "SlowDown"
-                body = f"<Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
-                start_response(f"{status} Injected", [("Content-Length", str(len(body)))])
-                return [body]
-        return self._application(environ, start_response)
-
-
 @pytest.fixture(scope="session")
-def object_server() -> Iterator[tuple[int, list[list[Any]]]]:
-    from moto.server import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import make_server
-
-    faults: list[list[Any]] = []
-    application = DomainDispatcherApplication(create_backend_app)
-    server = make_server("127.0.0.1", 0, _Faulty(application, faults), threaded=True)
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server.server_port, faults
-    server.shutdown()
-    thread.join()
+def object_server() -> Iterator[ObjectServer]:
+    with ObjectServer() as server:
+        yield server
 
 
 @pytest.fixture
-def object_store(object_server: tuple[int, list[list[Any]]]) -> ObjectStore:
-    port, faults = object_server
-    faults.clear()
-    store = ObjectStore(port, f"bucket-{next(_NUMBERS)}", faults)
-    uri = store.uri("").replace("/?", "?") + "&allow_bucket_creation=true"
-    file_system, path = pyarrow.fs.FileSystem.from_uri(uri)
-    file_system.create_dir(path)
-    return store
+def object_store(object_server: ObjectServer) -> ObjectStore:
+    return object_server.create_store(f"bucket-{next(_NUMBERS)}")
 
 
 _STORAGE = MemoryCheckpointStorage()

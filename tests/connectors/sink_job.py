@@ -98,8 +98,9 @@ def serve() -> None:
             try:
                 main(*arguments)
                 status = 0
-            finally:
+            except BaseException:
                 traceback.print_exc()
+            finally:
                 sys.stderr.flush()
                 os._exit(status)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -15,9 +15,12 @@ MODULES = [
     "tidegate.datastream.functions",
     "tidegate.datastream.state",
     "tidegate.datastream.state_backend",
+    "tidegate.datastream.connectors.base",
     "tidegate.datastream.connectors.datagen",
     "tidegate.datastream.connectors.kafka",
     "tidegate.datastream.connectors.number_seq",
+    "tidegate.datastream.formats.avro",
+    "tidegate.datastream.formats.json",
 ]
 
 # What programs rely on; a name may join, none may go.

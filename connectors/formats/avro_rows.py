@@ -1,0 +1,146 @@
+"""Avro messages as rows (names of `pyflink.datastream.formats.avro`), and Confluent's wire format."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from typing import Any
+
+from ...common.errors import ConfigurationError, SerializationError
+from ...common.serialization import DeserializationSchema, SerializationSchema
+from ...common.typeinfo import TypeInformation, Types
+from ...common.types import Row
+from .registry import SchemaRegistry
+
+_MAGIC = 0
+_HEADER = struct.Struct(">bi")
+
+
+class AvroRowDeserializationSchema(DeserializationSchema):
+    """Avro records, without a header, as rows with field names.
+
+    Args:
+        avro_schema_string: The schema that they were written with.
+    """
+
+    def __init__(self, avro_schema_string: str) -> None:
+        self._parsed: Any = _parse(avro_schema_string)
+
+    def deserialize(self, message: bytes) -> Any:
+        return _row(_read(io.BytesIO(message), self._parsed, None))
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.PICKLED_BYTE_ARRAY()
+
+
+class AvroRowSerializationSchema(SerializationSchema):
+    """Rows, dicts, or tuples in the order of the schema, as Avro records without a header.
+
+    Args:
+        avro_schema_string: The schema.
+    """
+
+    def __init__(self, avro_schema_string: str) -> None:
+        self._parsed: Any = _parse(avro_schema_string)
+
+    def serialize(self, value: Any) -> bytes:
+        output = io.BytesIO()
+        _write(output, self._parsed, value)
+        return output.getvalue()
+
+
+class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
+    """Avro records in Confluent's wire format: a zero byte, the id of the writer's schema, the record.
+
+    Each schema is asked of the registry once. With a schema of the reader, records of other versions are
+    brought to it by Avro's rules: fields that are new there get their defaults.
+
+    Args:
+        url: Where the registry is.
+        reader_schema: What to read records as; as they were written unless given.
+    """
+
+    def __init__(self, url: str, reader_schema: str | None = None) -> None:
+        self._registry = SchemaRegistry(url)
+        self._reader: Any = None if reader_schema is None else _parse(reader_schema)
+        self._writers: dict[int, Any] = {}
+
+    def deserialize(self, message: bytes) -> Any:
+        if len(message) < _HEADER.size or message[0] != _MAGIC:
+            raise SerializationError("a message has no header of Confluent's wire format")
+        (_, schema_id) = _HEADER.unpack_from(message)
+        writer = self._writers.get(schema_id)
+        if writer is None:
+            writer = self._writers[schema_id] = _parse(self._registry.schema(schema_id))
+        source = io.BytesIO(message)
+        source.seek(_HEADER.size)
+        return _row(_read(source, writer, self._reader))
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.PICKLED_BYTE_ARRAY()
+
+
+class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
+    """Writes what `ConfluentRegistryAvroDeserializationSchema` reads.
+
+    Args:
+        subject: Under which the schema is registered, `topic-value` by custom.
+        avro_schema_string: The schema.
+        url: Where the registry is.
+    """
+
+    def __init__(self, subject: str, avro_schema_string: str, url: str) -> None:
+        self._subject, self._text = subject, avro_schema_string
+        self._registry = SchemaRegistry(url)
+        self._parsed: Any = _parse(avro_schema_string)
+        self._header: bytes | None = None
+
+    def serialize(self, value: Any) -> bytes:
+        if self._header is None:
+            self._header = _HEADER.pack(_MAGIC, self._registry.register(self._subject, self._text))
+        output = io.BytesIO(self._header)
+        output.seek(_HEADER.size)
+        _write(output, self._parsed, value)
+        return output.getvalue()
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro
+    except ImportError as error:
+        raise ConfigurationError("Avro needs the package fastavro; install tidegate[avro]") from error
+    return fastavro
+
+
+def _parse(text: str) -> Any:
+    fastavro = _fastavro()
+    try:
+        return fastavro.parse_schema(json.loads(text))
+    except Exception as error:
+        raise ConfigurationError(f"this is no Avro schema: {error}: {text:.200}") from error
+
+
+def _read(source: io.BytesIO, writer: Any, reader: Any) -> Any:
+    try:
+        found = _fastavro().schemaless_reader(source, writer, reader)
+    except Exception as error:
+        raise SerializationError(f"a message is no record of its Avro schema: {error!r}") from error
+    if source.read(1):
+        raise SerializationError("a message is longer than a record of its Avro schema")
+    return found
+
+
+def _write(output: io.BytesIO, schema: Any, value: Any) -> None:
+    if isinstance(value, Row):
+        value = value.as_dict(recursive=True)
+    elif isinstance(value, (tuple, list)):
+        value = dict(zip((field["name"] for field in schema["fields"]), value, strict=True))
+    try:
+        _fastavro().schemaless_writer(output, schema, value, strict=True)
+    except Exception as error:
+        raise SerializationError(f"{value!r:.200} does not fit its Avro schema: {error}") from error
+
+
+def _row(record: Any) -> Any:
+    return Row(**record) if isinstance(record, dict) else record

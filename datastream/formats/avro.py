@@ -1,0 +1,17 @@
+"""Avro, by PyFlink's import path."""
+
+from __future__ import annotations
+
+from ...connectors.formats.avro_rows import (
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+    ConfluentRegistryAvroDeserializationSchema,
+    ConfluentRegistryAvroSerializationSchema,
+)
+
+__all__ = [
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "ConfluentRegistryAvroDeserializationSchema",
+    "ConfluentRegistryAvroSerializationSchema",
+]
