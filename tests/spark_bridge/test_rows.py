@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import time
 from collections.abc import Iterator
@@ -46,6 +47,18 @@ def test_rows_come_sorted_with_nulls_and_in_utc_wherever_the_process_is(in_new_y
         rows = list(results)
     at = [datetime(1970, 1, 1, 0, 0, 0, micros) for micros in range(4)]
     assert rows == [(1, None, [at[1]]), (2, at[2], [at[2]]), (3, at[3], [at[3]])]
+
+
+def test_a_small_data_frame_becomes_broadcast_state() -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples/guide/broadcast_state.py"))
+    env = jobs.environment().set_parallelism(2)
+    query = "select * from values ('UK', 10L), ('FR', 5L) as t(country, most)"
+    limits = env.from_spark(lambda spark: spark.sql(query), ["country"]).broadcast(example["LIMITS"])
+    orders = env.from_collection([("Ada", "UK", 8), ("Bob", "FR", 4), ("Ada", "UK", 7)])
+    keyed = orders.key_by(lambda order: (order[0], order[1]))
+    warnings = keyed.connect(limits).process(example["OverTheLimit"]())
+    with warnings.execute_and_collect() as results:
+        assert list(results) == ["Ada ordered 15, the limit is 10"]
 
 
 def test_a_restored_source_does_not_compute_again_what_it_had_emitted(tmp_path: Path) -> None:
