@@ -88,7 +88,7 @@ class DirectoryTarget(EpochTarget):
         if files.util().exists(target):
             return
         staged_path = f"{self._staging(epoch.owner)}/{attempt}/{name}"
-        self.writer(frame).mode("overwrite").save(staged_path)
+        self._checked(self.writer(frame)).mode("overwrite").save(staged_path)
         _, staged = _hadoop(frame.sparkSession, staged_path)
         # Unlike FileSystem.rename, this one refuses a target that is there.
         files.rename(staged, target, _no_options(frame.sparkSession))
@@ -100,6 +100,16 @@ class DirectoryTarget(EpochTarget):
         for status in files.util().listStatus(staging):
             if status.getPath().getName() != str(attempt):
                 files.delete(status.getPath(), True)
+
+    def _checked(self, writer: Any) -> Any:
+        from pyspark.sql import DataFrameWriter
+
+        if not isinstance(writer, DataFrameWriter):
+            raise TypeError(
+                f"the function of sink_to_spark() returned {type(writer).__name__}; return a writer, as "
+                f'lambda df: df.write.format("parquet"), and do not call save()'
+            )
+        return writer
 
     def _staging(self, owner: str) -> str:
         # Spark does not read directories whose names start like this.

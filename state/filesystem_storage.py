@@ -31,7 +31,7 @@ from .storage import (
 _NUMBERS = itertools.count()
 _TEMPORARY = ".tmp-"
 
-_WRITE_TRIES = 10
+_WRITE_TRIES = 1_000
 """As often in a row a deletion elsewhere may remove the directory that was just made, when it is empty."""
 
 
@@ -205,7 +205,8 @@ def _write_temporary(full: str, data: bytes | memoryview) -> str:
             _write_local(temporary, data)
             return temporary
         except FileNotFoundError:
-            with suppress(FileNotFoundError):
+            # It says that the directory exists when it goes in between.
+            with suppress(FileNotFoundError, FileExistsError):
                 os.makedirs(os.path.dirname(full), exist_ok=True)
     _write_local(temporary, data)
     return temporary

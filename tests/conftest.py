@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 # Ray reads these when it is first imported, which test modules may do while they are collected;
@@ -21,6 +22,10 @@ os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 os.environ.pop("RAY_ADDRESS", None)
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("tidegate", deadline=None)
+hypothesis.settings.load_profile("tidegate")
 
 RAY_CPUS = 4
 

@@ -1,8 +1,9 @@
 """An epoch in a Spark stage of a job, beside the same work done directly on the same session.
 
-Directly means what a PySpark program would write: `createDataFrame` of a pandas DataFrame, with Arrow switched
-on, the function, `toPandas`. The stage's time is that between the results of two epochs of a running local job,
-so it has the source, the exchange, checks of types and the way to the next operator in it. The two alternate.
+Directly means what a PySpark program would write: `createDataFrame` of a pandas DataFrame, with Arrow
+switched on, the function, `toPandas`. The stage's time is that between the results of two epochs of a
+running local job, so it has the source, the exchange, checks of types and the way to the next operator in
+it. The two alternate.
 """
 
 from __future__ import annotations

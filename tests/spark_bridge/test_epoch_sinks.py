@@ -74,6 +74,18 @@ def test_an_epoch_appears_with_its_checkpoint_and_a_second_commit_changes_nothin
     second.operator.close()
 
 
+def test_a_function_that_gives_no_writer_is_one_clear_error(tmp_path: Path) -> None:
+    broken = sink(DirectoryTarget(lambda frame: None, str(tmp_path / "out")))
+    broken.process([(1,)])
+    broken.checkpoint(2)
+    with pytest.raises(
+        UserCodeError, match=r"epoch 2 could not be written: TypeError: .*returned NoneType.*"
+    ):
+        broken.complete(2)
+    broken.operator.close()
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_function_gets_an_epoch_again_with_the_same_number_until_it_succeeds(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
 
