@@ -1,9 +1,9 @@
 """A job whose disk gets full: run by a test in a process of its own, since it mounts or limits itself.
 
-    python full_disk.py DIRECTORY checkpoints|local TOLERABLE
+    python full_disk.py DIRECTORY checkpoints|local TOLERABLE MEMORY ABORTED|COMPLETED
 
-The disk is full from the first complete checkpoint until a checkpoint was aborted. Prints what happened
-as JSON.
+The disk is full from the first complete checkpoint until one that was triggered later had this outcome.
+Prints what happened as JSON.
 """
 
 from __future__ import annotations
@@ -104,12 +104,13 @@ class CountWithWeight(KeyedProcessFunction):
         yield ctx.get_current_key(), count
 
 
-def start(directory: Path, disk: str, tolerable: str) -> JobClient:
+def start(directory: Path, disk: str, tolerable: str, memory: str) -> JobClient:
     configuration = Configuration()
     for name, value in {
         "execution.target": "local",
         # With state in memory only checkpoints are written, so that the limit hits what it is to hit.
         "state.backend.type": "lmdb" if disk == "local" else "hashmap",
+        "tidegate.state.lmdb.memory": memory,
         "tidegate.local-dir": str(directory / "local"),
         "execution.checkpointing.dir": str(directory / "checkpoints"),
         "execution.checkpointing.interval": "30 ms",
@@ -142,14 +143,14 @@ def is_whole(address: str) -> bool:
     return all(storage.read_file(handle) for handle in read_checkpoint(address).files())
 
 
-def main(directory: Path, which: str, tolerable: str) -> dict[str, Any]:
+def main(directory: Path, which: str, tolerable: str, memory: str, until: str) -> dict[str, Any]:
     disk = SmallDisk(directory / which)
-    client = start(directory, which, tolerable)
+    client = start(directory, which, tolerable, memory)
     wait_for(client, CheckpointOutcome.COMPLETED)
     disk.fill()
     # One that was under way has its snapshots and may lack but the manifest.
     under_way = max(one.checkpoint_id for one in client.report().statistics.checkpoints)
-    aborted = wait_for(client, CheckpointOutcome.ABORTED, after=under_way)
+    later = wait_for(client, CheckpointOutcome[until], after=under_way)
     newest = client.report().newest_checkpoint
     readable = newest is not None and is_whole(newest)
     disk.free()
@@ -162,7 +163,7 @@ def main(directory: Path, which: str, tolerable: str) -> dict[str, Any]:
     exact = Counter((n % KEYS, n // KEYS + 1) for n in range(len(results)))
     return {
         "is_mounted": disk.is_mounted,
-        "reason": aborted.reason if aborted else "",
+        "reason": later.reason if later else "",
         "error": error,
         "newest_is_whole": readable,
         "is_exact": bool(results) and Counter(results) == exact,
@@ -170,4 +171,4 @@ def main(directory: Path, which: str, tolerable: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])))
+    print(json.dumps(main(Path(sys.argv[1]), *sys.argv[2:])))

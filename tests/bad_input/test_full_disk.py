@@ -10,17 +10,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 PROGRAM = str(Path(__file__).with_name("full_disk.py"))
 FULL = r"No space left on device|File too large"
 
 
-def run(directory: Path, disk: str, tolerable: int) -> dict[str, Any]:
+def run(
+    directory: Path, disk: str, tolerable: int, memory: str = "64 mb", until: str = "ABORTED"
+) -> dict[str, Any]:
     """Run the program where its mounts are its own, as far as this machine lets us."""
     unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     own_mounts = subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode == 0
-    command = [sys.executable, PROGRAM, str(directory), disk, str(tolerable)]
+    command = [sys.executable, PROGRAM, str(directory), disk, str(tolerable), memory, until]
     done = subprocess.run(
         [*(unshare if own_mounts else []), *command],
         capture_output=True,
@@ -33,20 +33,39 @@ def run(directory: Path, disk: str, tolerable: int) -> dict[str, Any]:
     return outcome
 
 
-@pytest.mark.parametrize("disk", ["checkpoints", "local"])
 def test_a_job_goes_on_while_the_disk_is_full_and_takes_checkpoints_again_when_it_is_not(
-    disk: str, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    outcome = run(tmp_path, disk, tolerable=1_000_000)
+    outcome = run(tmp_path, "checkpoints", tolerable=1_000_000)
     assert re.search(FULL, outcome["reason"])
     assert "task 'count" in outcome["reason"]
     if outcome["is_mounted"]:
         # Else a limit holds for all files, and which one meets it first is chance.
-        assert f"/{disk}/" in outcome["reason"]
+        assert "/checkpoints/" in outcome["reason"]
         assert "space" in outcome["reason"]
     assert outcome["newest_is_whole"]
     assert outcome["error"] == ""
     assert outcome["is_exact"]
+
+
+def test_a_full_local_disk_does_not_matter_to_state_that_fits_in_memory(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "local", tolerable=0, until="COMPLETED")
+    if outcome["is_mounted"]:
+        assert outcome["error"] == ""
+        assert outcome["is_exact"]
+    assert outcome["newest_is_whole"]
+
+
+def test_state_that_finds_room_neither_in_memory_nor_on_disk_ends_the_job_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    outcome = run(tmp_path, "local", tolerable=1_000_000, memory="64 kb")
+    assert re.search(FULL, outcome["error"])
+    assert "count" in outcome["error"]
+    if outcome["is_mounted"]:
+        assert "cannot be stored" in outcome["error"]
+        assert "/local/" in outcome["error"]
+    assert outcome["newest_is_whole"]
 
 
 def test_a_job_that_tolerates_no_failed_checkpoint_ends_with_the_reason(tmp_path: Path) -> None:
