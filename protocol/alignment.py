@@ -179,9 +179,6 @@ class BarrierAligner(BarrierHandler):
     def newest(self) -> CheckpointId:
         return self._last if self._pending is None else self._pending.checkpoint_id
 
-    def give_up_all(self) -> list[AlignmentCommand]:
-        return self._abort_any(AlignmentAbortReason.SUBSUMED)
-
     # ------------------------------------------------------------ in turn
 
     def _on_barrier(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:

@@ -203,17 +203,13 @@ class BarrierHandler(ABC):
         return self._last
 
     def take_over(self, before: BarrierHandler) -> None:
-        """Go on in the place of another handler, which has given up all it had not decided."""
+        """Go on in the place of another handler, which has nothing under way."""
         self._open, self._last = set(before._open), before._last
-
-    @abstractmethod
-    def give_up_all(self) -> list[AlignmentCommand]:
-        """Give up every checkpoint that is not decided: another handler takes over."""
 
     def handle(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
         """Take one event at time `now_ms` and return what the task must do, in order."""
         if isinstance(event, BarrierAnnounced | BarrierReceived | CheckpointTriggered):
-            return self._give_up_before(event.barrier.oldest_pending) + self._dispatch(event, now_ms)
+            return self.give_up_before(event.barrier.oldest_pending) + self._dispatch(event, now_ms)
         return self._dispatch(event, now_ms)
 
     def _dispatch(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
@@ -234,7 +230,7 @@ class BarrierHandler(ABC):
         self._last = barrier.checkpoint_id
         return [TakeSnapshot(barrier, now_ms)]
 
-    def _give_up_before(self, oldest_pending: CheckpointId | None) -> list[AlignmentCommand]:
+    def give_up_before(self, oldest_pending: CheckpointId | None) -> list[AlignmentCommand]:
         """Refuse what is over elsewhere and not decided here: it has only become older by waiting.
 
         Tasks downstream that got its barrier from others have to hear of it, or they would wait for ours.

@@ -20,8 +20,8 @@ from .ids import CheckpointId
 class SwitchingHandler:
     """A `BarrierHandler` that becomes another one at the first newer barrier of another mode.
 
-    What the one before had not decided by then is given up: the coordinator changes the mode only when no
-    checkpoint is under way, so nobody waits for it.
+    By then the one before has nothing under way: the coordinator changes the mode only when no checkpoint is,
+    and the barrier says so.
 
     Args:
         mode: The mode until a barrier says otherwise.
@@ -77,17 +77,16 @@ class SwitchingHandler:
         """Take one event at time `now_ms` and return what the task must do, in order."""
         commands: list[AlignmentCommand] = []
         if isinstance(event, BarrierReceived | BarrierAnnounced | CheckpointTriggered):
-            commands = self._switch(event.barrier)
+            commands = self._handler.give_up_before(event.barrier.oldest_pending)
+            self._switch(event.barrier)
         return commands + self._handler.handle(event, now_ms)
 
-    def _switch(self, barrier: CheckpointBarrier) -> list[AlignmentCommand]:
+    def _switch(self, barrier: CheckpointBarrier) -> None:
         if barrier.mode in (None, self._mode) or barrier.checkpoint_id <= self._handler.newest:
-            return []
-        commands = self._handler.give_up_all()
+            return
         self._mode = barrier.mode
         before, self._handler = self._handler, self._new_handler(barrier.mode)
         self._handler.take_over(before)
-        return commands
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant of the machine does not hold."""

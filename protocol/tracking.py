@@ -34,9 +34,6 @@ class BarrierTracker(BarrierHandler):
     def newest(self) -> CheckpointId:
         return max(self._pending, default=self._last)
 
-    def give_up_all(self) -> list[AlignmentCommand]:
-        return [] if not self._pending else self._abort_pending_before(CheckpointId(max(self._pending) + 1))
-
     def _abort_pending_before(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
         commands: list[AlignmentCommand] = []
         for older in sorted(known for known in self._pending if known < checkpoint_id):

@@ -35,6 +35,11 @@ class ConnectionWatch:
             logger.warning("%s: no broker answers; trying for %g s", self._where, self._patience_s)
             self._down_since_s = time.monotonic()
 
+    @property
+    def is_down(self) -> bool:
+        """Whether no broker answers, as far as is known."""
+        return self._down_since_s is not None
+
     def message_came(self) -> None:
         """A broker answered."""
         self._down_since_s = None
@@ -82,3 +87,13 @@ class ConnectionWatch:
             f"{self._where}: {what} failed: {error.str()}. The broker deleted these records, or the topic "
             f"was made anew. To accept the loss, set the property auto.offset.reset to earliest or latest"
         )
+
+
+def end(consumer: Any, watch: ConnectionWatch) -> None:
+    """End a consumer, with the commits that are under way.
+
+    Without a broker it is only dropped: closing would wait a minute for commits that do not matter, and it
+    is in no group that it could leave.
+    """
+    if not watch.is_down:
+        consumer.close()

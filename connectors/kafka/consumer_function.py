@@ -27,7 +27,7 @@ from ...operators.source_function import RichParallelSourceFunction
 from ...state.descriptors import ListStateDescriptor
 from .client import KafkaProperties, confluent, name_of
 from .commits import CommitOutcome, PendingOffsets, commit
-from .connections import ConnectionWatch
+from .connections import ConnectionWatch, end
 from .deserialization import Decoder, KafkaRecordDeserializationSchema, UndecodableMessages
 from .enumerator import PartitionLookup, Subscription, owner_of
 from .partitions import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
@@ -227,7 +227,7 @@ class FlinkKafkaConsumer(RichParallelSourceFunction, CheckpointedFunction, Check
                 self._cancelled.wait(_WAIT_S)
                 continue
             to_commit, self._to_commit = self._to_commit, None
-            if to_commit is not None:
+            if to_commit is not None and not self._watch.is_down:
                 commit(self._consumer, to_commit, self._where)
             messages = self._consumer.consume(_CHUNK, _WAIT_S)
             self._watch.check(self._consumer, self._subscription.topics[0])
@@ -269,4 +269,4 @@ class FlinkKafkaConsumer(RichParallelSourceFunction, CheckpointedFunction, Check
 
     def close(self) -> None:
         if "_consumer" in vars(self):
-            self._consumer.close()
+            end(self._consumer, self._watch)

@@ -18,7 +18,7 @@ from ...operators.sources import SourceReader
 from ...protocol.elements import Batch
 from .client import KafkaProperties, confluent, name_of
 from .commits import OffsetCommits
-from .connections import ConnectionWatch
+from .connections import ConnectionWatch, end
 from .deserialization import Decoder, KafkaRecordDeserializationSchema, UndecodableMessages
 from .partitions import KafkaPartitionSplit, KafkaTopicPartition
 
@@ -236,7 +236,7 @@ class KafkaReader(SourceReader, CheckpointListener):
         return list(self._splits.values())
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        if self._commits is not None and self._consumer is not None:
+        if self._commits is not None and self._consumer is not None and not self._watch.is_down:
             self._commits.complete(checkpoint_id, self._consumer)
 
     def _on_commit(self, error: Any, partitions: list[Any]) -> None:
@@ -247,7 +247,7 @@ class KafkaReader(SourceReader, CheckpointListener):
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            consumer.close()
+            end(consumer, self._watch)
 
 
 def _cut(messages: list[Any], key: Callable[[Any], Any]) -> Iterator[list[Any]]:

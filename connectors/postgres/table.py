@@ -102,17 +102,21 @@ class Target:
         Raises:
             UserCodeError: A record does not fit the table; the message shows it.
         """
-        fields: Sequence[Any] = values
         value: Any = None
+        width = len(self.columns)
+        is_plain = set(map(type, values)) == {tuple} and set(map(len, values)) == {width}
         try:
             with connection.cursor().copy(self.copy_statement(into=into)) as copy:
-                copied = copy.write_row
-                width = len(self.columns)
-                for value in values:
-                    fields = value if type(value) is tuple else record_fields(value, self.columns)
-                    if len(fields) != width:
-                        raise ValueError(f"it has {len(fields)} fields, the sink writes {width} columns")
-                    copied(fields)
+                write_row = copy.write_row
+                if is_plain:
+                    for value in values:
+                        write_row(value)
+                else:
+                    for value in values:
+                        fields = record_fields(value, self.columns)
+                        if len(fields) != width:
+                            raise ValueError(f"it has {len(fields)} fields, the sink writes {width} columns")
+                        write_row(fields)
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             # The server's own complaints come when the COPY ends, and tell the line.
             raise self._misfit(where, _at_line(error, values, value), reason_of(error)) from error

@@ -322,7 +322,7 @@ PARALLELISM = st.integers(min_value=1, max_value=6)
     new=st.tuples(PARALLELISM, PARALLELISM),
     values=st.lists(st.integers(min_value=0, max_value=200), unique=True, max_size=40),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_record_goes_to_one_new_subtask_and_to_the_owner_of_its_key(
     partitioning: Partitioning, old: tuple[int, int], new: tuple[int, int], values: list[int]
 ) -> None:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
-ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "examples" / "guide" / "columns.py"
+from .programs import ROOT, code_blocks, output_of
 
 EXPECTED = """\
 large orders
@@ -42,20 +35,11 @@ largest so far
 
 
 def test_the_program_gives_what_its_page_says() -> None:
-    finished = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout == EXPECTED
+    assert output_of("guide", "columns.py") == EXPECTED
 
 
 def test_the_page_shows_what_runs() -> None:
-    page = (ROOT / "docs/guide/columns.md").read_text("utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    source = (ROOT / "examples/guide/columns.py").read_text("utf-8")
+    blocks = code_blocks("guide/columns.md")
     assert len(blocks) == 5
-    assert [block for block in blocks if block not in PROGRAM.read_text("utf-8")] == []
+    assert [block for block in blocks if block not in source] == []

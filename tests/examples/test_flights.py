@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-FLIGHTS = Path(__file__).parents[2] / "examples" / "flights"
+from . import programs
+
 COUNT = 20_000
-
-
-def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run in the examples' directory, whose modules import each other by name."""
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=FLIGHTS,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +18,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
     """The directory of a run and how it ended."""
     directory = tmp_path_factory.mktemp("flights")
     options = ["--local", "--no-spark", "--flights", str(COUNT), "--rate", "0"]
-    return directory, python("main.py", *options, "--directory", str(directory))
+    return directory, programs.finished("flights", "main.py", *options, "--directory", str(directory))
 
 
 def test_the_output_is_identical_to_that_of_pandas(
@@ -54,9 +40,11 @@ def test_a_row_too_many_is_found(finished: tuple[Path, subprocess.CompletedProce
     copy.write_bytes(file.read_bytes())
     code = f"""
 from pathlib import Path
+
+from .programs import finished as python
 import check, data
 print(*check.differences(data.read_tables({COUNT}), Path({str(directory / "output")!r})))
 """
-    shown = python("-c", code)
+    shown = programs.finished("flights", "-c", code)
     copy.unlink()
     assert "gaps or repeats" in shown.stdout, shown.stderr

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-GUIDE = Path(__file__).parents[2] / "examples" / "guide"
+from .programs import output_of
 
 
 @pytest.mark.parametrize(
@@ -26,14 +21,4 @@ GUIDE = Path(__file__).parents[2] / "examples" / "guide"
     ],
 )
 def test_a_program_of_the_guide_prints_what_it_should(program: str, output: str) -> None:
-    finished = subprocess.run(
-        [sys.executable, program],
-        cwd=GUIDE,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout == output
+    assert output_of("guide", program) == output

@@ -2,35 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples" / "guide"
-PAGES = ROOT / "docs" / "guide"
-
-
-def run(program: str) -> str:
-    finished = subprocess.run(
-        [sys.executable, program],
-        cwd=EXAMPLES,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    return finished.stdout
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (PAGES / page).read_text("utf-8"), re.M | re.S)
+from .programs import ROOT, code_blocks, output_of
 
 
 @pytest.mark.parametrize(
@@ -52,18 +26,18 @@ def blocks(page: str, language: str) -> list[str]:
     ],
 )
 def test_a_program_of_the_guide_prints_what_it_should(program: str, output: str) -> None:
-    assert sorted(run(program).splitlines()) == sorted(output.splitlines())
+    assert sorted(output_of("guide", program).splitlines()) == sorted(output.splitlines())
 
 
 def test_the_page_on_batch_mode_shows_what_comes_out() -> None:
-    (shown,) = blocks("batch-mode.md", "")
-    assert run("batch_mode.py") == shown + "longest 3 total 13\n"
+    (shown,) = code_blocks("guide/batch-mode.md", "")
+    assert output_of("guide", "batch_mode.py") == shown + "longest 3 total 13\n"
 
 
 def test_the_page_on_plans_shows_what_comes_out() -> None:
-    nodes = [line for line in run("plan.py").splitlines() if "task" in line]
+    nodes = [line for line in output_of("guide", "plan.py").splitlines() if "task" in line]
     assert len(nodes) == 4
-    assert "\n```\n" + "\n".join(nodes) + "\n```\n" in (PAGES / "plan.md").read_text("utf-8")
+    assert "\n```\n" + "\n".join(nodes) + "\n```\n" in (ROOT / "docs/guide/plan.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -78,5 +52,5 @@ def test_the_page_on_plans_shows_what_comes_out() -> None:
     ],
 )
 def test_the_page_shows_parts_of_the_program(page: str, program: str, count: int) -> None:
-    source = (EXAMPLES / program).read_text("utf-8")
-    assert sum(block in source for block in blocks(page, "python")) == count
+    source = (ROOT / "examples/guide" / program).read_text("utf-8")
+    assert sum(block in source for block in code_blocks(f"guide/{page}")) == count

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "state" / "evolution.py"
+from .programs import output_of
 
 
 def test_version_2_counts_on_from_the_checkpoint_of_version_1(tmp_path: Path) -> None:
-    process = subprocess.run(
-        [sys.executable, str(EXAMPLE), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert process.returncode == 0, process.stdout + process.stderr
-    lines = process.stdout.splitlines()
+    lines = output_of("state", "evolution.py", tmp_path).splitlines()
     assert sorted(lines[:3]) == ["version 1: / 1", "version 1: / 2", "version 1: /shop 1"]
     assert sorted(lines[3:]) == [
         "version 2: Result(page='/', visits=3, longest_s=35)",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.common.errors import KeyTypeError, UserCodeError
 from tidegate.operators.column_key import ColumnKey, distinct_keys, key_groups_of_column
@@ -30,7 +30,6 @@ KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
 ]
 
 
-@settings(deadline=None)
 @given(st.data(), st.sampled_from([1, 7, 128, 32_768]))
 def test_a_column_has_the_key_groups_of_its_keys(data: st.DataObject, max_parallelism: int) -> None:
     kind, values = data.draw(st.sampled_from(KINDS))
@@ -39,7 +38,6 @@ def test_a_column_has_the_key_groups_of_its_keys(data: st.DataObject, max_parall
     assert groups == [key_group_of(key, max_parallelism) for key in column.to_pylist()]
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_distinct_keys_come_in_the_order_of_their_first_records(data: st.DataObject) -> None:
     kind, values = data.draw(st.sampled_from(KINDS))

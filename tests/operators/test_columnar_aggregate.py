@@ -118,7 +118,7 @@ class Rescaled:
         ]
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(RECORDS, EVENTS), min_size=1, max_size=6))
 def test_random_batches_checkpoints_and_rescales_give_what_a_loop_gives(steps: list[Any]) -> None:
     model, job = Model("k", AGGREGATIONS), Rescaled()
@@ -199,7 +199,7 @@ def test_event_times_stay_with_their_records() -> None:
     assert list(test.emitted[0].timestamps or []) == [20, 10]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(st.floats(-1e9, 1e9) | st.none() | st.just(math.nan), min_size=1, max_size=200),
     st.sampled_from([0.0, 0.25, 0.5, 0.99, 1.0]),

@@ -181,7 +181,7 @@ class TrackerModel(AlignerModel):
             assert checkpoint_id <= last or not complete
 
 
-AlignerModel.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
-TrackerModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+AlignerModel.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
+TrackerModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestAlignerModel = AlignerModel.TestCase
 TestTrackerModel = TrackerModel.TestCase

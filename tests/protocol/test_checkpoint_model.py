@@ -254,5 +254,5 @@ class CheckpointModel(RuleBasedStateMachine):
             assert self.failures <= self.policy.tolerable_failures
 
 
-CheckpointModel.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+CheckpointModel.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 TestCheckpointModel = CheckpointModel.TestCase

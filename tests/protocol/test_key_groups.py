@@ -38,7 +38,7 @@ def test_every_key_group_lies_in_the_range_of_its_owner_and_in_no_other_for_all_
                 assert holders == [owner]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(sizes=parallelism_and_max())
 def test_the_ranges_of_all_subtasks_join_without_gap_or_overlap(sizes: tuple[int, int]) -> None:
     parallelism, max_parallelism = sizes

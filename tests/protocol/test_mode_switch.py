@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.protocol.alignment import (
     AbortCheckpoint,
     AlignmentAbortReason,
+    BarrierAnnounced,
     BarrierReceived,
     BlockChannel,
     ChannelEnded,
@@ -19,8 +20,11 @@ from tidegate.protocol.mode_switch import SwitchingHandler
 EXACTLY, AT_LEAST = CheckpointingMode.EXACTLY_ONCE, CheckpointingMode.AT_LEAST_ONCE
 
 
-def barrier(checkpoint_id: int, mode: CheckpointingMode | None) -> CheckpointBarrier:
-    return CheckpointBarrier(CheckpointId(checkpoint_id), 0, mode=mode)
+def barrier(
+    checkpoint_id: int, mode: CheckpointingMode | None, oldest_pending: int | None = None
+) -> CheckpointBarrier:
+    oldest = None if oldest_pending is None else CheckpointId(oldest_pending)
+    return CheckpointBarrier(CheckpointId(checkpoint_id), 0, mode=mode, oldest_pending=oldest)
 
 
 def test_a_barrier_without_a_mode_changes_nothing() -> None:
@@ -43,11 +47,22 @@ def test_the_first_barrier_of_another_mode_is_handled_in_that_mode() -> None:
 def test_what_was_being_aligned_is_given_up_and_its_channels_go_on() -> None:
     handler = SwitchingHandler(EXACTLY, 2)
     handler.handle(BarrierReceived(0, barrier(1, EXACTLY)), 0)
-    assert handler.handle(BarrierReceived(1, barrier(2, AT_LEAST)), 0) == [
+    assert handler.handle(BarrierReceived(1, barrier(2, AT_LEAST, oldest_pending=2)), 0) == [
         AbortCheckpoint(CheckpointId(1), AlignmentAbortReason.SUBSUMED),
         ResumeChannels((0,)),
     ]
     handler.validate()
+
+
+def test_what_arrives_in_another_mode_ends_the_alignment_before_its_turn_comes() -> None:
+    handler = SwitchingHandler(EXACTLY, 2)
+    handler.handle(BarrierReceived(0, barrier(1, EXACTLY)), 0)
+    second = barrier(2, AT_LEAST, oldest_pending=2)
+    assert ResumeChannels((0,)) in handler.handle(BarrierAnnounced(0, second), 0)
+    assert handler.handle(BarrierReceived(1, barrier(1, EXACTLY)), 0) == [], "it is over"
+    assert handler.mode is AT_LEAST
+    handler.handle(BarrierReceived(0, second), 0)
+    assert handler.handle(BarrierReceived(1, second), 1) == [TakeSnapshot(second, 0)]
 
 
 def test_a_late_barrier_does_not_bring_the_old_mode_back() -> None:

@@ -206,5 +206,5 @@ class OvertakingModel(RuleBasedStateMachine):
         assert not waiting or can_still_come or any(not channel.is_blocked for channel in waiting)
 
 
-OvertakingModel.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+OvertakingModel.TestCase.settings = settings(max_examples=150, stateful_step_count=50)
 TestOvertakingModel = OvertakingModel.TestCase

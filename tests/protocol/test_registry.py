@@ -115,7 +115,7 @@ class RegistryModel(RuleBasedStateMachine):
         assert all(map(self.registry.is_referenced, self.needed()))
 
 
-RegistryModel.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+RegistryModel.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestRegistryModel = RegistryModel.TestCase
 
 

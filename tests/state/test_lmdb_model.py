@@ -286,7 +286,7 @@ class ExpiringMachineInMemory(ExpiringMachine):
 
 
 def run_with(machine: Any, max_examples: int) -> Any:
-    machine.TestCase.settings = settings(max_examples=max_examples, stateful_step_count=18, deadline=None)
+    machine.TestCase.settings = settings(max_examples=max_examples, stateful_step_count=18)
     return machine.TestCase
 
 

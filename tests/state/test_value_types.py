@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.common import Instant, Row, TypeCodec, Types
 from tidegate.common.errors import StateError
@@ -194,7 +194,6 @@ def assert_comes_back(type_info: TypeInformation, values: list[Any]) -> None:
         assert repr(back) == repr(values)
 
 
-@settings(deadline=None)
 @given(typed(), st.data())
 def test_every_type_comes_back_from_bytes_and_from_columns(
     case: tuple[TypeInformation, st.SearchStrategy[Any]], data: st.DataObject

@@ -64,7 +64,7 @@ def compare(rig: Rig, reference: EventTimeReference, steps: list[Step], in_order
 
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(size=SIZES, slide=SIZES, offset=st.integers(0, 9), lateness=st.sampled_from([0, 0, 3]), steps=STEPS)
 def test_tumbling_and_sliding_windows_are_those_of_the_reference(
     backend: str, size: int, slide: int, offset: int, lateness: int, steps: list[Step]
@@ -86,7 +86,7 @@ class GapOfValue(SessionWindowTimeGapExtractor):
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb"])
 @pytest.mark.parametrize("is_dynamic", [False, True])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(lateness=st.sampled_from([0, 0, 3]), steps=STEPS)
 def test_sessions_are_those_of_the_reference(
     backend: str, is_dynamic: bool, lateness: int, steps: list[Step]
@@ -117,7 +117,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("kind", sorted(CONTENTS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(size=SIZES, slide=SIZES, is_tumbling=st.booleans(), switches=st.booleans(), steps=STEPS)
 def test_a_batch_at_a_time_gives_what_a_record_at_a_time_gives(
     kind: str, size: int, slide: int, is_tumbling: bool, switches: bool, steps: list[Step]

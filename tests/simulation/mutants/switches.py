@@ -6,7 +6,6 @@ from typing import Any
 
 from tidegate.coordinator import checkpoint_driver
 from tidegate.coordinator.checkpoint_driver import CheckpointDriver
-from tidegate.protocol.alignment import BarrierAligner
 from tidegate.state.local_snapshots import LocalSnapshots
 
 from .base import Mutant
@@ -22,10 +21,6 @@ def _switch_at_once(original: Any) -> Any:
 
 def _switch_forgotten(original: Any) -> Any:
     return lambda storage: None
-
-
-def _channels_stay_blocked(original: Any) -> Any:
-    return lambda self: []
 
 
 def _unchecked(original: Any) -> Any:
@@ -50,12 +45,6 @@ MUTANTS = {
         checkpoint_driver,
         "stored_mode",
         _switch_forgotten,
-    ),
-    "switch-blocks": Mutant(
-        "channels that are blocked when the mode changes stay so",
-        BarrierAligner,
-        "give_up_all",
-        _channels_stay_blocked,
     ),
     "copy-unchecked": Mutant(
         "local copies are read without a look at their checksum", LocalSnapshots, "open", _unchecked
