@@ -66,6 +66,13 @@ def configuration(directory: Path) -> Configuration:
     return settings
 
 
+def open_gate(gate: Path, limit: int) -> None:
+    """Let the source read up to a limit. It reads the file all the time, and must never find it empty."""
+    written = gate.with_suffix(".new")
+    written.write_text(str(limit))
+    written.replace(gate)
+
+
 def rows(spark: Any) -> Any:
     return spark.range(COUNT).selectExpr("id", f"'{spark.sparkContext.applicationId}' as source_application")
 
@@ -88,7 +95,7 @@ def test_results_are_exact_although_executor_and_owner_of_the_session_are_killed
 
     settings = configuration(tmp_path)
     gate = tmp_path / "may-read-up-to"
-    gate.write_text(str(STEP))
+    open_gate(gate, STEP)
     java = set(jobs.java_processes())
     others = set(java)
 
@@ -96,20 +103,24 @@ def test_results_are_exact_although_executor_and_owner_of_the_session_are_killed
     source = jobs.HeldSparkSource(rows, spark_settings(settings), lambda *_: int(gate.read_text()))
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows").uid("rows")
     input_schema = pa.schema([OUTPUT.field("id"), OUTPUT.field("source_application")])
-    with stream.spark_stage(who_runs_it, OUTPUT, input_schema).uid("stage").execute_and_collect() as results:
+    stage = stream.spark_stage(who_runs_it, OUTPUT, input_schema).uid("stage")
+    stage.sink_to_spark(lambda frame: frame.select("id").write.format("csv"), str(tmp_path / "out"))
+    with stage.execute_and_collect() as results:
         records = list(islice(results, STEP))
         os.kill(int(records[-1][4]), signal.SIGKILL)
-        gate.write_text(str(2 * STEP))
+        open_gate(gate, 2 * STEP)
         records += islice(results, STEP)
         java.update(jobs.java_processes())
         os.kill(records[-1][3], signal.SIGKILL)
-        gate.write_text(str(3 * STEP))
+        open_gate(gate, 3 * STEP)
         records += islice(results, STEP)
         java.update(jobs.java_processes())
-        gate.write_text(str(jobs.NO_LIMIT))
+        open_gate(gate, jobs.NO_LIMIT)
         records += results
 
     assert [record[0] for record in records] == list(range(COUNT))
+    written = [part.read_text().split() for part in (tmp_path / "out").glob("epoch=*/*.csv")]
+    assert sorted(int(number) for numbers in written for number in numbers) == list(range(COUNT))
     assert all(record[1] == record[2] for record in records), "source and stage had a session each"
     applications, pids, executors = (len({record[column] for record in records}) for column in (2, 3, 4))
     assert (applications, pids, executors) == (2, 2, 3)
