@@ -277,12 +277,16 @@ class DelayByKey(KeyedProcessFunction):
         waiting = MapStateDescriptor("waiting", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
         self._waiting: MapState[int, list[Record]] = runtime_context.get_map_state(waiting)
 
-    def process_element(self, value: Record, ctx: KeyedProcessFunction.Context) -> None:
+    def process_element(self, value: Record, ctx: KeyedProcessFunction.Context) -> list[Record]:
         number, timers = value[1], ctx.timer_service()
+        if number <= timers.current_watermark():
+            # Late, as what an operator lets go at the end of its input: no watermark comes any more.
+            return [self._mark(value)]
         self._waiting.put(number, [*(self._waiting.get(number) or []), value])
         timers.register_event_time_timer(number)
         if self._is_timed:
             timers.register_processing_time_timer(timers.current_processing_time() + 1 + number % 7)
+        return []
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> list[Record]:
         if ctx.time_domain() is TimeDomain.EVENT_TIME:
