@@ -303,21 +303,26 @@ class CheckpointStore:
         excess = sorted(self._retained)[: -self._num_retained]
         return excess + sorted(doubtful for doubtful in self._doubtful if doubtful < newest)
 
+    def _condemn_excess(self) -> list[str]:
+        """Let go of checkpoints beyond the number to keep; their manifests are still to be deleted."""
+        excess = self._excess()
+        for checkpoint_id in excess:
+            self._retained.pop(checkpoint_id, None)
+            self._doubtful.pop(checkpoint_id, None)
+            self._registry.release_checkpoint(checkpoint_id)
+        manifests = [_manifest_path(checkpoint_id) for checkpoint_id in excess]
+        self._condemned.update(manifests)
+        return manifests
+
     def take_garbage(self) -> Garbage | None:
         """Classify what nobody needs any more: checkpoints beyond the number to keep, and files.
 
         Returns:
             What `delete` is to remove, which may happen in another thread; `None` if there is nothing.
         """
-        excess = self._excess()
-        count, self._aborted_count = len(excess) + self._aborted_count, 0
-        for checkpoint_id in excess:
-            self._retained.pop(checkpoint_id, None)
-            self._doubtful.pop(checkpoint_id, None)
-            self._registry.release_checkpoint(checkpoint_id)
+        manifests = self._condemn_excess()
+        count, self._aborted_count = len(manifests) + self._aborted_count, 0
         claimed = self._claimed if len(self._retained) >= self._num_retained else None
-        manifests = [_manifest_path(checkpoint_id) for checkpoint_id in excess]
-        self._condemned.update(manifests)
         files = self._registry.take_unreferenced()
         while self._not_deleted:
             again = self._not_deleted.popleft()
@@ -352,7 +357,7 @@ class CheckpointStore:
             part.result()
 
     def remove_orphans(self) -> list[str]:
-        """Delete what no checkpoint needs, now that the job has ended.
+        """Delete what no checkpoint needs, now that the job has ended, and checkpoints beyond those to keep.
 
         Returns:
             The files of state among it.
@@ -360,6 +365,7 @@ class CheckpointStore:
         Raises:
             FencedError: Another coordinator took over, and its tasks may have written files.
         """
+        self._condemn_excess()
         garbage = self._orphans()
         self._delete(garbage.manifests)
         self._delete(garbage.files)

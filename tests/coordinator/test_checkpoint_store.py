@@ -234,6 +234,16 @@ def test_a_manifest_that_waits_for_its_deletion_goes_before_the_files_that_becam
     assert storage.list_files("chk-2") == ["chk-2/MANIFEST"]
 
 
+def test_a_checkpoint_too_many_goes_with_the_orphans(storage: MemoryCheckpointStorage) -> None:
+    """The job may end before its turn came: one deletion runs at a time."""
+    opened = store(storage)
+    opened.complete(manifest(1, segment(storage, "old")))
+    opened.complete(manifest(2, segment(storage, "new")))
+    assert opened.remove_orphans() == ["shared/op-totals/old"]
+    assert storage.list_files("chk-1") == []
+    assert storage.list_files("chk-2") == ["chk-2/MANIFEST"]
+
+
 def test_removing_all_leaves_nothing(storage: MemoryCheckpointStorage) -> None:
     opened = store(storage)
     opened.reserve(1)
