@@ -17,7 +17,7 @@ from ..protocol.elements import MAX_WATERMARK_MS, Batch
 from ..protocol.watermarks import MIN_WATERMARK_MS
 from .base import OperatorContext, StreamOperator, rows
 from .output import Emit
-from .timestamps import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, check_timestamp, check_watermark
+from .timestamps import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, check_timestamp, check_watermark, highest
 
 
 class EventTime(WatermarkOutput):
@@ -93,7 +93,7 @@ class EventTime(WatermarkOutput):
             self._emit(Batch(batch.values, timestamps, batch.keys))
         elif isinstance(generator, BoundedOutOfOrdernessWatermarks):
             if timestamps is not None and len(timestamps):
-                generator.on_highest(max(timestamps))
+                generator.on_highest(highest(timestamps))
             self._emit(Batch(batch.values, timestamps, batch.keys))
         else:
             self._process_each(generator, batch, timestamps)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from ..common.errors import UserCodeError
 from ..protocol.elements import MAX_WATERMARK_MS
@@ -12,6 +16,13 @@ MIN_TIMESTAMP_MS = -MAX_WATERMARK_MS
 """One above the smallest integer of 64 bits: that one is the watermark before any other."""
 MAX_TIMESTAMP_MS = MAX_WATERMARK_MS - 1
 """The watermark of the end of input would make anything later late."""
+
+
+def highest(timestamps: Sequence[int]) -> int:
+    """The latest of some event times; those of columns without making a Python integer of each."""
+    if isinstance(timestamps, array):
+        return int(np.frombuffer(timestamps, np.int64).max())
+    return max(timestamps)
 
 
 def check_timestamp(timestamp_ms: Any, record: Any, where: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +21,7 @@ from tidegate.datastream.connectors.kafka import (
 
 from ..datastream.jobs import Kept, environment
 from .broker import WAIT_S, Broker
+from .waiting import wait_until
 
 FIRST, SECOND = KafkaTopicPartition("a", 0), KafkaTopicPartition("a", 1)
 
@@ -37,13 +36,6 @@ def start(env: Any, function: Any, name: str) -> Any:
     stream = env.add_source(function, "kafka").uid("kafka").map(Kept(name)).uid("kept")
     stream.add_sink(lambda value: None).uid("end")
     return env.execute_async()
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # ---------------------------------------------------------------- offsets that wait for their checkpoint
@@ -118,7 +110,7 @@ def test_every_subtask_restores_all_offsets_and_a_new_partition_starts_from_its_
         broker.produce(old, [b"%d-%d" % (partition, number) for number in range(4)], partition)
     Watching.restored = []
     client = start(environment(tmp_path, 2), consumer(broker, old, kind=Watching), "first")
-    wait(lambda: len(Kept.results["first"]) == 12)
+    wait_until(lambda: len(Kept.results["first"]) == 12)
     path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(WAIT_S)
     assert Watching.restored == [None, None]
     broker.produce(old, [b"more"], 1)
@@ -126,7 +118,7 @@ def test_every_subtask_restores_all_offsets_and_a_new_partition_starts_from_its_
     options = {"execution.state-recovery.path": str(path)}
     env = environment(tmp_path / "again", 3, options)
     client = start(env, consumer(broker, old, new, kind=Watching).set_start_from_latest(), "second")
-    wait(lambda: len(Kept.results["second"]) >= 3)
+    wait_until(lambda: len(Kept.results["second"]) >= 3)
     client.cancel().result(WAIT_S)
     assert sorted(Kept.results["second"]) == ["more", "new-0", "new-1"]
     expected = [(KafkaTopicPartition(old, number), 4) for number in range(3)]
@@ -161,7 +153,7 @@ def test_after_a_failure_reading_goes_on_at_the_offsets_of_the_checkpoint(
     stream = env.add_source(consumer(broker, topics[0]), "kafka").uid("kafka")
     stream.map(FailsAt("failing")).uid("map").add_sink(out).uid("out")
     client = env.execute_async()
-    wait(lambda: FailsAt.failed.is_set() and "199" in Kept.results["failing"])
+    wait_until(lambda: FailsAt.failed.is_set() and "199" in Kept.results["failing"])
     client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(WAIT_S)
     assert [int(value) for value in broker.values(topics[1])] == list(range(200))
 
@@ -182,8 +174,8 @@ def test_offsets_are_committed_at_checkpoints_or_from_time_to_time_or_not_at_all
         start(env, function, topic)
         for env, function, topic in zip(environments, functions, topics, strict=True)
     ]
-    wait(lambda: broker.committed(f"g-{topics[0]}", topics[0]) == 3)
-    wait(lambda: broker.committed(f"g-{topics[2]}", topics[2]) == 3)
+    wait_until(lambda: broker.committed(f"g-{topics[0]}", topics[0]) == 3)
+    wait_until(lambda: broker.committed(f"g-{topics[2]}", topics[2]) == 3)
     clients[1].trigger_checkpoint()
     for client in clients:
         client.cancel().result(WAIT_S)

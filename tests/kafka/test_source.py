@@ -25,6 +25,7 @@ from tidegate.datastream.connectors.kafka import (
 
 from ..datastream.jobs import environment
 from .broker import WAIT_S, Broker, free_port
+from .waiting import wait_until
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 LATEST = KafkaOffsetsInitializer.latest()
@@ -88,8 +89,9 @@ def test_reading_begins_and_ends_at_given_offsets(broker: Broker) -> None:
 def test_reading_begins_at_a_time(broker: Broker) -> None:
     topic = broker.topic()
     broker.produce(topic, numbered(3))
-    time.sleep(0.02)  # The broker goes by its own clock.
-    between_ms = int(time.time() * 1_000) - 5
+    between_ms = time.time_ns() // 1_000_000 + 5
+    # The broker goes by its own clock.
+    wait_until(lambda: time.time_ns() // 1_000_000 > between_ms + 5)
     broker.produce(topic, numbered(3, 10))
     source = builder(broker, topic).set_bounded(LATEST)
     source.set_starting_offsets(KafkaOffsetsInitializer.timestamp(between_ms))
@@ -111,9 +113,7 @@ def test_reading_begins_at_committed_offsets_or_where_the_strategy_says(
     assert read(environment(), started(KafkaOffsetResetStrategy.LATEST)) == []
     assert read(environment(tmp_path), started(KafkaOffsetResetStrategy.EARLIEST)) == ["0", "1", "2", "3"]
     # The last checkpoint of that job committed where it ended.
-    deadline = time.monotonic() + WAIT_S
-    while broker.committed(group, topic) != 4 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: broker.committed(group, topic) == 4)
     broker.produce(topic, numbered(2, 10))
     assert read(environment(), started(KafkaOffsetResetStrategy.NONE)) == ["10", "11"]
 
@@ -215,10 +215,7 @@ def test_offsets_are_committed_when_their_checkpoint_is_complete(broker: Broker,
         source = builder(broker, topic).set_group_id(f"g-{topic}").set_bounded(LATEST)
         source.set_property("commit.offsets.on.checkpoint", commits)
         read(environment(tmp_path / topic), source.build())
-    deadline = time.monotonic() + WAIT_S
-    while broker.committed(f"g-{topics[0]}", topics[0]) != 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: broker.committed(f"g-{topics[0]}", topics[0]) == 3)
     assert broker.committed(f"g-{topics[1]}", topics[1]) < 0
 
 

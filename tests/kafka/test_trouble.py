@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tidegate.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaS
 
 from ..datastream.jobs import Kept, environment
 from .broker import WAIT_S, Broker, free_port
+from .waiting import wait_until
 
 NO_RESTART = {"restart-strategy.type": "none"}
 
@@ -46,13 +46,6 @@ def start(source: KafkaSource, name: str, directory: Path | None = None, **optio
     return env.execute_async()
 
 
-def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_a_broker_that_comes_late_is_waited_for(own_broker: Callable[..., Broker]) -> None:
     port = free_port()
     source = builder(f"127.0.0.1:{port}", "late").set_property("retry.timeout.ms", "30000")
@@ -74,7 +67,7 @@ def test_when_all_brokers_are_gone_for_too_long_the_job_fails(own_broker: Callab
     broker = own_broker()
     broker.produce(broker.topic(1, "gone"), [b"1"])
     client = start(builder(broker.servers, "gone").build(), "gone")
-    wait(lambda: Kept.results["gone"] == ["1"])
+    wait_until(lambda: Kept.results["gone"] == ["1"])
     broker.stop()
     with pytest.raises(
         JobExecutionError, match=r"reconnecting to the brokers for 0.5 s failed.*bootstrap.servers"
@@ -87,8 +80,8 @@ def test_a_commit_that_fails_does_not_fail_the_job(own_broker: Callable[..., Bro
     broker.produce(broker.topic(1, "commits"), [b"1"])
     source = builder(broker.servers, "commits").set_property("retry.timeout.ms", "60000")
     client = start(source.build(), "commits", tmp_path)
-    wait(lambda: Kept.results["commits"] == ["1"])
-    wait(lambda: broker.committed("g", "commits") == 1)
+    wait_until(lambda: Kept.results["commits"] == ["1"])
+    wait_until(lambda: broker.committed("g", "commits") == 1)
     broker.stop()
     before = client.trigger_checkpoint()
     assert client.trigger_checkpoint() > before
@@ -120,7 +113,7 @@ def test_records_that_the_broker_no_longer_has_fail_the_job_unless_the_loss_is_a
             cluster.produce("t", str(number), partition=0)
         assert cluster.flush(WAIT_S) == 0
     client = start(builder(servers[0], "t").build(), "full", tmp_path)
-    wait(lambda: len(Kept.results["full"]) == 5)
+    wait_until(lambda: len(Kept.results["full"]) == 5)
     path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(WAIT_S)
     restored = {"execution.state-recovery.path": str(path)}
     with pytest.raises(
@@ -129,5 +122,5 @@ def test_records_that_the_broker_no_longer_has_fail_the_job_unless_the_loss_is_a
         start(builder(servers[1], "t").build(), "lost", tmp_path / "2", **restored).result()
     accepted = builder(servers[1], "t").set_property("auto.offset.reset", "earliest").build()
     client = start(accepted, "accepted", tmp_path / "3", **restored)
-    wait(lambda: Kept.results["accepted"] == ["0", "1"])
+    wait_until(lambda: Kept.results["accepted"] == ["0", "1"])
     client.cancel().result(WAIT_S)
