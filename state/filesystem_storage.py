@@ -31,8 +31,8 @@ from .storage import (
 _NUMBERS = itertools.count()
 _TEMPORARY = ".tmp-"
 
-_WRITE_TRIES = 1_000
-"""As often in a row a deletion elsewhere may remove the directory that was just made, when it is empty."""
+_TRIES = 1_000
+"""As often in a row a deletion elsewhere may remove a directory that became empty while it was needed."""
 
 
 def resolve(uri: str) -> tuple[fs.FileSystem, str]:
@@ -134,9 +134,16 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         below = self._full(prefix) if prefix else self._root
         selector = fs.FileSelector(below, allow_not_found=True, recursive=True)
         with _clear_errors(below):
-            infos = self._fs.get_file_info(selector)
+            infos = self._infos(selector)
         start = len(self._root.rstrip("/")) + 1
         return sorted(info.path[start:] for info in infos if info.type == fs.FileType.File)
+
+    def _infos(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        for _ in range(_TRIES):
+            # A directory that becomes empty goes; one that goes while it is listed holds no files.
+            with suppress(FileNotFoundError):
+                return list(self._fs.get_file_info(selector))
+        return list(self._fs.get_file_info(selector))
 
     def delete(self, paths: Iterable[str]) -> None:
         for full in [self._full(checked_relative(path)) for path in paths]:
@@ -200,7 +207,7 @@ def _temporary_name(full: str) -> str:
 
 def _write_temporary(full: str, data: bytes | memoryview) -> str:
     temporary = _temporary_name(full)
-    for _ in range(_WRITE_TRIES):
+    for _ in range(_TRIES):
         try:
             _write_local(temporary, data)
             return temporary

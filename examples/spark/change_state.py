@@ -39,7 +39,7 @@ def run(orders: list[tuple[str, int]], directory: Path, start_from: str = "") ->
         "execution.target": "local",
         "execution.checkpointing.interval": "1 min",
         "execution.checkpointing.dir": str(directory / "checkpoints"),
-        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "tidegate.checkpointing.retain-on-finish": "true",
         "execution.state-recovery.path": start_from,
     }
     for key, value in settings.items():

@@ -40,8 +40,6 @@ def test_a_row_too_many_is_found(finished: tuple[Path, subprocess.CompletedProce
     copy.write_bytes(file.read_bytes())
     code = f"""
 from pathlib import Path
-
-from .programs import finished as python
 import check, data
 print(*check.differences(data.read_tables({COUNT}), Path({str(directory / "output")!r})))
 """

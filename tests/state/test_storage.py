@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -155,6 +156,29 @@ def test_files_are_written_while_their_directory_empties_again_and_again(tmp_pat
         for _ in threads.map(write, range(4)):
             pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_listed_while_their_directories_come_and_go(tmp_path: Path) -> None:
+    place = open_storage(str(tmp_path))
+    place.write_file("shared/kept", b"x")
+    is_over = threading.Event()
+
+    def come_and_go(writer: int) -> None:
+        while not is_over.is_set():
+            place.write_file(f"shared/op-{writer}/a", b"x")
+            place.delete([f"shared/op-{writer}/a"])
+
+    with ThreadPoolExecutor(2) as threads:
+        writers = [threads.submit(come_and_go, writer) for writer in range(2)]
+        try:
+            for _ in range(2_000):
+                assert place.list_files("shared/op-0") in ([], ["shared/op-0/a"])
+            assert "shared/kept" in place.list_files("shared")
+        finally:
+            is_over.set()
+        for writer in writers:
+            writer.result()
+    assert place.list_files("") == ["shared/kept"]
 
 
 def test_what_a_killed_writer_left_is_in_a_list_of_its_own(tmp_path: Path) -> None:
