@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from .client import confluent
 from .partitions import KafkaTopicPartition
 
 logger = logging.getLogger(__name__)
+
+_PATIENCE_S, _POLL_S = 5.0, 0.05
 
 MAX_PENDING = 100
 """So many checkpoints may be without an end; of more, the oldest are forgotten."""
@@ -55,10 +58,9 @@ class OffsetCommits:
     """
 
     def __init__(self, where: str) -> None:
-        self._where = where
+        self.turns = CommitTurns(where)
         self._pending = PendingOffsets()
         self._ended: dict[KafkaTopicPartition, int] = {}
-        self._outcome = CommitOutcome(where)
 
     def partition_ended(self, partition: KafkaTopicPartition, offset: int) -> None:
         """A partition was read to its end, and is in no later snapshot."""
@@ -68,30 +70,47 @@ class OffsetCommits:
         """A snapshot is taken."""
         self._pending.add(checkpoint_id, {**self._ended, **offsets})
 
-    def complete(self, checkpoint_id: int, consumer: Any) -> None:
-        """A checkpoint is complete."""
+    def complete(self, checkpoint_id: int) -> None:
+        """A checkpoint is complete: its offsets are the next to be committed."""
         offsets = self._pending.take(checkpoint_id)
         if offsets:
-            commit(consumer, offsets, self._where)
-
-    def ended(self, error: Any, partitions: Sequence[Any]) -> bool:
-        """The consumer's `on_commit`; whether the commit failed."""
-        return self._outcome.failed(error, partitions)
+            self.turns.offer(offsets)
 
 
-class CommitOutcome:
-    """Logs when commits begin to fail, and when they work again.
+class CommitTurns:
+    """Commits one after the other, always the newest.
+
+    librdkafka repeats a commit that it could not send at once, for instance because it still looks for the
+    group's coordinator, and then an older one may come after a newer one and take its place.
 
     Args:
-        where: The operator and subtask.
+        where: The operator and subtask, for the log.
     """
 
     def __init__(self, where: str) -> None:
         self._where = where
+        self._next: Mapping[KafkaTopicPartition, int] = {}
+        self._is_under_way = False
         self._fails = False
 
-    def failed(self, error: Any, partitions: Sequence[Any]) -> bool:
-        """Whether a commit failed."""
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there are offsets that were not sent."""
+        return bool(self._next)
+
+    def offer(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
+        """These are to be committed, instead of older ones that still wait."""
+        self._next = offsets
+
+    def begin(self, consumer: Any) -> None:
+        """Commit what waits, unless a commit is under way."""
+        if self._next and not self._is_under_way:
+            offsets, self._next = self._next, {}
+            self._is_under_way = _commit(consumer, offsets, self._where)
+
+    def ended(self, error: Any, partitions: Sequence[Any]) -> bool:
+        """The consumer's `on_commit`; whether the commit failed, which is logged when it begins and ends."""
+        self._is_under_way = False
         reasons = [each.error for each in partitions if each.error is not None]
         reason = error if error is not None else next(iter(reasons), None)
         if reason is not None and not self._fails:
@@ -101,9 +120,18 @@ class CommitOutcome:
         self._fails = reason is not None
         return self._fails
 
+    def finish(self, consumer: Any) -> bool:
+        """Commit what waits, and wait a moment for the answer; whether there was one."""
+        deadline_s = time.monotonic() + _PATIENCE_S
+        self.begin(consumer)
+        while self._is_under_way and time.monotonic() < deadline_s:
+            consumer.poll(_POLL_S)
+            self.begin(consumer)
+        return not self._is_under_way
 
-def commit(consumer: Any, offsets: Mapping[KafkaTopicPartition, int], where: str) -> None:
-    """Commit offsets without waiting. What becomes of it goes to the consumer's `on_commit`."""
+
+def _commit(consumer: Any, offsets: Mapping[KafkaTopicPartition, int], where: str) -> bool:
+    """Commit offsets without waiting. What becomes of it goes to the consumer's `on_commit`, if it began."""
     kafka = confluent()
     try:
         consumer.commit(
@@ -112,3 +140,5 @@ def commit(consumer: Any, offsets: Mapping[KafkaTopicPartition, int], where: str
         )
     except kafka.KafkaException as error:
         logger.warning("%s: committing offsets failed: %s", where, error)
+        return False
+    return True

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from .client import KafkaConnectorError, confluent, kafka_error, may_pass, name_of
+from .commits import CommitTurns
 
 logger = logging.getLogger(__name__)
 
@@ -60,11 +61,22 @@ class ConnectionWatch:
         if self._down_since_s is None or time.monotonic() - self._down_since_s < self._patience_s:
             return
         try:
-            # There may only have been no records since they came back.
-            consumer.list_topics(topic, timeout=_PROBE_S)
+            self._probe(consumer, topic)
         except confluent().KafkaException as error:
             what = f"reconnecting to the brokers for {self._patience_s:g} s"
             raise kafka_error(self._where, what, error) from error
+
+    def answers(self, consumer: Any) -> bool:
+        """Ask the brokers, and wait for at most two seconds."""
+        try:
+            self._probe(consumer, None)
+        except confluent().KafkaException:
+            return False
+        return True
+
+    def _probe(self, consumer: Any, topic: str | None) -> None:
+        # There may only have been no records since they came back.
+        consumer.list_topics(topic, timeout=_PROBE_S)
         self._down_since_s = None
 
     def refused(self, message: Any, offset: int | None) -> KafkaConnectorError | None:
@@ -89,11 +101,13 @@ class ConnectionWatch:
         )
 
 
-def end(consumer: Any, watch: ConnectionWatch) -> None:
-    """End a consumer, with the commits that are under way.
+def end(consumer: Any, watch: ConnectionWatch, turns: CommitTurns | None) -> None:
+    """End a consumer, with its last commit.
 
     Without a broker it is only dropped: closing would wait a minute for commits that do not matter, and it
     is in no group that it could leave.
     """
-    if not watch.is_down:
+    if watch.is_down and (turns is None or not turns.is_waiting or not watch.answers(consumer)):
+        return
+    if turns is None or turns.finish(consumer):
         consumer.close()

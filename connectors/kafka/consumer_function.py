@@ -26,7 +26,7 @@ from ...operators.source_context import SourceContext
 from ...operators.source_function import RichParallelSourceFunction
 from ...state.descriptors import ListStateDescriptor
 from .client import KafkaProperties, confluent, name_of
-from .commits import CommitOutcome, PendingOffsets, commit
+from .commits import CommitTurns, PendingOffsets
 from .connections import ConnectionWatch, end
 from .deserialization import Decoder, KafkaRecordDeserializationSchema, UndecodableMessages
 from .enumerator import PartitionLookup, Subscription, owner_of
@@ -178,6 +178,7 @@ class FlinkKafkaConsumer(RichParallelSourceFunction, CheckpointedFunction, Check
             schema = KafkaRecordDeserializationSchema.value_only(schema)
         self._decoder = Decoder(schema, UndecodableMessages(), self._where)
         self._watch = ConnectionWatch(self._where, properties.patience_s)
+        self._commits = CommitTurns(self._where)
         self._lookup = PartitionLookup(properties, self._subscription, self._starting)
         self._consumer = confluent().Consumer(self._consumer_config())
         self._known = set(self.restored_state or ())
@@ -188,9 +189,7 @@ class FlinkKafkaConsumer(RichParallelSourceFunction, CheckpointedFunction, Check
 
     def _consumer_config(self) -> dict[str, Any]:
         config = consumer_config(self._properties, f"consumer-{self._index}")
-        config.update(
-            error_cb=self._watch.on_error, on_commit=CommitOutcome(self._where).failed, logger=logger
-        )
+        config.update(error_cb=self._watch.on_error, on_commit=self._commits.ended, logger=logger)
         config["enable.auto.commit"] = self._mode is OffsetCommitMode.KAFKA_PERIODIC
         return config
 
@@ -226,15 +225,20 @@ class FlinkKafkaConsumer(RichParallelSourceFunction, CheckpointedFunction, Check
             if not self._offsets:
                 self._cancelled.wait(_WAIT_S)
                 continue
-            to_commit, self._to_commit = self._to_commit, None
-            if to_commit is not None and not self._watch.is_down:
-                commit(self._consumer, to_commit, self._where)
+            self._take_offsets()
+            if not self._watch.is_down:
+                self._commits.begin(self._consumer)
             messages = self._consumer.consume(_CHUNK, _WAIT_S)
             self._watch.check(self._consumer, self._subscription.topics[0])
             messages = [message for message in messages if not self._is_error(message)]
             if messages:
                 self._watch.message_came()
                 self._emit(ctx, messages)
+
+    def _take_offsets(self) -> None:
+        to_commit, self._to_commit = self._to_commit, None
+        if to_commit is not None:
+            self._commits.offer(to_commit)
 
     def _emit(self, ctx: SourceContext, messages: list[Any]) -> None:
         records, kept, _ = self._decoder.decode(messages)
@@ -269,4 +273,5 @@ class FlinkKafkaConsumer(RichParallelSourceFunction, CheckpointedFunction, Check
 
     def close(self) -> None:
         if "_consumer" in vars(self):
-            end(self._consumer, self._watch)
+            self._take_offsets()
+            end(self._consumer, self._watch, self._commits)

@@ -236,18 +236,24 @@ class KafkaReader(SourceReader, CheckpointListener):
         return list(self._splits.values())
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if self._commits is not None:
+            self._commits.complete(checkpoint_id)
+            self._begin_commit()
+
+    def _begin_commit(self) -> None:
         if self._commits is not None and self._consumer is not None and not self._watch.is_down:
-            self._commits.complete(checkpoint_id, self._consumer)
+            self._commits.turns.begin(self._consumer)
 
     def _on_commit(self, error: Any, partitions: list[Any]) -> None:
         # State decides where a restart begins; what Kafka knows is for people who watch.
-        if self._commits is not None and self._commits.ended(error, partitions):
+        if self._commits is not None and self._commits.turns.ended(error, partitions):
             self._failed_commits.inc()
+        self._begin_commit()
 
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            end(consumer, self._watch)
+            end(consumer, self._watch, None if self._commits is None else self._commits.turns)
 
 
 def _cut(messages: list[Any], key: Callable[[Any], Any]) -> Iterator[list[Any]]:

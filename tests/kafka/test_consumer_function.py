@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.common.serialization import SimpleStringSchema
-from tidegate.connectors.kafka.commits import MAX_PENDING, PendingOffsets
+from tidegate.connectors.kafka.commits import MAX_PENDING, CommitTurns, PendingOffsets
 from tidegate.datastream import RuntimeContext
 from tidegate.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
@@ -39,6 +39,28 @@ def start(env: Any, function: Any, name: str) -> Any:
 
 
 # ---------------------------------------------------------------- offsets that wait for their checkpoint
+
+
+class Asked:
+    """Stands where the consumer does, and keeps what it was asked to commit."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def commit(self, offsets: list[Any], asynchronous: bool) -> None:
+        self.offsets.append(offsets[0].offset)
+
+
+def test_a_commit_begins_when_the_one_before_has_ended_and_takes_the_newest_offsets() -> None:
+    turns, consumer = CommitTurns("reader (1/1)"), Asked()
+    for offset in (1, 2, 3):
+        turns.offer({FIRST: offset})
+        turns.begin(consumer)
+    assert consumer.offsets == [1]
+    assert not turns.ended(None, [])
+    turns.begin(consumer)
+    assert consumer.offsets == [1, 3]
+    assert not turns.is_waiting
 
 
 def test_a_complete_checkpoint_takes_its_own_offsets_and_drops_older_ones() -> None:
