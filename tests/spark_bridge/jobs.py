@@ -82,9 +82,9 @@ class HeldSparkSource(Source):
     """A Spark source that is held back.
 
     Args:
-        limit: Called with the number of snapshots that a reader has taken, and with the position it
-            started from; the position up to which it may read, `NO_LIMIT` for the end as well. What it
-            raises fails the job.
+        limit: Called with the number of snapshots that a reader has taken since it came to its limit, and
+            with the position it started from; the position up to which it may read, `NO_LIMIT` for the end
+            as well. What it raises fails the job.
     """
 
     def __init__(
@@ -116,20 +116,22 @@ class _HeldReader(SourceReader):
         self._position = start
         self._limit = limit
         self._snapshots = 0
+        self._is_held = False
 
     def open(self, context: OperatorContext) -> None:
         self._reader.open(context)
 
     def poll(self, max_records: int) -> Batch | None:
         limit = min(max_records, self._limit(self._snapshots, self._start) - self._position)
-        if limit <= 0:
+        self._is_held = limit <= 0
+        if self._is_held:
             return Batch([])
         batch = self._reader.poll(limit)
         self._position += 0 if batch is None else len(batch)
         return batch
 
     def snapshot_state(self) -> list[Any]:
-        self._snapshots += 1
+        self._snapshots += self._is_held
         return self._reader.snapshot_state()
 
     def close(self) -> None:
