@@ -14,7 +14,7 @@ import pytest
 from tidegate.common import Configuration, Row, WatermarkStrategy, failpoints
 from tidegate.common.errors import ConfigurationError, UserCodeError
 from tidegate.connectors.files.parts import FileTransaction
-from tidegate.datastream import MapFunction, Source, SourceReader, StreamExecutionEnvironment
+from tidegate.datastream import MapFunction, StreamExecutionEnvironment
 from tidegate.datastream.connectors.file_system import (
     FileConnectorError,
     FileSink,
@@ -31,6 +31,8 @@ from tidegate.protocol.ids import Attempt, CheckpointId, JobId
 from tidegate.protocol.redistribution import redistribute
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+
+from .halves import InTwoHalves
 
 STORAGE = MemoryCheckpointStorage()
 NUMBERS = pa.schema([("number", pa.int64())])
@@ -397,37 +399,6 @@ def test_a_record_that_does_not_fit_is_shown(tmp_path: Path, bad: Any, reason: s
 # ---------------------------------------------------------------- in a job
 
 
-class InTwoHalves(Source):
-    """Numbers 0 to 999 of each split; the second half follows once a first file is committed."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def create_splits(self, parallelism: int) -> list[Any]:
-        return [(index * 1_000, index * 1_000 + 1_000) for index in range(parallelism)]
-
-    def create_reader(self, splits: list[Any]) -> SourceReader:
-        return _HalvesReader(self._directory, splits[0])
-
-
-class _HalvesReader(SourceReader):
-    def __init__(self, directory: Path, split: tuple[int, int]) -> None:
-        self._directory = directory
-        self._position, self._end = split
-
-    def poll(self, max_records: int) -> Batch | None:
-        if self._position == self._end:
-            return None
-        if self._position == self._end - 500 and not any(self._directory.glob("*.parquet")):
-            return Batch([])
-        values = list(range(self._position, self._position + 100))
-        self._position += 100
-        return Batch(values)
-
-    def snapshot_state(self) -> list[Any]:
-        return [(self._position, self._end)]
-
-
 class FailsOnce(MapFunction):
     def __init__(self, marker: Path) -> None:
         self._marker = marker
@@ -446,7 +417,9 @@ def test_a_job_that_fails_between_two_checkpoints_writes_every_record_once(tmp_p
     configuration.set_string("execution.checkpointing.interval", "20 ms")
     configuration.set_string("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
     env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
-    source = env.from_source(InTwoHalves(out), WatermarkStrategy.no_watermarks(), "numbers")
+    source = env.from_source(
+        InTwoHalves(lambda: any(out.glob("*.parquet"))), WatermarkStrategy.no_watermarks(), "numbers"
+    )
     source.map(FailsOnce(tmp_path / "failed")).sink_to(FileSink(out, NUMBERS)).uid("files")
 
     report = env.execute("files").report

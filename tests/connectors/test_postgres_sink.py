@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tidegate.common import Row, WatermarkStrategy
 from tidegate.common.errors import ConfigurationError, UserCodeError
-from tidegate.datastream import MapFunction, Source, SourceReader, StreamExecutionEnvironment
+from tidegate.datastream import MapFunction, StreamExecutionEnvironment
 from tidegate.datastream.connectors.number_seq import NumberSequenceSource
 from tidegate.datastream.connectors.postgres import PostgresConnectorError, PostgresSink
 from tidegate.operators.base import OperatorContext
@@ -23,6 +23,8 @@ from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.redistribution import redistribute
 from tidegate.testing.postgres_server import PostgresServer
+
+from .halves import InTwoHalves
 
 MakeContext = Callable[..., OperatorContext]
 
@@ -323,37 +325,6 @@ def test_a_server_without_prepared_transactions_is_an_error_before_the_job_start
         sink = PostgresSink(server.conninfo(), "pg_catalog.pg_description")
         with pytest.raises(ConfigurationError, match=r"max_prepared_transactions = 0.*PostgresUpsertSink"):
             run_into(local_env(), sink)
-
-
-class InTwoHalves(Source):
-    """Numbers 0 to 999 of each split; the second half follows once the first is in the table."""
-
-    def __init__(self, is_first_half_there: Callable[[], bool]) -> None:
-        self._is_first_half_there = is_first_half_there
-
-    def create_splits(self, parallelism: int) -> list[Any]:
-        return [(index * 1_000, index * 1_000 + 1_000) for index in range(parallelism)]
-
-    def create_reader(self, splits: list[Any]) -> SourceReader:
-        return _HalvesReader(self._is_first_half_there, splits[0])
-
-
-class _HalvesReader(SourceReader):
-    def __init__(self, is_first_half_there: Callable[[], bool], split: tuple[int, int]) -> None:
-        self._is_first_half_there = is_first_half_there
-        self._position, self._end = split
-
-    def poll(self, max_records: int) -> Batch | None:
-        if self._position == self._end:
-            return None
-        if self._position == self._end - 500 and not self._is_first_half_there():
-            return Batch([])
-        values = list(range(self._position, self._position + 100))
-        self._position += 100
-        return Batch(values)
-
-    def snapshot_state(self) -> list[Any]:
-        return [(self._position, self._end)]
 
 
 CURRENT: dict[str, Any] = {}
