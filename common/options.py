@@ -13,6 +13,7 @@ __all__ = [
     "DataPlaneOptions",
     "DeploymentOptions",
     "ExecutionOptions",
+    "MetricOptions",
     "PipelineOptions",
     "RestartStrategyOptions",
     "SparkOptions",
@@ -339,6 +340,17 @@ class DataPlaneOptions:
         ConfigOptions.key("tidegate.channel.credit").memory_type().default_value(1 << 20)
     )
     """Bytes under way on one channel before its sender waits."""
+
+
+class MetricOptions:
+    """What is measured, and where it can be seen."""
+
+    UPDATE_INTERVAL: ConfigOption[Duration] = (
+        ConfigOptions.key("metrics.fetcher.update-interval")
+        .duration_type()
+        .default_value(Duration.of_seconds(1))
+    )
+    """How often the coordinator asks the tasks for their metrics; 0 for never, and then none can be seen."""
 
 
 class StateRecoveryOptions:

@@ -29,6 +29,7 @@ from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
 from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
+from .job_metrics import JobMetrics
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .restore import check_restore, recovered_records, restored_state
@@ -107,6 +108,7 @@ class JobCoordinator:
             spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
         )
         self.results = ResultBuffer()
+        self.metrics = JobMetrics()
 
     # ------------------------------------------------------------ seen from outside
 
@@ -266,6 +268,7 @@ class JobCoordinator:
         restored = None if manifest is None else restored_state(self._spec.graph, manifest)
         recovered = {} if manifest is None else recovered_records(self._spec.graph, manifest)
         task_settings = self._task_settings()
+        self.metrics.begin(self._attempt)
         self._ports.deploy(
             [
                 TaskDeployment(
@@ -334,6 +337,7 @@ class JobCoordinator:
         elif isinstance(event, events.TaskFailed):
             self._on_failed(event)
         elif isinstance(event, events.TaskFinished):
+            self.metrics.ended(event.attempt, event.subtask, event.metrics, self._now_ms())
             self._on_finished(event.subtask)
         elif isinstance(event, events.TaskStopped):
             self._live.discard(event.subtask)

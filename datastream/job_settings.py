@@ -17,6 +17,7 @@ from ..common.options import (
     DataPlaneOptions,
     DeploymentOptions,
     ExecutionOptions,
+    MetricOptions,
     PipelineOptions,
     StateBackendOptions,
     StateRecoveryOptions,
@@ -124,6 +125,7 @@ def job_settings(
         redundant_processes=_not_negative(configuration, DeploymentOptions.REDUNDANT_PROCESSES),
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
+        metrics_interval_ms=configuration.get(MetricOptions.UPDATE_INTERVAL).to_millis(),
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
         fail_points=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
     )
