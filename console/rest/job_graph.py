@@ -67,8 +67,11 @@ _BEFORE_OTHERS = (
     ExecutionState.INITIALIZING,
     ExecutionState.DEPLOYING,
 )
-_NAMES = tuple(
-    "CREATED SCHEDULED DEPLOYING INITIALIZING RUNNING FINISHED CANCELING CANCELED FAILED RECONCILING".split()
+_NAMES = (
+    *(state.value for state in ExecutionState),
+    # Of Flink's, and never met here.
+    "RECONCILING",
+    "SCHEDULED",
 )
 
 
