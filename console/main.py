@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import click
 
 from ..common.errors import TidegateError
-from .job_commands import cancel, checkpoint, list_jobs, stop
+from .checkpoint_commands import checkpoint
+from .command import Group, is_json
+from .exit_codes import ExitCode, exit_code_of
+from .job_commands import cancel, list_jobs, status, stop
+from .output import error_document
 from .plan_command import plan
 from .run_command import run
 from .savepoint_commands import savepoint
-from .snapshot_commands import snapshot
 
 
-@click.group()
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tidegate")
 def commands() -> None:
     """Stateful stream processing with exactly-once checkpoints."""
@@ -23,18 +28,38 @@ def commands() -> None:
 
 commands.add_command(run)
 commands.add_command(plan)
-commands.add_command(snapshot)
-commands.add_command(savepoint)
 commands.add_command(list_jobs)
-commands.add_command(stop)
+commands.add_command(status)
 commands.add_command(cancel)
+commands.add_command(stop)
+commands.add_command(savepoint)
 commands.add_command(checkpoint)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit: 0 when it succeeded, 1 when it did not, 2 when it was not understood."""
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and exit with one of `ExitCode`."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    sys.exit(_run(given, click.Context(click.Command(None))))
+
+
+def _run(arguments: list[str], outer: click.Context) -> int:
     try:
-        commands.main(args=None if arguments is None else list(arguments), prog_name="tidegate")
+        # `meta` is shared with the contexts inside: so it is known here whether --json was given.
+        code = commands.main(arguments, "tidegate", standalone_mode=False, parent=outer)
+    except click.Abort:
+        return ExitCode.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return _failed(error.format_message(), ExitCode(error.exit_code), type(error).__name__, outer)
     except TidegateError as error:
         click.echo(f"tidegate: {error}", err=True)
-        sys.exit(1)
+        return _failed(str(error), exit_code_of(error), type(error).__name__, outer)
+    return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _failed(message: str, code: ExitCode, kind: str, outer: click.Context) -> ExitCode:
+    """Tell a program that reads JSON, too."""
+    if is_json(outer):
+        error = error_document(message, code, kind)
+        click.echo(json.dumps({"error": error}, indent=2, ensure_ascii=False))
+    return code
