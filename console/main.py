@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Sequence
@@ -10,30 +11,40 @@ from typing import NoReturn
 import click
 
 from ..common.errors import TidegateError
-from .checkpoint_commands import checkpoint
 from .command import Group, is_json
 from .exit_codes import ExitCode, exit_code_of
-from .job_commands import cancel, list_jobs, status, stop
 from .output import error_document
-from .plan_command import plan
-from .run_command import run
-from .savepoint_commands import savepoint
+
+_COMMANDS = {
+    "run": ("run_command", "run"),
+    "plan": ("plan_command", "plan"),
+    "list": ("job_commands", "list_jobs"),
+    "status": ("job_commands", "status"),
+    "cancel": ("job_commands", "cancel"),
+    "stop": ("job_commands", "stop"),
+    "savepoint": ("savepoint_commands", "savepoint"),
+    "checkpoint": ("checkpoint_commands", "checkpoint"),
+}
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(Group):
+    """Imports a command when it is asked for: one about files need not wait for those about jobs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, name = _COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(f".{module}", __package__), name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tidegate")
 def commands() -> None:
     """Stateful stream processing with exactly-once checkpoints."""
-
-
-commands.add_command(run)
-commands.add_command(plan)
-commands.add_command(list_jobs)
-commands.add_command(status)
-commands.add_command(cancel)
-commands.add_command(stop)
-commands.add_command(savepoint)
-commands.add_command(checkpoint)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
