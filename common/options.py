@@ -332,6 +332,14 @@ class DeploymentOptions:
         ConfigOptions.key("task.cancellation.timeout").duration_type().default_value(Duration.of_seconds(10))
     )
     """How long a cancelled task may take to stop before its process is killed."""
+    ATTACHED: ConfigOption[bool] = ConfigOptions.key("execution.attached").boolean_type().default_value(True)
+    """Whether `execute()` waits for the end of the job; else the job goes on without its driver."""
+    ON_STOP_SIGNAL: ConfigOption[str] = (
+        ConfigOptions.key("tidegate.on-stop-signal")
+        .choice_type("cancel", "stop-with-savepoint", "detach")
+        .default_value("cancel")
+    )
+    """What becomes of the job when the driver that waits for it gets SIGINT or SIGTERM."""
 
 
 class JobManagerOptions:

@@ -20,7 +20,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import TaskActor
 from ..common.clock import SteadyClock
-from ..common.errors import ConfigurationError, JobExecutionError, ResourceError
+from ..common.errors import ClusterUnreachableError, ConfigurationError, JobExecutionError, ResourceError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
@@ -53,6 +53,8 @@ _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
 _CLEAN_UP_S = 2.0
+_embedded = False
+"""Whether the Ray that this process is connected to was started by `_connect`."""
 
 
 # ---------------------------------------------------------------- placing tasks
@@ -530,7 +532,7 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
         address: Of the cluster; `None` for the one in `RAY_ADDRESS`, else the one on this machine.
 
     Raises:
-        ResourceError: There is no such cluster.
+        ClusterUnreachableError: There is no such cluster.
     """
     if not ray.is_initialized():
         wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
@@ -538,7 +540,7 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
             _check_reachable(wanted)
             ray.init(address=wanted, logging_level=logging.WARNING, log_to_driver=False)
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise ResourceError(
+            raise ClusterUnreachableError(
                 f"there is no way to a Ray cluster at {wanted}: {error}. Give its address with --address or "
                 f"RAY_ADDRESS, and the token (RAY_AUTH_TOKEN)"
             ) from error
@@ -546,6 +548,11 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
     names = [each["name"] for each in found if each["namespace"] == NAMESPACE]
     ids = sorted(name.removeprefix("job-") for name in names if name.startswith("job-"))
     return {each: RayJobHandle(ray.get_actor(f"job-{each}", namespace=NAMESPACE), each) for each in ids}
+
+
+def is_embedded() -> bool:
+    """Whether the Ray of the next job ends with this process."""
+    return _embedded if ray.is_initialized() else not os.environ.get("RAY_ADDRESS")
 
 
 def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
@@ -584,6 +591,10 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
             f"the job's coordinator could not be started on Ray: {error}. Look at the cluster with "
             f"`ray status`; its nodes need the same Python and tidegate as the driver"
         ) from error
+    except BaseException:
+        # The driver is told to end before it knows its job: nobody would ever ask for it.
+        ray.kill(actor, no_restart=True)
+        raise
     return RayJobHandle(actor, spec.job_id)
 
 
@@ -609,11 +620,13 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
             _check_reachable(address)
             ray.init(runtime_env=runtime_env)
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise ResourceError(
+            raise ClusterUnreachableError(
                 f"there is no way to the Ray cluster at RAY_ADDRESS={address}: {error}. Check the address "
                 f"and the token (RAY_AUTH_TOKEN), or unset RAY_ADDRESS for an embedded Ray"
             ) from error
         return
+    global _embedded
+    _embedded = True
     wanted = total(resources)
     cpus = (
         wanted.pop("CPU") + max(each.cpus for each in resources.values()) * spec.settings.redundant_processes
