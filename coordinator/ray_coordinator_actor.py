@@ -24,7 +24,9 @@ from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
+from .job_details import JobDetails
 from .job_reporters import JobReporters
+from .job_view import JobView
 from .local_job import coordinator_tracer, report_of
 from .ray_deployment import RayTaskGateway
 from .report_order import ReportOrder
@@ -60,6 +62,7 @@ class CoordinatorActor:
         self._reporters = JobReporters(
             self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
         )
+        self._view = JobView(self._spec, self._coordinator, self._gateway.places)
         self._end: JobReport | None = None
         self._stored_end = StoredEnd(self._spec)
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
@@ -166,6 +169,14 @@ class CoordinatorActor:
     def report(self) -> bytes:
         """A pickled `JobReport`."""
         return self._call(lambda: pickle.dumps(self._end or report_of(self._coordinator)))
+
+    def details(self) -> bytes:
+        """A pickled `JobDetails`."""
+        return self._call(lambda: pickle.dumps(self._details()))
+
+    def _details(self) -> JobDetails:
+        report = self._end or report_of(self._coordinator)
+        return self._view.details(report, self._gateway.now_ns() // 1_000_000)
 
     def cancel(self) -> None:
         """Stop the job."""
