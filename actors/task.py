@@ -47,6 +47,7 @@ from ..protocol.elements import (
 from ..protocol.ids import CheckpointId
 from ..protocol.mail_order import MailOrder
 from ..state.pickling import dumps
+from .activity import Activity, BarrierArrival, BarrierArrivals
 from .assembly import TaskParts, assemble, local_dirs
 from .channel_state import recovered_elements
 from .input_watermarks import InputWatermarks
@@ -103,7 +104,9 @@ class StreamTask:
         self._ports = ports
         self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
         self._phase = TaskPhase.CREATED
-        self._alignment = TaskAlignment(deployment, ports, self._take_snapshot)
+        self._activity = Activity(ports.now_ns)
+        self._arrivals = BarrierArrivals(ports, self._activity)
+        self._alignment = TaskAlignment(deployment, ports, self._arrivals, self._take_snapshot)
         self._watermarks = InputWatermarks(deployment.subtask.inputs)
         self._open_channels = len(deployment.subtask.inputs)
         self._has_ended = False
@@ -127,6 +130,7 @@ class StreamTask:
 
     def put(self, mail: _Mail) -> None:
         """Hand over a message or a control mail; may be called from any thread."""
+        self._arrivals.note(mail)
         self._mailbox.put(mail)
 
     def wait(self, timeout_ms: int) -> None:
@@ -238,6 +242,12 @@ class StreamTask:
     # ------------------------------------------------------------ the loop
 
     def _step(self) -> StepOutcome:
+        self._activity.step_begins()
+        outcome = self._work()
+        self._activity.step_ended(outcome.wait_ms == 0)
+        return outcome
+
+    def _work(self) -> StepOutcome:
         self._drain_mailbox()
         if self._controls:
             self._take_controls()
@@ -262,8 +272,10 @@ class StreamTask:
             How long to wait in ms if there was nothing to do.
         """
         if not self._parts.output.has_credit():
+            self._activity.lacks_credit()
             return _POLL_MS if self._controls else _IDLE_MS
         if not self._chain.is_ready():
+            self._activity.lacks_credit()
             return _POLL_MS
         progressed = self._advance_watermark() if self._chain.is_advancing else self._process_next()
         for frozen in self._chain.spills():
@@ -512,7 +524,7 @@ class StreamTask:
 
     # ------------------------------------------------------------ checkpoints
 
-    def _take_snapshot(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
+    def _take_snapshot(self, barrier: CheckpointBarrier, arrival: BarrierArrival) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
         self._chain.prepare_snapshot(barrier)
         is_running = self._phase is TaskPhase.RUNNING
@@ -525,4 +537,4 @@ class StreamTask:
         elif barrier.kind is SnapshotKind.FINAL and not is_running and self._final_id is None:
             # An earlier one must not end the task: others still run, and their checkpoints need it.
             self._final_id = barrier.checkpoint_id
-        self._snapshots.start(barrier, alignment_started_ms, self._alignment.processed_bytes)
+        self._snapshots.start(barrier, arrival, self._alignment.processed_bytes)

@@ -12,6 +12,7 @@ from ..protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from ..protocol.handles import FileHandle
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
+from ..protocol.plan import build_execution_graph
 from ..protocol.task_events import CheckpointAborted, CheckpointCompleted, EndSource, TriggerCheckpoint
 from ..telemetry import AttributeValue, Span, Tracer
 from ..telemetry.spans import (
@@ -30,11 +31,12 @@ from ..telemetry.spans import (
 from .barrier_mode import BarrierMode, store_mode, stored_mode
 from .checkpoint_store import CheckpointStore, FencedError
 from .cleaner import CheckpointCleaner
+from .clock_skews import ClockSkews
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .savepoints import check_savepoint_directory, discard_savepoint, savepoint_path, write_savepoint
 from .spec import JobSpec
-from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
+from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics, TaskShape
 from .stored_statistics import stored_statistics
 
 REQUESTS_PER_EPOCH = 1_000_000_000
@@ -65,6 +67,9 @@ class CheckpointDriver:
     ) -> None:
         assert spec.settings.trigger is not None
         self._spec = spec
+        self._graph = build_execution_graph(spec.graph)
+        self._shape = {task.task_id: TaskShape(task.name, task.parallelism) for task in spec.graph.tasks}
+        self._skews = ClockSkews()
         self._store = store
         self._ports = ports
         self._tracer = tracer
@@ -162,6 +167,7 @@ class CheckpointDriver:
     ) -> None:
         """All subtasks of an attempt run."""
         self._attempt, self._attempt_number = attempt, attempt_number
+        self._skews = ClockSkews()
         self._subtask_count = len(subtasks)
         self.handle(core.TasksRunning(attempt, subtasks, sources, self._initial_delay_ms()))
 
@@ -228,9 +234,35 @@ class CheckpointDriver:
             command.subtask, command.checkpoint_id, _files(acknowledgement), command.is_pending
         )
         if command.is_pending:
-            self._statistics.acknowledged(command.checkpoint_id, command.subtask, acknowledgement.metrics)
+            metrics = self._located(command.checkpoint_id, command.subtask, acknowledgement.metrics)
+            self._statistics.acknowledged(command.checkpoint_id, command.subtask, metrics)
         else:
             self._discard_savepoint(acknowledgement)
+
+    def _located(
+        self, checkpoint_id: CheckpointId, subtask: SubtaskId, metrics: core.SubtaskMetrics
+    ) -> core.SubtaskMetrics:
+        """What a subtask measured, by the coordinator's clock, and whose barrier it waited for."""
+        acknowledged_ms = (
+            self._ports.now_ns() / 1e6 - self._statistics.in_progress[checkpoint_id].triggered_ms
+        )
+        if metrics.taken_ms is None:
+            return replace(metrics, acknowledged_ms=acknowledged_ms)
+        first_ms = min(metrics.start_delay_ms, metrics.taken_ms - metrics.queued_ms)
+        told_ms = (
+            metrics.taken_ms + metrics.prepare_ms + metrics.sync_ms + metrics.async_ms + metrics.report_ms
+        )
+        skew_ms = self._skews.observe(subtask, told_ms - acknowledged_ms, first_ms)
+        index = metrics.last_channel
+        channel = None if index < 0 else self._graph.subtasks[subtask].inputs[index].channel
+        return replace(
+            metrics,
+            start_delay_ms=max(0.0, metrics.start_delay_ms - skew_ms),
+            taken_ms=max(0.0, metrics.taken_ms - skew_ms),
+            acknowledged_ms=acknowledged_ms,
+            skew_ms=skew_ms,
+            upstream=None if channel is None else self._graph.senders[channel],
+        )
 
     def _trigger(self, command: core.TriggerSubtasks) -> None:
         barrier = command.barrier
@@ -246,6 +278,7 @@ class CheckpointDriver:
                     0.0,
                     kind=barrier.kind,
                     subtask_count=self._subtask_count,
+                    shape=self._shape,
                 )
             )
             self._spans[barrier.checkpoint_id] = self._tracer.start_root(

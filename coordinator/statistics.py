@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..protocol.abort_reasons import AbortReason
@@ -22,6 +22,18 @@ class CheckpointOutcome(enum.Enum):
     IN_PROGRESS = "in progress"
     COMPLETED = "completed"
     ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskShape:
+    """What one needs of a task to name its subtasks: `name` of its operators, as in the job graph."""
+
+    name: str
+    parallelism: int
+
+
+JobShape = Mapping[str, TaskShape]
+"""The tasks of a job by their ids; all checkpoints of one coordinator share one."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,17 @@ class CheckpointStatistics:
     """Those that have acknowledged."""
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
     subtask_count: int = 0
+    notified_ms: float = 0.0
+    """From its completion until every subtask had dealt with it (committed); 0 while that is not known."""
+    clean_up_ms: float = 0.0
+    """From its completion until the checkpoints that it subsumed were deleted; 0 while that is not known."""
+    shape: JobShape = field(default_factory=dict)
+    """The job at that time; empty where it is not known."""
+
+    def subtask_name(self, subtask: SubtaskId) -> str:
+        """`operator (1/2)`, or the id where the job's shape is not known."""
+        task = self.shape.get(subtask.task_id)
+        return str(subtask) if task is None else f"{task.name} ({subtask.index + 1}/{task.parallelism})"
 
     @property
     def start_delay_ms(self) -> float:
@@ -182,13 +205,12 @@ class JobStatistics:
     def acknowledged(self, checkpoint_id: CheckpointId, subtask: SubtaskId, metrics: SubtaskMetrics) -> None:
         """A subtask did its part of a checkpoint in progress."""
         known = self.in_progress[checkpoint_id]
-        ended_ms = metrics.start_delay_ms + metrics.alignment_ms + metrics.sync_ms + metrics.async_ms
         self.started(
             replace(
                 known,
                 subtasks={**known.subtasks, subtask: metrics},
                 size_bytes=known.size_bytes + metrics.size_bytes,
-                duration_ms=max(known.duration_ms, ended_ms),
+                duration_ms=max(known.duration_ms, metrics.acknowledged_ms or 0.0),
             )
         )
 

@@ -12,10 +12,16 @@ Attributes: TypeAlias = "Mapping[str, AttributeValue]"
 
 # Span names. docs/telemetry.md explains each one; a test compares the two.
 CHECKPOINT = "checkpoint"
+START_DELAY = "checkpoint.start_delay"
 ALIGNMENT = "checkpoint.alignment"
+PREPARE = "checkpoint.prepare"
 SYNC_PART = "checkpoint.sync"
 ASYNC_PART = "checkpoint.async"
+UPLOAD = "checkpoint.upload"
 ACKNOWLEDGE = "checkpoint.acknowledge"
+COMMIT = "checkpoint.commit"
+NOTIFY = "checkpoint.notify"
+CLEAN_UP = "checkpoint.clean_up"
 
 # Attribute names, documented and tested likewise.
 JOB_ID = "job.id"
