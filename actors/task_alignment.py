@@ -27,7 +27,7 @@ from ..protocol.checkpoint_events import SubtaskDeclined
 from ..protocol.elements import CancelCheckpointMarker, CheckpointBarrier
 from ..protocol.ids import ChannelId
 from ..protocol.mode_switch import SwitchingHandler
-from .activity import BarrierArrival, BarrierArrivals
+from .barrier_arrivals import BarrierArrival, BarrierArrivals
 from .channel_state import never_overtaken
 from .gate import InputGate
 from .output import TaskOutput
