@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,51 +21,17 @@ from ..protocol.elements import CheckpointBarrier
 from ..protocol.handles import ChannelStateHandle, FileHandle, OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.key_groups import key_group_range_of_subtask
-from ..protocol.task_events import SpansRecorded
 from ..state.backend import FrozenKeyedState
 from ..state.local_snapshots import LocalSnapshots
 from ..state.upload_time import count_uploads_from_now, uploading_ns
-from ..telemetry import AttributeValue, FinishedSpan, create_tracer
-from ..telemetry.spans import (
-    ALIGNMENT,
-    ASYNC_PART,
-    CHECKPOINT_ID,
-    JOB_ATTEMPT,
-    JOB_ID,
-    OPERATOR_NAME,
-    OPERATOR_UID,
-    STATE_SIZE_BYTES,
-    SUBTASK_INDEX,
-    SYNC_PART,
-)
 from .barrier_arrivals import BarrierArrival
 from .channel_state import ChannelStateWriter
 from .gate import RecordedMessage
 from .local_dirs import as_file_name
 from .ports import TaskDeployment, TaskPorts
+from .task_spans import SnapshotTimes, TaskSpans
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotTimes:
-    """When the parts of one snapshot began and ended, in wall-clock nanoseconds."""
-
-    arrival: BarrierArrival
-    sync_started: int
-    sync_ended: int
-    async_ended: int = 0
-    alignment_ended: int = 0
-    """When the last barrier came, where the first one overtook; 0 where the snapshot began with that."""
-    stored_from: int = 0
-    """When the thread that stores snapshots began with this one."""
-    uploading: int = 0
-    """How much of the time after that went to writing to checkpoint storage."""
-
-    @property
-    def last_barrier(self) -> int:
-        """When the barrier had come on every channel."""
-        return self.alignment_ended or self.arrival.taken_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +75,7 @@ class Snapshotter:
     Args:
         mail: Puts a mail into the task's own mailbox, from any thread.
         copies: Where copies of what is stored stay on this machine, or `None` for no copies.
+        spans: Takes when the parts of a snapshot were.
     """
 
     def __init__(
@@ -119,8 +85,10 @@ class Snapshotter:
         chain: OperatorChain,
         mail: Callable[[SnapshotDone | ChannelStateDone], None],
         copies: LocalSnapshots | None,
+        spans: TaskSpans,
     ) -> None:
         self._deployment = deployment
+        self._spans = spans
         self._ports = ports
         self._chain = chain
         self._mail = mail
@@ -252,7 +220,7 @@ class Snapshotter:
             self._copies.acknowledged(done.barrier.checkpoint_id, files)
         size_bytes = sum(snapshot.size_bytes for snapshot in snapshots.values())
         self.state_bytes = size_bytes or None
-        self._report_spans(done.barrier, done.times, size_bytes, None)
+        self._spans.snapshot(done.barrier, done.times, size_bytes, done.processed_bytes, None)
         metrics = _metrics(done, size_bytes, persisted_bytes, self._ports.now_ns())
         failpoints.reach("acknowledge")
         self._ports.report(
@@ -335,7 +303,7 @@ class Snapshotter:
         self, barrier: CheckpointBarrier, times: SnapshotTimes, cause: str, reason: AbortReason
     ) -> None:
         name = self._deployment.subtask.task.name
-        self._report_spans(barrier, times, 0, cause)
+        self._spans.snapshot(barrier, times, 0, 0, cause)
         self._ports.report(
             SubtaskDeclined(
                 self._deployment.attempt,
@@ -345,37 +313,6 @@ class Snapshotter:
                 reason,
             )
         )
-
-    def _report_spans(
-        self, barrier: CheckpointBarrier, times: SnapshotTimes, size_bytes: int, error: str | None
-    ) -> None:
-        """Send the spans ahead of the answer, so that they are there when the checkpoint ends."""
-        parent = barrier.trace_context
-        if parent is None:
-            return
-        spans: list[FinishedSpan] = []
-        tracer = create_tracer("tidegate-task", {"process.pid": os.getpid()}, spans.append)
-        attributes = self._attributes(barrier)
-        aligned, frozen = times.sync_started, times.sync_ended
-        if self._deployment.subtask.inputs:
-            tracer.record_span(ALIGNMENT, parent, times.arrival.first_ns, times.last_barrier, attributes)
-        tracer.record_span(SYNC_PART, parent, aligned, frozen, attributes)
-        if times.async_ended:
-            attributes[STATE_SIZE_BYTES] = size_bytes
-            tracer.record_span(ASYNC_PART, parent, frozen, times.async_ended, attributes, error)
-        deployment = self._deployment
-        self._ports.report(SpansRecorded(deployment.attempt, deployment.subtask_id, tuple(spans)))
-
-    def _attributes(self, barrier: CheckpointBarrier) -> dict[str, AttributeValue]:
-        subtask = self._deployment.subtask
-        return {
-            JOB_ID: self._deployment.job_id,
-            JOB_ATTEMPT: self._deployment.attempt_number,
-            CHECKPOINT_ID: barrier.checkpoint_id,
-            OPERATOR_NAME: subtask.task.name,
-            OPERATOR_UID: subtask.task.head.uid,
-            SUBTASK_INDEX: subtask.subtask_id.index,
-        }
 
 
 def _restored_bytes(deployment: TaskDeployment) -> int | None:

@@ -58,6 +58,7 @@ from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
 from .storage_probe import check_storage_is_shared
 from .task_alignment import TaskAlignment
 from .task_measures import Activity, TaskMeasures, TaskTimes
+from .task_spans import InitializeTimes, TaskSpans
 from .task_phase import StepOutcome, TaskPhase
 
 __all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
@@ -106,6 +107,7 @@ class StreamTask:
         self._ports = ports
         self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
         self._phase = TaskPhase.CREATED
+        self._spans = TaskSpans(deployment, ports)
         self._times = TaskTimes()
         self._arrivals = BarrierArrivals(ports, self._times)
         self._alignment = TaskAlignment(deployment, ports, self._arrivals, self._take_snapshot)
@@ -196,19 +198,25 @@ class StreamTask:
     # ------------------------------------------------------------ life cycle
 
     def _initialize(self) -> None:
+        now_ns = self._ports.now_ns
+        started_ns = now_ns()
         check_storage_is_shared(self._deployment)
-        self._parts = assemble(self._deployment, self._ports, self._take_action)
+        self._parts = assemble(self._deployment, self._ports, self._take_action, self._spans.work)
         self._chain = self._parts.chain
         copies = self._parts.local_snapshots
-        self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
+        self._snapshots = Snapshotter(
+            self._deployment, self._ports, self._chain, self.put, copies, self._spans
+        )
         self._alignment.begin(self._parts.gate, self._parts.output, self._snapshots)
         self._measures = TaskMeasures(self._parts.gate, self._parts.output, self._chain, self._watermarks)
-        restored = self._deployment.restored
+        restored, assembled_ns = self._deployment.restored, now_ns()
         if restored is not None:
             failpoints.reach("restore")
             self._chain.restore(restored, self._deployment.restored_is_owned)
         self._recover_records()
+        restored_ns = now_ns()
         self._chain.open()
+        self._spans.initialized(InitializeTimes(started_ns, assembled_ns, restored_ns, now_ns()))
         self._phase = TaskPhase.INITIALIZED
         self._ports.report(events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id))
 
@@ -519,8 +527,10 @@ class StreamTask:
             self._chain.handle_coordinator_event(mail.operator_uid, mail.event)
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")
+            started_ns = self._ports.now_ns()
             self._snapshots.confirmed(mail.checkpoint_id)
             self._chain.notify_checkpoint_complete(mail.checkpoint_id)
+            self._spans.notified(mail.checkpoint_id, mail.trace_context, started_ns)
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()
         else:

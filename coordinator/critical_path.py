@@ -180,14 +180,14 @@ def _reason(checkpoint: CheckpointStatistics, subtask: SubtaskId, metrics: Subta
     """What the subtask did while the barrier waited for its turn: most of the time, then the rest."""
     elsewhere_ms = metrics.queued_ms - metrics.busy_ms - metrics.backpressured_ms
     shares = [
-        (metrics.busy_ms, "was busy in user code"),
-        (metrics.backpressured_ms, "was backpressured: nothing downstream took its output"),
-        (elsewhere_ms, f"waited for its thread{_busiest(checkpoint, subtask)}"),
+        (metrics.busy_ms, "was busy in user code", ""),
+        (metrics.backpressured_ms, "was backpressured", ": nothing downstream took its output"),
+        (elsewhere_ms, "waited for its thread", _busiest(checkpoint, subtask)),
     ]
-    (most_ms, most), (second_ms, second), _ = sorted(shares, key=lambda share: -share[0])
+    (most_ms, most, detail), (second_ms, second, _), _ = sorted(shares, key=lambda share: -share[0])
     if second_ms < max(_NOTICEABLE_MS, 0.1 * metrics.queued_ms):
-        return most
-    return f"{most} ({_ms(most_ms)}), and {second} ({_ms(second_ms)})"
+        return most + detail
+    return f"{most} for {_ms(most_ms)} and {second} for {_ms(second_ms)}{detail}"
 
 
 def _busiest(checkpoint: CheckpointStatistics, waiting: SubtaskId) -> str:
@@ -234,6 +234,11 @@ def _add_completion(path: _Path, checkpoint: CheckpointStatistics) -> None:
     cleaned_ms = checkpoint.duration_ms + checkpoint.clean_up_ms
     rest_ms = cleaned_ms - path.now_ms
     path.until(cleaned_ms, CLEAN_UP, None, f"older checkpoints took {_ms(rest_ms)} more to delete")
+
+
+def step_words(step: PathStep) -> str:
+    """A step as one line: its span, where it was, how long it took, and why."""
+    return f"{step.name} {_ms(step.duration_ms)}: {_sentence(step)}"
 
 
 def explain_lines(checkpoint: CheckpointStatistics) -> list[str]:

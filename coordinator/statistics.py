@@ -12,6 +12,7 @@ from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import AcknowledgeResult, AnswerRequest, RequestId, SubtaskMetrics
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
+from ..protocol.plan import ExecutionGraph
 
 HISTORY_LENGTH = 1_000
 
@@ -34,6 +35,12 @@ class TaskShape:
 
 JobShape = Mapping[str, TaskShape]
 """The tasks of a job by their ids; all checkpoints of one coordinator share one."""
+
+
+def job_shape(graph: ExecutionGraph) -> JobShape:
+    """The shape of a job as it runs."""
+    tasks = {subtask.task.task_id: subtask.task for subtask in graph.subtasks.values()}
+    return {task_id: TaskShape(task.name, task.parallelism) for task_id, task in tasks.items()}
 
 
 @dataclass(frozen=True)
@@ -226,6 +233,31 @@ class JobStatistics:
             self.latest_savepoint = checkpoint
         else:
             self.latest_completed = checkpoint
+
+    def followed(
+        self, checkpoint_id: CheckpointId, notified_ms: float | None = None, clean_up_ms: float | None = None
+    ) -> None:
+        """Something that a completed checkpoint led to has ended, so long after its completion."""
+        for index in range(len(self.checkpoints) - 1, -1, -1):
+            before = self.checkpoints[index]
+            if before.checkpoint_id == checkpoint_id:
+                self.checkpoints[index] = after = replace(
+                    before,
+                    notified_ms=before.notified_ms if notified_ms is None else notified_ms,
+                    clean_up_ms=before.clean_up_ms if clean_up_ms is None else clean_up_ms,
+                )
+                if self.latest_completed is before:
+                    self.latest_completed = after
+                if self.latest_savepoint is before:
+                    self.latest_savepoint = after
+                return
+
+    def completed(self, checkpoint_id: CheckpointId) -> CheckpointStatistics | None:
+        """A completed checkpoint of the history."""
+        for checkpoint in reversed(self.checkpoints):
+            if checkpoint.checkpoint_id == checkpoint_id:
+                return checkpoint
+        return None
 
     def restored(self, checkpoint: RestoredCheckpoint) -> None:
         """The job was started from a checkpoint."""

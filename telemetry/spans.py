@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypedDict
 
-AttributeValue: TypeAlias = "str | bool | int | float"
+AttributeValue: TypeAlias = "str | bool | int | float | tuple[str, ...]"
 Attributes: TypeAlias = "Mapping[str, AttributeValue]"
 
 # Span names. docs/telemetry.md explains each one; a test compares the two.
 CHECKPOINT = "checkpoint"
+SAVEPOINT = "savepoint"
 START_DELAY = "checkpoint.start_delay"
 ALIGNMENT = "checkpoint.alignment"
 PREPARE = "checkpoint.prepare"
@@ -22,6 +23,15 @@ ACKNOWLEDGE = "checkpoint.acknowledge"
 COMMIT = "checkpoint.commit"
 NOTIFY = "checkpoint.notify"
 CLEAN_UP = "checkpoint.clean_up"
+RECOVERY = "recovery"
+RESCALE = "rescale"
+CANCEL = "restart.cancel"
+DELAY = "restart.delay"
+INITIALIZE = "restart.initialize"
+RESTORE = "restart.restore"
+OPEN = "restart.open"
+SPARK_EPOCH = "spark.epoch"
+SPARK_JOB = "spark.job"
 
 # Attribute names, documented and tested likewise.
 JOB_ID = "job.id"
@@ -31,12 +41,27 @@ CHECKPOINT_ID = "checkpoint.id"
 CHECKPOINT_TYPE = "checkpoint.type"
 CHECKPOINT_SUBTASKS = "checkpoint.subtasks"
 CHECKPOINT_SIZE_BYTES = "checkpoint.size_bytes"
+CHECKPOINT_DURATION_MS = "checkpoint.duration_ms"
 CHECKPOINT_ABORT_REASON = "checkpoint.abort_reason"
 OPERATOR_NAME = "operator.name"
 OPERATOR_UID = "operator.uid"
 SUBTASK_INDEX = "subtask.index"
 STATE_SIZE_BYTES = "state.size_bytes"
-ALIGNMENT_BUFFERED_BYTES = "alignment.buffered_bytes"
+ALIGNMENT_CHANNEL = "alignment.last_channel"
+ALIGNMENT_QUEUED_MS = "alignment.queued_ms"
+ALIGNMENT_BUSY_MS = "alignment.busy_ms"
+ALIGNMENT_PROCESSED_BYTES = "alignment.processed_bytes"
+CLOCK_SKEW_MS = "clock.skew_ms"
+PATH_CAUSE = "critical_path.cause"
+PATH_STEPS = "critical_path.steps"
+RESTART_CAUSE = "restart.cause"
+RESTART_SUBTASKS = "restart.subtasks"
+RESTORED_CHECKPOINT_ID = "restored.checkpoint_id"
+RESTORED_BYTES = "restored.size_bytes"
+SPARK_RECORDS = "spark.records"
+SPARK_JOB_ID = "spark.job_id"
+SPARK_STAGES = "spark.stages"
+SPARK_TASKS = "spark.tasks"
 
 
 class FinishedSpan(TypedDict):

@@ -96,8 +96,8 @@ def test_a_task_without_credit_is_not_blamed_for_its_own_work() -> None:
     held_back = replace(SUBTASKS[ENRICH], busy_ms=300.0, backpressured_ms=1_500.0)
     path = critical_path(checkpoint(subtasks={**SUBTASKS, ENRICH: held_back}))
     assert path.cause == (
-        "waited 1.8 s for channel 3 of enrich (2/2), which was backpressured: nothing downstream took its "
-        "output (1.5 s), and was busy in user code (300 ms)"
+        "waited 1.8 s for channel 3 of enrich (2/2), which was backpressured for 1.5 s and was busy in user "
+        "code for 300 ms: nothing downstream took its output"
     )
 
 
