@@ -29,8 +29,8 @@ from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
 from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
-from .job_metrics import JobMetrics
 from .job_history import JobHistory
+from .job_metrics import JobMetrics
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .restore import check_restore, recovered_records, restored_state
