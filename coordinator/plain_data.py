@@ -57,8 +57,8 @@ def _read(kind: Any, data: Any) -> Any:
         return data
     if issubclass(kind, enum.Enum):
         return kind[data]
-    if dataclasses.is_dataclass(kind):
-        hints = _hints(kind)
+    hints = _hints(kind)
+    if hints is not None:
         return kind(**{name: _read(hint, data[name]) for name, hint in hints.items() if name in data})
     if kind is float and type(data) is int:
         return float(data)
@@ -95,6 +95,9 @@ def _read_container(origin: Any, arguments: Sequence[Any], data: Any) -> Any:
 
 
 @lru_cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any] | None:
+    """The types of the fields of a dataclass, `None` of any other class."""
+    if not dataclasses.is_dataclass(kind):
+        return None
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}

@@ -74,11 +74,11 @@ class CoordinatorActor:
             details = traceback.format_exc()
             self._end = replace(report, status=JobStatus.FAILED, cause=cause, details=details)
         # While it is known where the subtasks were.
-        details = self._details()
+        last = self._details()
         self._gateway.close()
         self._coordinator.sweep()
         if self._spec.settings.archive_dir is not None:
-            archive_job(self._spec.settings.archive_dir, details)
+            archive_job(self._spec.settings.archive_dir, last)
         self._tracer.close()
         self._done.set()
         self._linger()
