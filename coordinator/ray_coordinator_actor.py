@@ -50,7 +50,11 @@ class CoordinatorActor:
         self._tracer = coordinator_tracer(self._spec, otlp)
         self._self = ray.get_runtime_context().current_actor
         self._gateway = RayTaskGateway(
-            self._spec, self._self, self._requests.put, lambda event: self._coordinator.handle(event)
+            self._spec,
+            self._self,
+            self._requests.put,
+            lambda event: self._coordinator.handle(event),
+            lambda metrics, taken_ms: self._coordinator.metrics.update(metrics, taken_ms),
         )
         self._coordinator = JobCoordinator(
             self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
