@@ -59,7 +59,7 @@ class CoordinatorActor:
         self._coordinator = JobCoordinator(
             self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
         )
-        self._view = JobView(self._spec, self._coordinator, self._gateway.places)
+        self._view = JobView(self._spec, self._coordinator)
         self._end: JobReport | None = None
         self._stored_end = StoredEnd(self._spec)
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
