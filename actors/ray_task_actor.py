@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import pickle
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -101,6 +102,11 @@ class TaskActor:
         from ..state import keyed_backend, lmdb_store  # noqa: F401 (imported for those who will need it)
 
         return os.getpid()
+
+    @ray.method(concurrency_group="control")
+    async def host(self) -> str:
+        """Name of the machine that this process runs on."""
+        return socket.gethostname()
 
     @ray.method(concurrency_group="control")
     async def deploy(

@@ -13,7 +13,10 @@ __all__ = [
     "DataPlaneOptions",
     "DeploymentOptions",
     "ExecutionOptions",
+    "HistoryServerOptions",
+    "JobManagerOptions",
     "PipelineOptions",
+    "RestOptions",
     "RestartStrategyOptions",
     "SparkOptions",
     "StateBackendOptions",
@@ -328,6 +331,35 @@ class DeploymentOptions:
         ConfigOptions.key("task.cancellation.timeout").duration_type().default_value(Duration.of_seconds(10))
     )
     """How long a cancelled task may take to stop before its process is killed."""
+
+
+class JobManagerOptions:
+    """What the coordinator does."""
+
+    ARCHIVE_DIR: ConfigOption[str | None] = (
+        ConfigOptions.key("jobmanager.archive.fs.dir").string_type().no_default_value()
+    )
+    """Directory or file system URL in which a job tells of itself when it has ended, for the console."""
+
+
+class HistoryServerOptions:
+    """Where the console finds jobs that have ended."""
+
+    HISTORY_SERVER_ARCHIVE_DIRS: ConfigOption[str | None] = (
+        ConfigOptions.key("historyserver.archive.fs.dir").string_type().no_default_value()
+    )
+    """The same place, or several with commas between; `jobmanager.archive.fs.dir` where it is not set."""
+
+
+class RestOptions:
+    """The console that a local job serves while it runs."""
+
+    PORT: ConfigOption[int | None] = ConfigOptions.key("rest.port").int_type().no_default_value()
+    """Where it listens, 0 for any free port; a job without it serves none."""
+    BIND_ADDRESS: ConfigOption[str] = (
+        ConfigOptions.key("rest.bind-address").string_type().default_value("127.0.0.1")
+    )
+    """Address that it listens on; beyond this machine it wants a token for everything."""
 
 
 class DataPlaneOptions:

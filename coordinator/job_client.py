@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..common.completable_future import CompletableFuture
 from ..common.errors import (
@@ -33,6 +33,9 @@ from ..state.key_codec import encode_key
 from .barrier_mode import BarrierMode
 from .state_queries import StateAnswer, StateQuery
 from .statistics import JobStatistics
+
+if TYPE_CHECKING:
+    from .job_details import JobDetails
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +69,9 @@ class JobHandle(Protocol):
 
     def report(self) -> JobReport:
         """How the job is."""
+
+    def details(self) -> JobDetails:
+        """The same with its plan, its subtasks and its failures: more than is to be polled often."""
 
     def cancel(self) -> None:
         """Ask the job to stop."""
@@ -123,6 +129,10 @@ class JobClient(BaseJobClient):
     def report(self) -> JobReport:
         """Status, last failure, restarts, checkpoint history."""
         return self._handle.report()
+
+    def details(self) -> JobDetails:
+        """The report with plan, subtasks, metrics, failures and settings, as the console shows them."""
+        return self._handle.details()
 
     def processes(self) -> dict[str, int]:
         """The live task processes, each with its id and named after its subtasks: `operator (1/2)`.

@@ -19,7 +19,7 @@ from ..protocol.failover import GiveUp
 from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
-from ..protocol.plan import build_execution_graph
+from ..protocol.plan import JobGraph, build_execution_graph
 from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import read_checkpoint
@@ -29,6 +29,7 @@ from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
 from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
+from .job_history import JobHistory
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .restore import check_restore, recovered_records, restored_state
@@ -76,6 +77,7 @@ class JobCoordinator:
     ) -> None:
         self._spec = spec
         self.statistics = JobStatistics()
+        self.history = JobHistory()
         self._operators = OperatorCoordinators(
             spec.graph, ports, self._operator_failed, lambda text: self.statistics.warnings.append(text)
         )
@@ -114,6 +116,11 @@ class JobCoordinator:
     def status(self) -> JobStatus:
         """Where the job is in its life."""
         return self._life.status
+
+    @property
+    def graph(self) -> JobGraph:
+        """What the job runs."""
+        return self._spec.graph
 
     @property
     def job_name(self) -> str:
@@ -164,12 +171,13 @@ class JobCoordinator:
 
     def start(self) -> None:
         """Claim the job, find the state to start from, and deploy."""
+        self.history.started(self._now_ms())
         try:
             self._open_storage()
             self._find_foreign_state()
             self.fail_points = JobFailPoints(self._spec, self._store.storage if self._store else None)
         except TidegateError as error:
-            self._failure = Failure(str(error), "", self._now_ms())
+            self._fails(Failure(str(error), "", self._now_ms()))
             self._life.handle(JobEvent.GAVE_UP)
             return
         self._life.handle(JobEvent.DEPLOYED)
@@ -253,6 +261,7 @@ class JobCoordinator:
         self._restart_at_ms = None
         self._initialized, self._finished = set(), set()
         self._live = set(self._graph.subtasks)
+        self.history.deployed(self._live, self._restarts, self._now_ms())
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
         self._restored = manifest
@@ -316,6 +325,8 @@ class JobCoordinator:
 
     def handle(self, event: events.TaskEvent) -> None:
         """Take one event from a task."""
+        if event.attempt == self._attempt:
+            self.history.saw(event, self._now_ms())
         if isinstance(event, events.ResultsCollected):
             if not self.results.add(event):
                 self._ports.send(event.attempt, event.subtask, events.ResultsTaken(event.size_bytes))
@@ -483,7 +494,7 @@ class JobCoordinator:
         """The tasks cannot go on from where they are, but nothing failed: no restart is used up."""
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
             self._life.handle(JobEvent.TASK_FAILED)
-            self._failure = Failure(cause, "", self._now_ms())
+            self._fails(Failure(cause, "", self._now_ms()))
             self._restart_at_ms = self._now_ms()
             self._stop_tasks()
             self._go_on_when_stopped()
@@ -491,7 +502,7 @@ class JobCoordinator:
     def _restart_or_give_up(self, cause: str, details: str, is_recoverable: bool) -> None:
         now_ms = self._now_ms()
         self._life.handle(JobEvent.TASK_FAILED)
-        self._failure = Failure(cause, details, now_ms)
+        self._fails(Failure(cause, details, now_ms))
         decision = self._strategy.on_failure(now_ms) if is_recoverable else GiveUp("")
         if isinstance(decision, GiveUp):
             self._is_beyond_restart = not is_recoverable
@@ -503,6 +514,10 @@ class JobCoordinator:
         self._stop_tasks()
         self._go_on_when_stopped()
 
+    def _fails(self, failure: Failure) -> None:
+        self._failure = failure
+        self.history.failed(failure.cause, failure.details, failure.occurred_ms)
+
     def _stop_tasks(self) -> None:
         self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
         self._queries.fail(f"the job is {self.status.name}")
@@ -512,6 +527,7 @@ class JobCoordinator:
             reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN
             self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
+            self.history.stopping(self._live, self._now_ms())
             self._ports.stop(self._attempt, sorted(self._live))
 
     def _go_on_when_stopped(self) -> None:
@@ -559,6 +575,7 @@ class JobCoordinator:
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
         self._keeps_checkpoints = keep_checkpoints
+        self.history.ended(self._now_ms())
         if self.fail_points is not None:
             self.fail_points.settle()
         if self._store is not None and not self._is_fenced:

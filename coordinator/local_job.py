@@ -24,6 +24,8 @@ from ..telemetry import (
 from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
+from .job_details import JobDetails
+from .job_view import JobView
 from .local_executor import LocalExecutor
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery, waited_answer
@@ -38,6 +40,7 @@ class LocalJob:
         self._roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
         self._tracer = coordinator_tracer(spec, otlp)
         self._executor = LocalExecutor(spec, self._tracer, resources=self._resources())
+        self._view = JobView(spec, self._executor.coordinator)
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
@@ -65,6 +68,19 @@ class LocalJob:
 
     def report(self) -> JobReport:
         return report_of(self._executor.coordinator)
+
+    def details(self) -> JobDetails:
+        executor = self._executor
+        if executor.wait(0):
+            return self._details()
+        try:
+            return executor.call(self._details)  # type: ignore[no-any-return]
+        except JobExecutionError:
+            # It ended between the question and the request.
+            return self._details()
+
+    def _details(self) -> JobDetails:
+        return self._view.details(self.report(), self._executor.now_ns() // 1_000_000)
 
     def cancel(self) -> None:
         if not self.wait(0):

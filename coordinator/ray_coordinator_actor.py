@@ -24,6 +24,8 @@ from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
+from .job_details import JobDetails
+from .job_view import JobView
 from .local_job import coordinator_tracer, report_of
 from .ray_deployment import RayTaskGateway
 from .report_order import ReportOrder
@@ -52,6 +54,7 @@ class CoordinatorActor:
         self._coordinator = JobCoordinator(
             self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
         )
+        self._view = JobView(self._spec, self._coordinator, self._gateway.places)
         self._end: JobReport | None = None
         self._stored_end = StoredEnd(self._spec)
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
@@ -157,6 +160,14 @@ class CoordinatorActor:
     def report(self) -> bytes:
         """A pickled `JobReport`."""
         return self._call(lambda: pickle.dumps(self._end or report_of(self._coordinator)))
+
+    def details(self) -> bytes:
+        """A pickled `JobDetails`."""
+        return self._call(lambda: pickle.dumps(self._details()))
+
+    def _details(self) -> JobDetails:
+        report = self._end or report_of(self._coordinator)
+        return self._view.details(report, self._gateway.now_ns() // 1_000_000)
 
     def cancel(self) -> None:
         """Stop the job."""

@@ -36,6 +36,8 @@ from ..protocol.task_events import (
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
 from .job_client import JobReport
+from .job_details import JobDetails
+from .job_view import Place
 from .slots import RAY_NAMES, ProcessResources, process_key, process_resources, resource_problem, total
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery
@@ -66,6 +68,7 @@ class _Process:
     last_seen_ms: int
     pid: int = 0
     """0 until it has answered for the first time: Ray may still look for a place for it."""
+    host: str = ""
     is_pinged: bool = False
     stopping: dict[SubtaskId, None] = field(default_factory=dict)
     stop_deadline_ms: int | None = None
@@ -200,7 +203,15 @@ class RayTaskGateway:
             self.post(lambda: self._process_lost(process, future.exception()))
 
         actor.watch.remote().future().add_done_callback(ended)
+        self._when_done(actor.host.remote(), self._host_known(process))
         return process
+
+    @staticmethod
+    def _host_known(process: _Process) -> Answered:
+        def answered(host: Any, error: BaseException | None) -> None:
+            process.host = host or ""
+
+        return answered
 
     def _deploy_to(self, process: _Process, members: list[TaskDeployment]) -> None:
         receivers = {
@@ -298,6 +309,15 @@ class RayTaskGateway:
         used = {self._names(process): process for process in self._processes.values()}
         return {name: process.pid for name, process in {**used, **spares}.items() if process.pid}
 
+    def places(self) -> dict[SubtaskId, Place]:
+        """Where the subtasks are whose processes have answered."""
+        return {
+            subtask: Place(process.host, process.pid)
+            for process in self._processes.values()
+            if process.pid
+            for subtask in process.subtasks
+        }
+
     @property
     def tick_interval_ms(self) -> int:
         """How often `tick` is to be called."""
@@ -373,6 +393,7 @@ class RayJobHandle:
         self._actor = actor
         self._job_id = job_id
         self._last_report: JobReport | None = None
+        self._last_details: JobDetails | None = None
         self._is_released = False
         # Results with a key come again until they are confirmed, and after a restart of the coordinator.
         self._received: set[str] = set()
@@ -384,6 +405,12 @@ class RayJobHandle:
         report: JobReport = pickle.loads(self._ask(self._actor.report.remote))
         self._last_report = report
         return report
+
+    def details(self) -> JobDetails:
+        if self._is_released and self._last_details is not None:
+            return self._last_details
+        self._last_details = pickle.loads(self._ask(self._actor.details.remote))
+        return self._last_details
 
     def cancel(self) -> None:
         if not self._is_released:
@@ -450,6 +477,7 @@ class RayJobHandle:
         if self._is_released:
             return
         self.report()
+        self.details()
         self._ask(self._actor.forget.remote)
         self._is_released = True
         ray.kill(self._actor, no_restart=True)

@@ -91,6 +91,8 @@ class JobSettings:
         files: Files that travel with the job, which every process gets with its tasks.
         python: What its processes are to be started with (Ray shell).
         is_batch: Whether every source ends and only final results are wanted.
+        configuration: What was set, by Flink's names and without secrets, for people to look at.
+        archive_dir: Where the job tells of itself when it has ended, or `None`.
     """
 
     state_backend: StateBackend
@@ -131,6 +133,8 @@ class JobSettings:
     files: tuple[JobFile, ...] = ()
     python: PythonEnvironment = field(default_factory=PythonEnvironment)
     is_batch: bool = False
+    configuration: dict[str, str] = field(default_factory=dict)
+    archive_dir: str | None = None
 
     def __post_init__(self) -> None:
         if self.trigger is not None and self.checkpoint_dir is None:
