@@ -12,7 +12,6 @@ from ..operators.base import OperatorContext
 from ..operators.chain import OperatorChain
 from ..operators.output import Receiver
 from ..operators.processing_time import ProcessingTimeService
-from ..protocol.elements import Watermark, WatermarkStatus
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import OutputEdge, StreamNode
 from ..protocol.source_events import ReaderEvent
@@ -26,7 +25,7 @@ from ..telemetry.metrics import PROCESS_METRICS, MetricGroup
 from .gate import InputGate
 from .job_files import place_files
 from .local_dirs import as_file_name, local_dir, local_snapshots_dir, remove_older_attempts
-from .output import OutputChannel, TaskOutput
+from .output import Exchange, OutputChannel, TaskOutput
 from .partitioners import partitioner
 from .ports import TaskDeployment, TaskPorts, TaskSettings
 from .results import CoordinatorResults
@@ -69,6 +68,7 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
         )
         for out in subtask.outputs
     }
+    receivers = {out.edge.edge_id: _receiver(out, exchanges[out.edge.edge_id]) for out in subtask.outputs}
     processing_time = ProcessingTimeService(lambda: ports.now_ns() // 1_000_000)
     results = CoordinatorResults(deployment, ports)
     copies, storage = _local_snapshots(deployment), deployment.settings.storage
@@ -78,23 +78,18 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
     context_of = _ContextFactory(
         deployment, results, storage, processing_time, mailbox, event_loop, ports.report
     )
-    chain = OperatorChain(subtask, context_of, exchanges)
-    return TaskParts(gate, TaskOutput(list(channels.values())), chain, results, processing_time, copies)
+    chain = OperatorChain(subtask, context_of, receivers)
+    output = TaskOutput(list(channels.values()), list(exchanges.values()))
+    return TaskParts(gate, output, chain, results, processing_time, copies)
 
 
-def _exchange(out: OutputEdge, channels: Sequence[OutputChannel], operator_name: str) -> Receiver:
+def _exchange(out: OutputEdge, channels: Sequence[OutputChannel], operator_name: str) -> Exchange:
+    return Exchange(partitioner(out, channels, operator_name), channels)
+
+
+def _receiver(out: OutputEdge, exchange: Exchange) -> Receiver:
     """An edge that leaves the task, as the operator before it sees it."""
-
-    def emit_watermark(timestamp_ms: int) -> None:
-        for channel in channels:
-            channel.add_control(Watermark(timestamp_ms))
-
-    def emit_status(is_idle: bool) -> None:
-        for channel in channels:
-            channel.add_control(WatermarkStatus(is_idle))
-
-    emit = partitioner(out, channels, operator_name)
-    return Receiver(emit, emit_watermark, emit_status, out.edge.output_tag)
+    return Receiver(exchange.emit, exchange.emit_watermark, exchange.emit_status, out.edge.output_tag)
 
 
 def _settings_of(out: OutputEdge, settings: TaskSettings) -> TaskSettings:

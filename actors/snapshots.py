@@ -121,6 +121,8 @@ class Snapshotter:
         self._copies = copies
         self._channel_state = ChannelStateWriter(deployment)
         self._recording: dict[CheckpointId, _Recording] = {}
+        self.state_bytes = _restored_bytes(deployment)
+        """Size of all state in the last snapshot, or in the restored one; `None` before the first."""
 
     def start(self, barrier: CheckpointBarrier, alignment_started_ms: int, processed_bytes: int = 0) -> None:
         """Freeze now and persist in the background. A failure to freeze declines the checkpoint.
@@ -237,6 +239,7 @@ class Snapshotter:
             files = (file for snapshot in snapshots.values() for file in snapshot.files())
             self._copies.acknowledged(done.barrier.checkpoint_id, files)
         size_bytes = sum(snapshot.size_bytes for snapshot in snapshots.values())
+        self.state_bytes = size_bytes or None
         self._report_spans(done.barrier, done.times, size_bytes, None)
         metrics = _metrics(done, size_bytes, persisted_bytes)
         failpoints.reach("acknowledge")
@@ -361,6 +364,12 @@ class Snapshotter:
             OPERATOR_UID: subtask.task.head.uid,
             SUBTASK_INDEX: subtask.subtask_id.index,
         }
+
+
+def _restored_bytes(deployment: TaskDeployment) -> int | None:
+    if deployment.restored is None:
+        return None
+    return sum(snapshot.size_bytes for snapshot in deployment.restored.values()) or None
 
 
 def _metrics(done: SnapshotDone, size_bytes: int, persisted_bytes: int) -> SubtaskMetrics:

@@ -46,6 +46,7 @@ from ..protocol.elements import (
 )
 from ..protocol.ids import CheckpointId
 from ..protocol.mail_order import MailOrder
+from ..protocol.task_metrics import TaskMetrics
 from ..state.pickling import dumps
 from .assembly import TaskParts, assemble, local_dirs
 from .channel_state import recovered_elements
@@ -55,6 +56,7 @@ from .ports import TaskDeployment, TaskPorts
 from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
 from .storage_probe import check_storage_is_shared
 from .task_alignment import TaskAlignment
+from .task_measures import Activity, TaskMeasures, TaskTimes
 from .task_phase import StepOutcome, TaskPhase
 
 __all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
@@ -114,6 +116,10 @@ class StreamTask:
         self._controls: deque[_CheckpointMail] = deque()
         self._order: MailOrder[events.TaskMail] = MailOrder()
         self._waiting_actions: list[_RunAction] = []
+        self._times = TaskTimes()
+        self._waiting_as = Activity.IDLE
+        self._records_in = 0
+        self._measures: TaskMeasures | None = None
         self._parts: TaskParts
         self._chain: OperatorChain
         self._snapshots: Snapshotter
@@ -135,6 +141,7 @@ class StreamTask:
             mail = self._mailbox.get(timeout=timeout_ms / 1_000)
         except queue.Empty:
             return
+        self._times.enter(Activity.BUSY, self._ports.now_ns())
         self._guarded(lambda: self._take_mail(mail))
 
     def initialize(self) -> None:
@@ -143,8 +150,20 @@ class StreamTask:
 
     def step(self) -> StepOutcome:
         """Take all mail, then do one piece of work."""
+        self._times.enter(Activity.BUSY, self._ports.now_ns())
+        self._waiting_as = Activity.IDLE
         outcome = self._guarded(self._step)
+        self._times.enter(self._waiting_as, self._ports.now_ns())
         return _OVER if self._phase.is_terminal or outcome is None else outcome
+
+    def metrics(self) -> TaskMetrics:
+        """What the task has measured up to now; may be called from any thread."""
+        measures = self._measures
+        if measures is None:
+            return TaskMetrics()
+        snapshots = self._snapshots
+        times_ns = self._times.spent_ns(self._ports.now_ns())
+        return measures.taken(self._records_in, times_ns, snapshots.state_bytes)
 
     def cancel(self) -> None:
         """Stop now, on the loop's thread; reports `TaskStopped`."""
@@ -180,6 +199,7 @@ class StreamTask:
         copies = self._parts.local_snapshots
         self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
         self._alignment.begin(self._parts.gate, self._parts.output, self._snapshots)
+        self._measures = TaskMeasures(self._parts.gate, self._parts.output, self._chain, self._watermarks)
         restored = self._deployment.restored
         if restored is not None:
             failpoints.reach("restore")
@@ -229,11 +249,14 @@ class StreamTask:
         return errors
 
     def _finish(self) -> None:
+        # With the operators their functions' metrics go.
+        metrics = self.metrics()
         errors = self._close()
         if errors:
             raise errors[0]
         self._phase = TaskPhase.FINISHED
-        self._ports.report(events.TaskFinished(self._deployment.attempt, self._deployment.subtask_id))
+        deployment = self._deployment
+        self._ports.report(events.TaskFinished(deployment.attempt, deployment.subtask_id, metrics))
 
     # ------------------------------------------------------------ the loop
 
@@ -262,8 +285,11 @@ class StreamTask:
             How long to wait in ms if there was nothing to do.
         """
         if not self._parts.output.has_credit():
+            self._waiting_as = Activity.BACKPRESSURED if self._has_input() else Activity.IDLE
             return _POLL_MS if self._controls else _IDLE_MS
         if not self._chain.is_ready():
+            # Nobody downstream makes it wait: it is this task that holds the others up.
+            self._waiting_as = Activity.BUSY if self._has_input() else Activity.IDLE
             return _POLL_MS
         progressed = self._advance_watermark() if self._chain.is_advancing else self._process_next()
         for frozen in self._chain.spills():
@@ -273,6 +299,11 @@ class StreamTask:
         wait_ms = _POLL_MS if self._has_ended or self._chain.source is not None else _IDLE_MS
         due_ms = self._parts.processing_time.due_in_ms()
         return wait_ms if due_ms is None else min(wait_ms, due_ms)
+
+    def _has_input(self) -> bool:
+        if self._chain.source is not None:
+            return not self._has_ended
+        return self._chain.is_advancing or self._parts.gate.has_input
 
     def _process_next(self) -> bool:
         progressed = self._parts.processing_time.run_due()
@@ -312,6 +343,7 @@ class StreamTask:
     def _process_element(self, channel: int, element: StreamElement) -> None:
         if isinstance(element, Batch):
             failpoints.reach("process")
+            self._records_in += len(element)
             self._chain.process_batch(element, self._parts.gate.input_index(channel))
         elif isinstance(element, Watermark | WatermarkStatus):
             self._advance_event_time(channel, element)

@@ -15,6 +15,7 @@ __all__ = [
     "ExecutionOptions",
     "HistoryServerOptions",
     "JobManagerOptions",
+    "MetricOptions",
     "PipelineOptions",
     "RestOptions",
     "RestartStrategyOptions",
@@ -331,6 +332,14 @@ class DeploymentOptions:
         ConfigOptions.key("task.cancellation.timeout").duration_type().default_value(Duration.of_seconds(10))
     )
     """How long a cancelled task may take to stop before its process is killed."""
+    ATTACHED: ConfigOption[bool] = ConfigOptions.key("execution.attached").boolean_type().default_value(True)
+    """Whether `execute()` waits for the end of the job; else the job goes on without its driver."""
+    ON_STOP_SIGNAL: ConfigOption[str] = (
+        ConfigOptions.key("tidegate.on-stop-signal")
+        .choice_type("cancel", "stop-with-savepoint", "detach")
+        .default_value("cancel")
+    )
+    """What becomes of the job when the driver that waits for it gets SIGINT or SIGTERM."""
 
 
 class JobManagerOptions:
@@ -371,6 +380,17 @@ class DataPlaneOptions:
         ConfigOptions.key("tidegate.channel.credit").memory_type().default_value(1 << 20)
     )
     """Bytes under way on one channel before its sender waits."""
+
+
+class MetricOptions:
+    """What is measured, and where it can be seen."""
+
+    UPDATE_INTERVAL: ConfigOption[Duration] = (
+        ConfigOptions.key("metrics.fetcher.update-interval")
+        .duration_type()
+        .default_value(Duration.of_seconds(1))
+    )
+    """How often the coordinator asks the tasks for their metrics; 0 for never, and then none can be seen."""
 
 
 class StateRecoveryOptions:

@@ -17,6 +17,7 @@ from ..common.errors import (
     ConfigurationError,
     JobCancelledError,
     JobExecutionError,
+    JobTimeoutError,
     StateError,
 )
 from ..common.failpoints import FailPointReport
@@ -42,6 +43,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _POLL_S = 0.02
+_DETACHED = (
+    "the job was started detached (execution.attached: false), so nobody waited for its {}; ask "
+    "`tidegate status`"
+)
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,19 @@ class FinishedJob(JobExecutionResult):
     """The end of a job, with the last view of it."""
 
     report: JobReport
+
+
+class DetachedJob(FinishedJob):
+    """A job that goes on without its driver; `report` is from its start."""
+
+    def get_net_runtime(self) -> int:
+        raise ConfigurationError(_DETACHED.format("runtime"))
+
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        raise ConfigurationError(_DETACHED.format("accumulators"))
+
+    def __str__(self) -> str:
+        return f"Job has been submitted with JobID {self.job_id}\n"
 
 
 class JobClient(BaseJobClient):
@@ -255,7 +273,7 @@ class JobClient(BaseJobClient):
                 # Its coordinator is gone, and the next one does not know of it.
                 request = _requested(ask)
             self._handle.wait(_POLL_S)
-        raise JobExecutionError(f"no {what} completed within {timeout_s} s")
+        raise JobTimeoutError(f"no {what} completed within {timeout_s:g} s; the job may still complete it")
 
     def query_state(
         self,
@@ -331,7 +349,7 @@ class JobClient(BaseJobClient):
             if answer.is_final:
                 raise StateError(answer.error)
             if left <= 0:
-                raise JobExecutionError(
+                raise JobTimeoutError(
                     f"no answer about state {query.state_name!r} within {timeout_s} s: {answer.error}"
                 )
             self._handle.wait(_POLL_S)

@@ -30,6 +30,7 @@ from .checkpoint_store import CheckpointStore, FencedError
 from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
 from .job_history import JobHistory
+from .job_metrics import JobMetrics
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .restore import check_restore, recovered_records, restored_state
@@ -109,6 +110,7 @@ class JobCoordinator:
             spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
         )
         self.results = ResultBuffer()
+        self.metrics = JobMetrics()
 
     # ------------------------------------------------------------ seen from outside
 
@@ -275,6 +277,7 @@ class JobCoordinator:
         restored = None if manifest is None else restored_state(self._spec.graph, manifest)
         recovered = {} if manifest is None else recovered_records(self._spec.graph, manifest)
         task_settings = self._task_settings()
+        self.metrics.begin(self._attempt)
         self._ports.deploy(
             [
                 TaskDeployment(
@@ -345,6 +348,7 @@ class JobCoordinator:
         elif isinstance(event, events.TaskFailed):
             self._on_failed(event)
         elif isinstance(event, events.TaskFinished):
+            self.metrics.ended(event.attempt, event.subtask, event.metrics, self._now_ms())
             self._on_finished(event.subtask)
         elif isinstance(event, events.TaskStopped):
             self._live.discard(event.subtask)

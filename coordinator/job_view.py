@@ -12,12 +12,12 @@ from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import SubtaskId
 from ..protocol.plan import Subtask, build_execution_graph
 from ..protocol.task_metrics import ExecutionState, TaskMetrics, TaskRates
+from .bounded_statistics import BoundedStatistics
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails, JobException, SubtaskDetails
 from .job_history import SubtaskState
 from .spec import JobSpec
-from .statistics import JobStatistics
 
 
 class Place(NamedTuple):
@@ -50,6 +50,7 @@ class JobView:
         self._coordinator = coordinator
         self._places = places
         self._known_places: dict[SubtaskId, Place] = {}
+        self._statistics = BoundedStatistics()
         self._host = socket.gethostname()
 
     def details(self, report: JobReport, now_ms: int) -> JobDetails:
@@ -66,7 +67,7 @@ class JobView:
             job_id=self._spec.job_id,
             report=replace(
                 report,
-                statistics=_copied(report.statistics),
+                statistics=self._statistics.copy(report.statistics),
                 cause=None if report.cause is None else masked_text(report.cause),
                 details=masked_text(report.details),
             ),
@@ -101,17 +102,6 @@ class JobView:
             rates=TaskRates(),
             metrics_ms=0,
         )
-
-
-def _copied(statistics: JobStatistics) -> JobStatistics:
-    """For readers in other threads, while the coordinator goes on with the original."""
-    return replace(
-        statistics,
-        warnings=statistics.warnings.copy(),
-        checkpoints=statistics.checkpoints.copy(),
-        counts=statistics.counts.copy(),
-        recoveries=statistics.recoveries.copy(),
-    )
 
 
 def _placed(

@@ -22,6 +22,7 @@ from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
+from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
@@ -49,7 +50,11 @@ class CoordinatorActor:
         self._tracer = coordinator_tracer(self._spec, otlp)
         self._self = ray.get_runtime_context().current_actor
         self._gateway = RayTaskGateway(
-            self._spec, self._self, self._requests.put, lambda event: self._coordinator.handle(event)
+            self._spec,
+            self._self,
+            self._requests.put,
+            lambda event: self._coordinator.handle(event),
+            lambda metrics, taken_ms: self._coordinator.metrics.update(metrics, taken_ms),
         )
         self._coordinator = JobCoordinator(
             self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
@@ -72,8 +77,12 @@ class CoordinatorActor:
             report = report_of(self._coordinator)
             details = traceback.format_exc()
             self._end = replace(report, status=JobStatus.FAILED, cause=cause, details=details)
+        # While it is known where the subtasks were.
+        last = self._details()
         self._gateway.close()
         self._coordinator.sweep()
+        if self._spec.settings.archive_dir is not None:
+            archive_job(self._spec.settings.archive_dir, last)
         self._tracer.close()
         self._done.set()
         self._linger()

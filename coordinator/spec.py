@@ -86,6 +86,7 @@ class JobSettings:
         redundant_processes: How many started processes wait to replace one that dies (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
+        metrics_interval_ms: How often the coordinator asks the subtasks for their metrics; 0 for never.
         trace_file: Where the coordinator writes the traces, or `None`.
         fail_points: What `TIDEGATE_FAILPOINTS` arms.
         files: Files that travel with the job, which every process gets with its tasks.
@@ -127,6 +128,7 @@ class JobSettings:
     redundant_processes: int = 0
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
+    metrics_interval_ms: int = 1_000
     trace_file: str | None = None
     local_snapshots_dir: str | None = None
     fail_points: tuple[FailPoint, ...] = ()

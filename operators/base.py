@@ -87,8 +87,8 @@ class OperatorContext:
     cached_files: Mapping[str, str] = field(default_factory=dict)
     """Where the files that travelled with the job are, by name."""
     is_batch: bool = False
-    metrics: MetricGroup = field(default_factory=lambda: MetricGroup(MetricRegistry(), ()))
     """Whether every source ends and only final results are wanted."""
+    metrics: MetricGroup = field(default_factory=lambda: MetricGroup(MetricRegistry(), ()))
     auto_watermark_interval_ms: int = 200
     send_to_coordinator: Callable[[ReaderEvent], None] = _no_coordinator
 
@@ -130,6 +130,11 @@ class EventTimeTimers(ABC):
     @abstractmethod
     def is_behind(self) -> bool:
         """Whether some are due that have yet to fire: `advance_further` is to be called, and nothing else."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many timers are registered, in event time and in processing time."""
 
     @abstractmethod
     def advance_watermark(self, timestamp_ms: int) -> None:

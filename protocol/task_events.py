@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from .checkpoint_events import SubtaskAcknowledged, SubtaskDeclined, SubtaskInputEnded
 from .elements import CheckpointBarrier
 from .ids import Attempt, ChannelId, CheckpointId, SubtaskId
 from .source_events import CoordinatorEvent, ReaderEvent
+from .task_metrics import TaskMetrics
 
 # ---------------------------------------------------------------- to a task
 
@@ -122,6 +123,8 @@ class TaskFinished:
 
     attempt: Attempt
     subtask: SubtaskId
+    metrics: TaskMetrics = field(default_factory=TaskMetrics, compare=False)
+    """The last ones: nobody asks a task that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
