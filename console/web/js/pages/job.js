@@ -38,7 +38,7 @@ export function jobPage({ main, signal, setTrail, needToken }, jid) {
 
   const fail = (error) => {
     if (error.kind === "unauthorized") return needToken(error) ?? true;
-    if (error.kind === "missing") {
+    if (error.kind === "missing" || (error.status === 400 && live === null)) {
       tab?.leave.abort();
       main.replaceChildren(vanished(jid, error.message, job !== null));
       return true;
