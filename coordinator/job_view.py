@@ -11,13 +11,13 @@ from ..common.secrets import masked_text
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import SubtaskId
 from ..protocol.plan import Subtask, build_execution_graph
-from ..protocol.task_metrics import ExecutionState, TaskMetrics, TaskRates
-from .bounded_statistics import BoundedStatistics
+from ..protocol.task_metrics import ExecutionState
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails, JobException, SubtaskDetails
 from .job_history import SubtaskState
 from .spec import JobSpec
+from .statistics import JobStatistics
 
 
 class Place(NamedTuple):
@@ -50,7 +50,6 @@ class JobView:
         self._coordinator = coordinator
         self._places = places
         self._known_places: dict[SubtaskId, Place] = {}
-        self._statistics = BoundedStatistics()
         self._host = socket.gethostname()
 
     def details(self, report: JobReport, now_ms: int) -> JobDetails:
@@ -67,7 +66,7 @@ class JobView:
             job_id=self._spec.job_id,
             report=replace(
                 report,
-                statistics=self._statistics.copy(report.statistics),
+                statistics=_copied(report.statistics),
                 cause=None if report.cause is None else masked_text(report.cause),
                 details=masked_text(report.details),
             ),
@@ -90,6 +89,7 @@ class JobView:
     def _subtask(self, subtask: Subtask, places: Mapping[SubtaskId, Place]) -> SubtaskDetails:
         place = places.get(subtask.subtask_id, _NOWHERE) if self._places else Place(self._host, 0)
         known = self._coordinator.history.subtasks.get(subtask.subtask_id, _CREATED)
+        metrics, rates, metrics_ms = self._coordinator.metrics.of(subtask.subtask_id)
         is_waiting = known.state is ExecutionState.INITIALIZING and not place.host
         return SubtaskDetails(
             subtask=subtask.subtask_id,
@@ -98,10 +98,21 @@ class JobView:
             attempt=known.attempt,
             host=place.host,
             process_id=place.process_id,
-            metrics=TaskMetrics(),
-            rates=TaskRates(),
-            metrics_ms=0,
+            metrics=metrics,
+            rates=rates,
+            metrics_ms=metrics_ms,
         )
+
+
+def _copied(statistics: JobStatistics) -> JobStatistics:
+    """For readers in other threads, while the coordinator goes on with the original."""
+    return replace(
+        statistics,
+        warnings=statistics.warnings.copy(),
+        checkpoints=statistics.checkpoints.copy(),
+        counts=statistics.counts.copy(),
+        recoveries=statistics.recoveries.copy(),
+    )
 
 
 def _placed(
