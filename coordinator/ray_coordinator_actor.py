@@ -62,7 +62,7 @@ class CoordinatorActor:
         self._reporters = JobReporters(
             self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
         )
-        self._view = JobView(self._spec, self._coordinator, self._gateway.places)
+        self._view = JobView(self._spec, self._coordinator)
         self._end: JobReport | None = None
         self._stored_end = StoredEnd(self._spec)
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
