@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from tidegate.common.typeinfo import TypeInformation
 from tidegate.operators.aggregations import Count, Sum
 from tidegate.operators.base import OperatorContext, StreamOperator

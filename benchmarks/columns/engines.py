@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+
 from tidegate.operators.grouping import Grouping
 from tidegate.operators.key_slots import IntegerSlots
 

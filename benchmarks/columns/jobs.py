@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.datastream import (
     Count,

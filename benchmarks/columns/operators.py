@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+
 from tidegate.common.typeinfo import Types
 from tidegate.operators.aggregations import Count
 from tidegate.operators.base import StreamOperator

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+
 from tidegate.common import WatermarkStrategy
 from tidegate.datastream import Sink, SinkWriter
 from tidegate.datastream.connectors.file_system import FileSink, FileSource

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pyarrow.csv
+
 from tidegate.common import WatermarkStrategy
 from tidegate.datastream import Source, SourceReader
 from tidegate.datastream.connectors.postgres import PostgresSink

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from tidegate.common import WatermarkStrategy
 from tidegate.datastream import Source, SourceReader, StreamExecutionEnvironment
 from tidegate.protocol.elements import Batch

@@ -6,8 +6,6 @@ import sys
 import threading
 from pathlib import Path
 
-from tidegate.state.lmdb_backend import LmdbStateBackend
-
 from benchmarks.goals import row
 from benchmarks.state.common import (
     Subtask,
@@ -17,6 +15,7 @@ from benchmarks.state.common import (
     scratch,
     sequential,
 )
+from tidegate.state.lmdb_backend import LmdbStateBackend
 
 MIB = 1 << 20
 

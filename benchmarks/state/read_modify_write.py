@@ -12,8 +12,6 @@ from typing import Any
 
 import lmdb
 from rocksdict import Options, Rdict
-from tidegate.state.backend import HashMapStateBackend, StateBackend
-from tidegate.state.lmdb_backend import LmdbStateBackend
 
 from benchmarks.goals import row
 from benchmarks.state.common import (
@@ -25,6 +23,8 @@ from benchmarks.state.common import (
     scratch,
     sequential,
 )
+from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.lmdb_backend import LmdbStateBackend
 
 ROUNDS = 3
 _VALUE = struct.Struct("<qq")

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+
 from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.common.time import Time
 from tidegate.datastream import (

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from tidegate.common import Types
 from tidegate.datastream import DataStream, KeyedBatchFunction, RuntimeContext, Sum
 from tidegate.datastream.state import ValueStateDescriptor
