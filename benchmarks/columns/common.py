@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-
 from tidegate.common.typeinfo import TypeInformation
 from tidegate.operators.aggregations import Count, Sum
 from tidegate.operators.base import OperatorContext, StreamOperator

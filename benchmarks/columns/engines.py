@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-
 from tidegate.operators.grouping import Grouping
 from tidegate.operators.key_slots import IntegerSlots
 
-from ..goals import row
+from ..parts import row
 from .common import ROUNDS, Rate, batches, median, prepare_process, timed
 
 Array = npt.NDArray[np.int64]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-
 from tidegate.common.typeinfo import Types
 from tidegate.operators.aggregations import Count
 from tidegate.operators.base import StreamOperator
@@ -25,7 +24,7 @@ from tidegate.state.backend import HashMapStateBackend, StateBackend
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
-from ..goals import row
+from ..parts import row
 from .common import (
     ROUNDS,
     SCHEMA,

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-
 from tidegate.common import WatermarkStrategy
 from tidegate.datastream import Sink, SinkWriter
 from tidegate.datastream.connectors.file_system import FileSink, FileSource
 from tidegate.protocol.elements import Batch
 
-from .common import compare, environment
+from ..local_job import environment
+from .common import compare
 
 FILES = 4
 

@@ -17,8 +17,6 @@ import time
 from typing import ClassVar
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-
-from tests.kafka.broker import Broker
 from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.common.serialization import ByteArraySchema
 from tidegate.datastream import StreamExecutionEnvironment, StreamOperator
@@ -28,6 +26,8 @@ from tidegate.datastream.connectors.kafka import (
     KafkaTopicPartition,
 )
 from tidegate.protocol.elements import Batch
+
+from tests.kafka.broker import Broker
 
 RECORD = bytes(100)
 GOAL_PER_S = 500_000

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
 from tidegate.common import Configuration
 from tidegate.datastream import FilterFunction, RuntimeContext, Sink, SinkWriter, StreamExecutionEnvironment
 

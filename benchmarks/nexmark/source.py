@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
 from tidegate.common import WatermarkStrategy
 from tidegate.datastream import DataStream, Source, SourceReader, StreamExecutionEnvironment
 from tidegate.operators.columns import as_timestamps

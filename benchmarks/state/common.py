@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask

@@ -6,7 +6,13 @@ import sys
 import threading
 from pathlib import Path
 
+<<<<<<< HEAD
 from benchmarks.goals import row
+=======
+from tidegate.state.lmdb_backend import LmdbStateBackend
+
+from benchmarks.parts import row
+>>>>>>> work-p
 from benchmarks.state.common import (
     Subtask,
     parameters,

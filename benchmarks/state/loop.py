@@ -20,7 +20,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import KeyGroupRange

@@ -12,8 +12,10 @@ from typing import Any
 
 import lmdb
 from rocksdict import Options, Rdict
+from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.lmdb_backend import LmdbStateBackend
 
-from benchmarks.goals import row
+from benchmarks.parts import row
 from benchmarks.state.common import (
     BATCH,
     Subtask,
@@ -23,8 +25,6 @@ from benchmarks.state.common import (
     scratch,
     sequential,
 )
-from tidegate.state.backend import HashMapStateBackend, StateBackend
-from tidegate.state.lmdb_backend import LmdbStateBackend
 
 ROUNDS = 3
 _VALUE = struct.Struct("<qq")

@@ -8,8 +8,15 @@ import time
 from statistics import median
 
 import numpy as np
+from tidegate.protocol.handles import KeyedStateHandle
+from tidegate.protocol.key_groups import key_group_range_of_subtask
+from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.keyed_backend import TableKeyedStateBackend
+from tidegate.state.lmdb_backend import LmdbStateBackend
+from tidegate.state.lmdb_store import LmdbStore
+from tidegate.state.memory_budget import MemoryBudget
 
-from benchmarks.goals import row
+from benchmarks.parts import row
 from benchmarks.state.common import (
     BATCH,
     DESCRIPTOR,
@@ -20,13 +27,6 @@ from benchmarks.state.common import (
     scratch,
     sequential,
 )
-from tidegate.protocol.handles import KeyedStateHandle
-from tidegate.protocol.key_groups import key_group_range_of_subtask
-from tidegate.state.backend import HashMapStateBackend, StateBackend
-from tidegate.state.keyed_backend import TableKeyedStateBackend
-from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.lmdb_store import LmdbStore
-from tidegate.state.memory_budget import MemoryBudget
 
 ROUNDS = 3
 

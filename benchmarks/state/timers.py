@@ -18,6 +18,12 @@ from tidegate.datastream import HashMapStateBackend, KeyedProcessFunction, LmdbS
 from tidegate.testing.harness import HarnessSnapshot
 from tidegate.testing.harness_forms import KeyedOneInputHarness
 
+<<<<<<< HEAD
+=======
+from benchmarks.parts import row
+from benchmarks.state.common import BATCH, prepare_process
+
+>>>>>>> work-p
 GOAL_PER_S = 300_000
 _PRIME = 1_000_003
 

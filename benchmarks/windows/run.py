@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-
 from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.common.time import Time
 from tidegate.datastream import (

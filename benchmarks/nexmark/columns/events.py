@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
 from tidegate.datastream import DataStream
 
 from ..generator import AUCTION, AUCTION_SCHEMA, BID, BID_SCHEMA, PERSON, PERSON_SCHEMA

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
 from tidegate.datastream import DataStream
 
 from .q0 import q0

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-
 from tidegate.common import Types
 from tidegate.datastream import AggregateFunction, DataStream
 from tidegate.datastream.window import EventTimeSessionWindows, SessionWindowTimeGapExtractor

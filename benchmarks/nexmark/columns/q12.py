@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-
 from tidegate.common import Time, Types
 from tidegate.datastream import DataStream, KeyedBatchFunction
 from tidegate.datastream.window import TumblingProcessingTimeWindows

@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-
 from tidegate.common import Types
 from tidegate.datastream import DataStream, KeyedBatchFunction, RuntimeContext, Sum
 from tidegate.datastream.state import ValueStateDescriptor

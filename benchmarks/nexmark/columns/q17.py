@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
 from tidegate.datastream import Count, DataStream, Max, Min, Sum
 
 from ..queries.events import day_of

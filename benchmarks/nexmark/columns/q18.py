@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-
 from tidegate.common import Types
 from tidegate.datastream import DataStream, KeyedBatchFunction, RuntimeContext
 from tidegate.datastream.state import ValueStateDescriptor

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
 from tidegate.common import Types
 from tidegate.datastream import DataStream, KeyedBatchFunction, RuntimeContext, Sum
 from tidegate.datastream.state import ValueStateDescriptor

@@ -7,7 +7,6 @@ all auctions get few records.
 from __future__ import annotations
 
 import pyarrow as pa
-
 from tidegate.common import Time
 from tidegate.datastream import Count, DataStream
 from tidegate.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows

@@ -6,7 +6,6 @@ Of each batch only the highest bids of a window go on, so the windows get few re
 from __future__ import annotations
 
 import pyarrow as pa
-
 from tidegate.common import Time
 from tidegate.datastream import DataStream
 from tidegate.datastream.window import TumblingEventTimeWindows
