@@ -22,6 +22,7 @@ from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
+from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
@@ -80,6 +81,8 @@ class CoordinatorActor:
             report = report_of(self._coordinator)
             details = traceback.format_exc()
             self._end = replace(report, status=JobStatus.FAILED, cause=cause, details=details)
+        # While it is known where the subtasks were.
+        last = self._details()
         self._gateway.close()
         self._coordinator.sweep()
         self._reporters.close()

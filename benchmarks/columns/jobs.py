@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-<<<<<<< HEAD
-
-from tidegate.common import Configuration, WatermarkStrategy
-=======
 from tidegate.common import WatermarkStrategy
->>>>>>> work-p
 from tidegate.datastream import (
     Count,
     DataStream,

@@ -6,13 +6,9 @@ import sys
 import threading
 from pathlib import Path
 
-<<<<<<< HEAD
-from benchmarks.goals import row
-=======
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
 from benchmarks.parts import row
->>>>>>> work-p
 from benchmarks.state.common import (
     Subtask,
     parameters,
@@ -21,7 +17,6 @@ from benchmarks.state.common import (
     scratch,
     sequential,
 )
-from tidegate.state.lmdb_backend import LmdbStateBackend
 
 MIB = 1 << 20
 

@@ -11,19 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from benchmarks.goals import row
-from benchmarks.state.common import BATCH, prepare_process
 from tidegate.common import Types
 from tidegate.datastream import HashMapStateBackend, KeyedProcessFunction, LmdbStateBackend, StateBackend
 from tidegate.testing.harness import HarnessSnapshot
 from tidegate.testing.harness_forms import KeyedOneInputHarness
 
-<<<<<<< HEAD
-=======
 from benchmarks.parts import row
 from benchmarks.state.common import BATCH, prepare_process
 
->>>>>>> work-p
 GOAL_PER_S = 300_000
 _PRIME = 1_000_003
 
