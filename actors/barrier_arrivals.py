@@ -58,7 +58,7 @@ class BarrierArrivals:
 
     def _note(self, checkpoint_id: CheckpointId, channel: ChannelId | None) -> None:
         now_ns = self._now_ns()
-        busy_ns, backpressured_ns, _ = self._times.spent_ns(now_ns)
+        busy_ns, backpressured_ns, _ = self._times.times_ns()
         self._arrived[checkpoint_id, channel] = (now_ns, busy_ns, backpressured_ns)
 
     def taken(
@@ -71,7 +71,7 @@ class BarrierArrivals:
         for key in list(self._arrived):
             if key[0] <= checkpoint_id:
                 self._arrived.pop(key, None)
-        busy_ns, backpressured_ns, _ = self._times.spent_ns(now_ns)
+        busy_ns, backpressured_ns, _ = self._times.times_ns()
         worked_ns, self._busy_before_ns = busy_ns - self._busy_before_ns, busy_ns
         if arrived is None:
             return BarrierArrival(first_ns, now_ns, index, worked_ns=worked_ns)

@@ -108,7 +108,7 @@ class StreamTask:
         self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
         self._phase = TaskPhase.CREATED
         self._spans = TaskSpans(deployment, ports)
-        self._times = TaskTimes()
+        self._times = TaskTimes(ports.now_ns)
         self._arrivals = BarrierArrivals(ports, self._times)
         self._alignment = TaskAlignment(deployment, ports, self._arrivals, self._take_snapshot)
         self._watermarks = InputWatermarks(deployment.subtask.inputs)
@@ -146,7 +146,7 @@ class StreamTask:
             mail = self._mailbox.get(timeout=timeout_ms / 1_000)
         except queue.Empty:
             return
-        self._times.enter(Activity.BUSY, self._ports.now_ns())
+        self._times.enter(Activity.BUSY)
         self._guarded(lambda: self._take_mail(mail))
 
     def initialize(self) -> None:
@@ -155,10 +155,10 @@ class StreamTask:
 
     def step(self) -> StepOutcome:
         """Take all mail, then do one piece of work."""
-        self._times.enter(Activity.BUSY, self._ports.now_ns())
+        self._times.enter(Activity.BUSY)
         self._waiting_as = Activity.IDLE
         outcome = self._guarded(self._step)
-        self._times.enter(self._waiting_as, self._ports.now_ns())
+        self._times.enter(self._waiting_as)
         return _OVER if self._phase.is_terminal or outcome is None else outcome
 
     def metrics(self) -> TaskMetrics:
@@ -166,9 +166,7 @@ class StreamTask:
         measures = self._measures
         if measures is None:
             return TaskMetrics()
-        snapshots = self._snapshots
-        times_ns = self._times.spent_ns(self._ports.now_ns())
-        return measures.taken(self._records_in, times_ns, snapshots.state_bytes)
+        return measures.taken(self._records_in, self._times.times_ns(), self._snapshots.state_bytes)
 
     def cancel(self) -> None:
         """Stop now, on the loop's thread; reports `TaskStopped`."""

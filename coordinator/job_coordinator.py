@@ -6,7 +6,7 @@ same job and checkpoint storage resumes the job from the newest complete checkpo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..actors.ports import TaskDeployment, TaskSettings
@@ -16,10 +16,10 @@ from ..protocol import checkpoint as core
 from ..protocol import task_events as events
 from ..protocol.elements import SavepointFormatType, SavepointTarget, SnapshotKind
 from ..protocol.failover import GiveUp
-from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
-from ..protocol.plan import JobGraph, build_execution_graph
+from ..protocol.plan import JobGraph, Subtask, build_execution_graph
 from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import read_checkpoint
@@ -114,6 +114,8 @@ class JobCoordinator:
         )
         self.results = ResultBuffer()
         self.metrics = JobMetrics()
+        self.running_since_ms: int | None = None
+        """When all subtasks of the newest attempt that got so far began to run."""
 
     # ------------------------------------------------------------ seen from outside
 
@@ -131,6 +133,21 @@ class JobCoordinator:
     def job_name(self) -> str:
         """Name of the job."""
         return self._spec.job_name
+
+    @property
+    def job_id(self) -> JobId:
+        """Id of the job."""
+        return self._spec.job_id
+
+    @property
+    def subtasks(self) -> Mapping[SubtaskId, Subtask]:
+        """Its subtasks as they are deployed now."""
+        return self._graph.subtasks
+
+    @property
+    def now_ms(self) -> int:
+        """What the clock of the coordinator says, in milliseconds since the Unix epoch."""
+        return self._now_ms()
 
     @property
     def failure(self) -> Failure | None:
@@ -443,6 +460,7 @@ class JobCoordinator:
             return
         was_restart = self.status is JobStatus.RESTARTING
         self._life.handle(JobEvent.TASKS_RUNNING)
+        self.running_since_ms = self._now_ms()
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
         self._restart_traces.running()

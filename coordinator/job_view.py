@@ -11,7 +11,7 @@ from ..common.secrets import masked_text
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import SubtaskId
 from ..protocol.plan import Subtask, build_execution_graph
-from ..protocol.task_metrics import ExecutionState, TaskMetrics, TaskRates
+from ..protocol.task_metrics import ExecutionState
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails, JobException, SubtaskDetails
@@ -89,6 +89,7 @@ class JobView:
     def _subtask(self, subtask: Subtask, places: Mapping[SubtaskId, Place]) -> SubtaskDetails:
         place = places.get(subtask.subtask_id, _NOWHERE) if self._places else Place(self._host, 0)
         known = self._coordinator.history.subtasks.get(subtask.subtask_id, _CREATED)
+        metrics, rates, metrics_ms = self._coordinator.metrics.of(subtask.subtask_id)
         is_waiting = known.state is ExecutionState.INITIALIZING and not place.host
         return SubtaskDetails(
             subtask=subtask.subtask_id,
@@ -97,9 +98,9 @@ class JobView:
             attempt=known.attempt,
             host=place.host,
             process_id=place.process_id,
-            metrics=TaskMetrics(),
-            rates=TaskRates(),
-            metrics_ms=0,
+            metrics=metrics,
+            rates=rates,
+            metrics_ms=metrics_ms,
         )
 
 

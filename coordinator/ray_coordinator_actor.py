@@ -25,6 +25,7 @@ from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
+from .job_reporters import JobReporters
 from .job_view import JobView
 from .local_job import coordinator_tracer, report_of
 from .ray_deployment import RayTaskGateway
@@ -58,6 +59,9 @@ class CoordinatorActor:
         self._coordinator = JobCoordinator(
             self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
         )
+        self._reporters = JobReporters(
+            self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
+        )
         self._view = JobView(self._spec, self._coordinator, self._gateway.places)
         self._end: JobReport | None = None
         self._stored_end = StoredEnd(self._spec)
@@ -78,6 +82,7 @@ class CoordinatorActor:
             self._end = replace(report, status=JobStatus.FAILED, cause=cause, details=details)
         self._gateway.close()
         self._coordinator.sweep()
+        self._reporters.close()
         self._tracer.close()
         self._done.set()
         self._linger()

@@ -20,17 +20,18 @@ class Clock:
 
 
 def test_the_wait_of_a_barrier_is_split_by_what_the_task_did() -> None:
-    clock, times = Clock(), TaskTimes()
+    clock = Clock()
+    times = TaskTimes(clock.now_ns)
     arrivals = BarrierArrivals(clock, times)  # type: ignore[arg-type]
-    times.enter(Activity.BUSY, clock.now)
+    times.enter(Activity.BUSY)
     clock.now += 500
     arrivals.note(Message(Attempt(1), CHANNEL, 0, [BARRIER], 1, BARRIER))
     clock.now += 70
-    times.enter(Activity.BACKPRESSURED, clock.now)
+    times.enter(Activity.BACKPRESSURED)
     clock.now += 20
-    times.enter(Activity.IDLE, clock.now)
+    times.enter(Activity.IDLE)
     clock.now += 4
-    times.enter(Activity.BUSY, clock.now)
+    times.enter(Activity.BUSY)
     clock.now += 6
     arrival = arrivals.taken(CheckpointId(3), 0, 2, CHANNEL)
     assert (arrival.channel, arrival.queued_ns) == (2, 100)
@@ -40,7 +41,7 @@ def test_the_wait_of_a_barrier_is_split_by_what_the_task_did() -> None:
 
 def test_the_trigger_of_a_source_is_a_barrier_too_and_may_be_numbered() -> None:
     clock = Clock()
-    arrivals = BarrierArrivals(clock, TaskTimes())  # type: ignore[arg-type]
+    arrivals = BarrierArrivals(clock, TaskTimes(clock.now_ns))  # type: ignore[arg-type]
     arrivals.note(Numbered(0, TriggerCheckpoint(BARRIER)))
     clock.now += 9
     arrival = arrivals.taken(CheckpointId(3), 0, -1, None)
