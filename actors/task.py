@@ -58,8 +58,8 @@ from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
 from .storage_probe import check_storage_is_shared
 from .task_alignment import TaskAlignment
 from .task_measures import Activity, TaskMeasures, TaskTimes
-from .task_spans import InitializeTimes, TaskSpans
 from .task_phase import StepOutcome, TaskPhase
+from .task_spans import InitializeTimes, TaskSpans
 
 __all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
 

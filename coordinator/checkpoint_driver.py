@@ -21,8 +21,8 @@ from ..protocol.task_events import (
     TriggerCheckpoint,
 )
 from .barrier_mode import BarrierMode, store_mode, stored_mode
-from .checkpoint_traces import CheckpointTraces
 from .checkpoint_store import CheckpointStore, FencedError
+from .checkpoint_traces import CheckpointTraces
 from .cleaner import CheckpointCleaner
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts

@@ -33,8 +33,8 @@ from .job_history import JobHistory
 from .job_metrics import JobMetrics
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
-from .restore import check_restore, recovered_records, restored_state
 from .restart_traces import RestartTraces
+from .restore import check_restore, recovered_records, restored_state
 from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery

@@ -29,6 +29,7 @@ class Console:
     """What all requests share."""
 
     jobs: JobDirectory
+    savepoint_roots: tuple[str, ...] = ()
     operations: Operations = field(default_factory=Operations)
 
 
