@@ -68,7 +68,8 @@ def watch(console: ServedConsole) -> Watch:
 
 
 @pytest.fixture
-def page(browser: Browser, watch: Watch) -> Iterator[Page]:
+def page(browser: Browser, watch: Watch, jobs: ToldJobs) -> Iterator[Page]:
+    # After `jobs`, so that it is closed before they are gone.
     context = browser.new_context(viewport={"width": 1280, "height": 800}, base_url=watch.origin)
     context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()
