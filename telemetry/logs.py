@@ -179,7 +179,9 @@ class ProcessLog:
         path = Path(directory) / f"tidegate-{context.job_id}-{role}-{os.getpid()}.log"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handler = _BoundedFile(path, maxBytes=FILE_BYTES, backupCount=settings.max_files, encoding="utf-8")
+            handler = _BoundedFile(
+                path, maxBytes=FILE_BYTES, backupCount=settings.max_files, encoding="utf-8"
+            )
         except OSError as error:
             logger.warning("There is no log file %s, and the job goes on without it: %s", path, error)
             return
