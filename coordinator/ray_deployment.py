@@ -20,7 +20,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import TaskActor
 from ..common.clock import SteadyClock
-from ..common.errors import ConfigurationError, JobExecutionError, ResourceError
+from ..common.errors import ClusterUnreachableError, ConfigurationError, JobExecutionError, ResourceError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
@@ -33,9 +33,11 @@ from ..protocol.task_events import (
     TaskMail,
     TaskStopped,
 )
+from ..protocol.task_metrics import ProcessMetrics
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
 from .job_client import JobReport
+from .job_details import JobDetails
 from .slots import RAY_NAMES, ProcessResources, process_key, process_resources, resource_problem, total
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery
@@ -50,6 +52,8 @@ _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
 _CLEAN_UP_S = 2.0
+_embedded = False
+"""Whether the Ray that this process is connected to was started by `_connect`."""
 
 
 # ---------------------------------------------------------------- placing tasks
@@ -67,6 +71,7 @@ class _Process:
     pid: int = 0
     """0 until it has answered for the first time: Ray may still look for a place for it."""
     is_pinged: bool = False
+    metrics_asked_ms: int = 0
     stopping: dict[SubtaskId, None] = field(default_factory=dict)
     stop_deadline_ms: int | None = None
 
@@ -82,6 +87,7 @@ class RayTaskGateway:
         coordinator: Handle of the coordinator's own actor, for the tasks to report to.
         post: Runs a callable on the coordinator's thread.
         on_event: Takes events about tasks, on the coordinator's thread.
+        on_metrics: Takes the metrics of a process and the time they came at, likewise.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class RayTaskGateway:
         coordinator: Any,
         post: Callable[[Callable[[], None]], None],
         on_event: Callable[[TaskEvent], None],
+        on_metrics: Callable[[ProcessMetrics, int], None],
     ) -> None:
         self._settings = spec.settings
         self._clock = SteadyClock()
@@ -97,6 +104,7 @@ class RayTaskGateway:
         self._coordinator = coordinator
         self.post = post
         self._on_event = on_event
+        self._on_metrics = on_metrics
         self._attempt = Attempt(0)
         self._processes: dict[str, _Process] = {}
         self._spares: list[_Process] = []
@@ -277,13 +285,23 @@ class RayTaskGateway:
                 self._kill(process, f"{names} gave no heartbeat for {limit} ms (heartbeat.timeout)")
             elif not process.is_pinged:
                 process.is_pinged = True
-                self._when_done(process.actor.ping.remote(), self._pinged(process))
+                with_metrics = self._are_metrics_due(process, now_ms)
+                self._when_done(process.actor.ping.remote(with_metrics), self._pinged(process))
+
+    def _are_metrics_due(self, process: _Process, now_ms: int) -> bool:
+        interval_ms = self._settings.metrics_interval_ms
+        is_due = interval_ms > 0 and now_ms - process.metrics_asked_ms >= interval_ms
+        if is_due:
+            process.metrics_asked_ms = now_ms
+        return is_due
 
     def _pinged(self, process: _Process) -> Answered:
-        def answered(_: Any, error: BaseException | None) -> None:
+        def answered(metrics: ProcessMetrics | None, error: BaseException | None) -> None:
             process.is_pinged = False
             if error is None:
                 process.last_seen_ms = self._now_ms()
+                if metrics is not None:
+                    self._on_metrics(metrics, process.last_seen_ms)
 
         return answered
 
@@ -301,7 +319,9 @@ class RayTaskGateway:
     @property
     def tick_interval_ms(self) -> int:
         """How often `tick` is to be called."""
-        return max(20, min(self._settings.heartbeat_timeout_ms // 5, 2_000))
+        settings = self._settings
+        intervals_ms = (settings.heartbeat_timeout_ms // 5, settings.metrics_interval_ms or 2_000, 2_000)
+        return max(20, min(intervals_ms))
 
     def close(self) -> None:
         """Kill every task actor: the job is over."""
@@ -373,6 +393,7 @@ class RayJobHandle:
         self._actor = actor
         self._job_id = job_id
         self._last_report: JobReport | None = None
+        self._last_details: JobDetails | None = None
         self._is_released = False
         # Results with a key come again until they are confirmed, and after a restart of the coordinator.
         self._received: set[str] = set()
@@ -384,6 +405,13 @@ class RayJobHandle:
         report: JobReport = pickle.loads(self._ask(self._actor.report.remote))
         self._last_report = report
         return report
+
+    def details(self) -> JobDetails:
+        if self._is_released and self._last_details is not None:
+            return self._last_details
+        details: JobDetails = pickle.loads(self._ask(self._actor.details.remote))
+        self._last_details = details
+        return details
 
     def cancel(self) -> None:
         if not self._is_released:
@@ -450,6 +478,7 @@ class RayJobHandle:
         if self._is_released:
             return
         self.report()
+        self.details()
         self._ask(self._actor.forget.remote)
         self._is_released = True
         ray.kill(self._actor, no_restart=True)
@@ -485,7 +514,7 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
         address: Of the cluster; `None` for the one in `RAY_ADDRESS`, else the one on this machine.
 
     Raises:
-        ResourceError: There is no such cluster.
+        ClusterUnreachableError: There is no such cluster.
     """
     if not ray.is_initialized():
         wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
@@ -493,7 +522,7 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
             _check_reachable(wanted)
             ray.init(address=wanted, logging_level=logging.WARNING, log_to_driver=False)
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise ResourceError(
+            raise ClusterUnreachableError(
                 f"there is no way to a Ray cluster at {wanted}: {error}. Give its address with --address or "
                 f"RAY_ADDRESS, and the token (RAY_AUTH_TOKEN)"
             ) from error
@@ -501,6 +530,11 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
     names = [each["name"] for each in found if each["namespace"] == NAMESPACE]
     ids = sorted(name.removeprefix("job-") for name in names if name.startswith("job-"))
     return {each: RayJobHandle(ray.get_actor(f"job-{each}", namespace=NAMESPACE), each) for each in ids}
+
+
+def is_embedded() -> bool:
+    """Whether the Ray of the next job ends with this process."""
+    return _embedded if ray.is_initialized() else not os.environ.get("RAY_ADDRESS")
 
 
 def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
@@ -539,6 +573,10 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
             f"the job's coordinator could not be started on Ray: {error}. Look at the cluster with "
             f"`ray status`; its nodes need the same Python and tidegate as the driver"
         ) from error
+    except BaseException:
+        # The driver is told to end before it knows its job: nobody would ever ask for it.
+        ray.kill(actor, no_restart=True)
+        raise
     return RayJobHandle(actor, spec.job_id)
 
 
@@ -564,11 +602,13 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
             _check_reachable(address)
             ray.init(runtime_env=runtime_env)
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise ResourceError(
+            raise ClusterUnreachableError(
                 f"there is no way to the Ray cluster at RAY_ADDRESS={address}: {error}. Check the address "
                 f"and the token (RAY_AUTH_TOKEN), or unset RAY_ADDRESS for an embedded Ray"
             ) from error
         return
+    global _embedded
+    _embedded = True
     wanted = total(resources)
     cpus = (
         wanted.pop("CPU") + max(each.cpus for each in resources.values()) * spec.settings.redundant_processes
