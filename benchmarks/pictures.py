@@ -37,6 +37,18 @@ def bars(rows: Rows) -> str:
     return _svg(figure)
 
 
+def shares(parts: dict[str, float], label: str) -> str:
+    """A bar for each part of a whole, in nanoseconds."""
+    figure = _figure(0.9 + 0.32 * len(parts))
+    axes = figure.subplots()
+    drawn = axes.barh(list(parts), list(parts.values()), color=OURS)
+    axes.bar_label(drawn, fmt="{:,.0f} ns", padding=3, fontsize=8)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set_xlabel(label)
+    return _svg(figure)
+
+
 def curves(rows: Rows) -> dict[str, str]:
     """How cost grows: CPU time per record, or a checkpoint's time, over the number in the systems' names."""
     drawn = {}

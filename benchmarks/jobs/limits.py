@@ -6,6 +6,7 @@ import pickle
 import tempfile
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -172,7 +173,7 @@ def lmdb_get(orders: Orders) -> None:
         environment.close()
 
 
-def _environment(folder: str):  # type: ignore[no-untyped-def]
+def _environment(folder: str) -> Any:
     import lmdb
 
     return lmdb.open(folder, map_size=4 << 30, sync=False, writemap=False)
