@@ -211,6 +211,8 @@ class Faults:
     crashes: tuple[Crash, ...] = ()
     repeated_crash: float = 0.0
     """How often a task dies again soon after the job has recovered."""
+    no_room: float = 0.0
+    """How often the cluster has no room for another parallelism."""
     crash_at_stop: float = 0.0
     """How often somebody dies soon after the job was asked to stop."""
 
