@@ -195,9 +195,10 @@ class Incarnation:
         self._ready = None
 
     def deploy(self, graph: ExecutionGraph, deployments: Sequence[TaskDeployment]) -> None:
-        for subtask in self._graph.subtasks.keys() - graph.subtasks.keys():
+        for subtask in self.processes.keys() - graph.subtasks.keys():
             self.kill(self.processes.pop(subtask))
         self._graph = graph
+        self.shell.user.rescales.deployed(self, graph)
         self.shell.deployed(deployments[0])
         for deployment in deployments:
             self.shell.point()
