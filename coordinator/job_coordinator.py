@@ -105,6 +105,7 @@ class JobCoordinator:
         self._stopped_with = ""
         self._keeps_checkpoints: bool | None = None
         self._failure: Failure | None = None
+        self._to_recover: Failure | None = None
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
         self._queries = self._new_queries(spec.graph)
@@ -416,6 +417,7 @@ class JobCoordinator:
             self._ports.send(self._attempt, target, events.StartRunning())
         if was_restart and not self._rescaler.running():
             self._record_recovery()
+        self._to_recover = None
         if self._is_stopped or not self._operators.run(self._restored):
             return
         if self._checkpoints is not None:
@@ -429,14 +431,17 @@ class JobCoordinator:
         return newest is not None and newest.kind.ends_job
 
     def _record_recovery(self) -> None:
-        assert self._failure is not None
+        failure = self._to_recover
+        if failure is None:
+            # A rescale that came to nothing when the tasks had been stopped for it.
+            return
         newest = self._store.newest if self._store is not None else None
         self.statistics.recoveries.append(
             RecoveryStatistics(
                 self._attempt,
-                self._failure.occurred_ms,
+                failure.occurred_ms,
                 self._now_ms(),
-                self._failure.cause,
+                failure.cause,
                 None if newest is None else newest.checkpoint_id,
             )
         )
@@ -481,7 +486,7 @@ class JobCoordinator:
     def _restart_now(self, cause: str) -> None:
         """The tasks cannot go on from where they are, but nothing failed: no restart is used up."""
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
-            self._failure = Failure(cause, "", self._now_ms())
+            self._failure = self._to_recover = Failure(cause, "", self._now_ms())
             self._restart_because(JobEvent.TASK_FAILED)
 
     def _restart_to_rescale(self) -> None:
@@ -498,7 +503,7 @@ class JobCoordinator:
     def _restart_or_give_up(self, cause: str, details: str, is_recoverable: bool) -> None:
         now_ms = self._now_ms()
         self._life.handle(JobEvent.TASK_FAILED)
-        self._failure = Failure(cause, details, now_ms)
+        self._failure = self._to_recover = Failure(cause, details, now_ms)
         decision = self._decide(cause, is_recoverable)
         if isinstance(decision, GiveUp):
             self._is_beyond_restart = not is_recoverable

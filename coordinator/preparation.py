@@ -86,7 +86,6 @@ class Preparation:
     def lost(self, process: TaskProcess, cause: str) -> None:
         """One of the processes died."""
         if self.processes.get(process.key) is process:
-            del self.processes[process.key]
             self._end(f"a process for its subtasks ended: {cause}")
 
     def _end(self, problem: str) -> None:

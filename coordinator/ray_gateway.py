@@ -94,7 +94,7 @@ class RayTaskGateway:
         self._preparation = Preparation(
             missing,
             total(released),
-            self._create_warm,
+            lambda key, resources: self._create_warm(key, resources, _operators(graph, key)),
             lambda problem: self.post(lambda: ready(problem)),
             self._now_ms(),
             self._settings.slot_request_timeout_ms,
@@ -102,14 +102,16 @@ class RayTaskGateway:
         self._advance_preparation()
         return ""
 
-    def _create_warm(self, key: str, resources: ProcessResources) -> TaskProcess:
+    def _create_warm(self, key: str, resources: ProcessResources, operators: list[bytes]) -> TaskProcess:
         process = self._create(key, resources)
 
         def answered(pid: Any, error: BaseException | None) -> None:
             process.pid = pid or 0
+            if error is not None and self._preparation is not None:
+                self._preparation.lost(process, first_line(error))
             self._advance_preparation()
 
-        self._when_done(process.actor.warm_up.remote(), answered)
+        self._when_done(process.actor.warm_up.remote(operators), answered)
         return process
 
     def _advance_preparation(self) -> None:
@@ -388,6 +390,12 @@ class RayTaskGateway:
 
     def _now_ms(self) -> int:
         return self.now_ns() // 1_000_000
+
+
+def _operators(graph: ExecutionGraph, key: str) -> list[bytes]:
+    """What is to run in a process."""
+    subtasks = [each for each in graph.subtasks.values() if process_key(each) == key]
+    return [node.operator for subtask in subtasks for node in subtask.task.nodes]
 
 
 def _suits(process: TaskProcess, wanted: ProcessResources) -> bool:
