@@ -14,11 +14,11 @@ PYTEST_ARGS ?=
 TESTS_WITH_PROCESSES := bad_input chaos examples packaging ray spark_bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check lint types imports sim mutants chaos bench docs wheel clean
+.PHONY: help dev demo test check lint types imports sim mutants chaos bench bench-quick docs wheel clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | \
-		while IFS='|' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
+		while IFS='|' read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 # The editable install brings the dependencies and the console script; the link is what type checkers
 # and import-linter can follow. The stamp is the last step, so a failed pip leaves nothing "installed".
@@ -66,8 +66,12 @@ chaos: $(STAMP) ## kill, stop and damage real processes for MINUTES=n (5), as SE
 	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.connectors.killing --times $(or $(TIMES),20)
 
-bench: $(STAMP) ## compare with Bytewax and PyFlink, each in an environment of its own
-	$(BIN)/python -m benchmarks.run
+bench: $(STAMP) ## compare with other systems (SUITE=main, keyed, latency, growth ...; ROUNDS=3)
+	$(BIN)/python -m benchmarks.run --suite $(or $(SUITE),main) --rounds $(or $(ROUNDS),3)
+
+# Not part of `make check`: it takes minutes, and what it says under load is not worth a red CI.
+bench-quick: $(STAMP) ## compare ours with bare Python; fail on a confirmed fall by half
+	$(BIN)/python -m benchmarks.quick
 
 docs: $(STAMP) ## draw the diagrams and pictures in docs/
 	$(BIN)/python docs/generate.py

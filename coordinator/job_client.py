@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..common.completable_future import CompletableFuture
 from ..common.errors import (
@@ -17,6 +17,7 @@ from ..common.errors import (
     ConfigurationError,
     JobCancelledError,
     JobExecutionError,
+    JobTimeoutError,
     StateError,
 )
 from ..common.failpoints import FailPointReport
@@ -35,11 +36,18 @@ from .barrier_mode import BarrierMode
 from .state_queries import StateAnswer, StateQuery
 from .statistics import JobStatistics, RescaleStatistics
 
+if TYPE_CHECKING:
+    from .job_details import JobDetails
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _POLL_S = 0.02
+_DETACHED = (
+    "the job was started detached (execution.attached: false), so nobody waited for its {}; ask "
+    "`tidegate status`"
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,8 @@ class JobReport:
     """Numbers of subtasks by operator uid."""
     rescaling: RescaleStatistics | None = None
     """The rescale that is under way, if any."""
+    metrics_url: str = ""
+    """Address of the page that shows the job's metrics to Prometheus; empty where there is none."""
     fail_points: tuple[FailPointReport, ...] = ()
     """What became of the points that `TIDEGATE_FAILPOINTS` armed."""
 
@@ -71,6 +81,9 @@ class JobHandle(Protocol):
 
     def report(self) -> JobReport:
         """How the job is."""
+
+    def details(self) -> JobDetails:
+        """The same with its plan, its subtasks and its failures: more than is to be polled often."""
 
     def cancel(self) -> None:
         """Ask the job to stop."""
@@ -112,6 +125,19 @@ class FinishedJob(JobExecutionResult):
     report: JobReport
 
 
+class DetachedJob(FinishedJob):
+    """A job that goes on without its driver; `report` is from its start."""
+
+    def get_net_runtime(self) -> int:
+        raise ConfigurationError(_DETACHED.format("runtime"))
+
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        raise ConfigurationError(_DETACHED.format("accumulators"))
+
+    def __str__(self) -> str:
+        return f"Job has been submitted with JobID {self.job_id}\n"
+
+
 class JobClient(BaseJobClient):
     """Watches and steers one job. Calls that PyFlink answers with a future do so here too."""
 
@@ -131,6 +157,10 @@ class JobClient(BaseJobClient):
     def report(self) -> JobReport:
         """Status, last failure, restarts, checkpoint history."""
         return self._handle.report()
+
+    def details(self) -> JobDetails:
+        """The report with plan, subtasks, metrics, failures and settings, as the console shows them."""
+        return self._handle.details()
 
     def processes(self) -> dict[str, int]:
         """The live task processes, each with its id and named after its subtasks: `operator (1/2)`.
@@ -300,7 +330,7 @@ class JobClient(BaseJobClient):
                 # Its coordinator is gone, and the next one does not know of it.
                 request = _requested(ask)
             self._handle.wait(_POLL_S)
-        raise JobExecutionError(f"no {what} completed within {timeout_s} s")
+        raise JobTimeoutError(f"no {what} completed within {timeout_s:g} s; the job may still complete it")
 
     def query_state(
         self,
@@ -376,7 +406,7 @@ class JobClient(BaseJobClient):
             if answer.is_final:
                 raise StateError(answer.error)
             if left <= 0:
-                raise JobExecutionError(
+                raise JobTimeoutError(
                     f"no answer about state {query.state_name!r} within {timeout_s} s: {answer.error}"
                 )
             self._handle.wait(_POLL_S)

@@ -25,6 +25,7 @@ class TaskProcess:
     pid: int = 0
     """0 until it has answered for the first time: Ray may still look for a place for it."""
     is_pinged: bool = False
+    metrics_asked_ms: int = 0
     stopping: dict[SubtaskId, None] = field(default_factory=dict)
     stop_deadline_ms: int | None = None
 

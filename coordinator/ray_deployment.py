@@ -14,13 +14,14 @@ import cloudpickle
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
-from ..common.errors import ConfigurationError, JobExecutionError, ResourceError
+from ..common.errors import ClusterUnreachableError, ConfigurationError, JobExecutionError, ResourceError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.plan import build_execution_graph
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
 from .job_client import JobReport
+from .job_details import JobDetails
 from .ray_gateway import first_line
 from .slots import RAY_NAMES, ProcessResources, process_resources, total
 from .spec import JobSpec
@@ -34,6 +35,8 @@ _CONNECT_TIMEOUT_S = 10
 _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
+_embedded = False
+"""Whether the Ray that this process is connected to was started by `_connect`."""
 
 
 class RayJobHandle:
@@ -43,6 +46,7 @@ class RayJobHandle:
         self._actor = actor
         self._job_id = job_id
         self._last_report: JobReport | None = None
+        self._last_details: JobDetails | None = None
         self._is_released = False
         # Results with a key come again until they are confirmed, and after a restart of the coordinator.
         self._received: set[str] = set()
@@ -54,6 +58,13 @@ class RayJobHandle:
         report: JobReport = pickle.loads(self._ask(self._actor.report.remote))
         self._last_report = report
         return report
+
+    def details(self) -> JobDetails:
+        if self._is_released and self._last_details is not None:
+            return self._last_details
+        details: JobDetails = pickle.loads(self._ask(self._actor.details.remote))
+        self._last_details = details
+        return details
 
     def cancel(self) -> None:
         if not self._is_released:
@@ -126,6 +137,7 @@ class RayJobHandle:
         if self._is_released:
             return
         self.report()
+        self.details()
         self._ask(self._actor.forget.remote)
         self._is_released = True
         ray.kill(self._actor, no_restart=True)
@@ -161,7 +173,7 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
         address: Of the cluster; `None` for the one in `RAY_ADDRESS`, else the one on this machine.
 
     Raises:
-        ResourceError: There is no such cluster.
+        ClusterUnreachableError: There is no such cluster.
     """
     if not ray.is_initialized():
         wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
@@ -169,7 +181,7 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
             _check_reachable(wanted)
             ray.init(address=wanted, logging_level=logging.WARNING, log_to_driver=False)
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise ResourceError(
+            raise ClusterUnreachableError(
                 f"there is no way to a Ray cluster at {wanted}: {error}. Give its address with --address or "
                 f"RAY_ADDRESS, and the token (RAY_AUTH_TOKEN)"
             ) from error
@@ -177,6 +189,11 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
     names = [each["name"] for each in found if each["namespace"] == NAMESPACE]
     ids = sorted(name.removeprefix("job-") for name in names if name.startswith("job-"))
     return {each: RayJobHandle(ray.get_actor(f"job-{each}", namespace=NAMESPACE), each) for each in ids}
+
+
+def is_embedded() -> bool:
+    """Whether the Ray of the next job ends with this process."""
+    return _embedded if ray.is_initialized() else not os.environ.get("RAY_ADDRESS")
 
 
 def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
@@ -215,6 +232,10 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
             f"the job's coordinator could not be started on Ray: {error}. Look at the cluster with "
             f"`ray status`; its nodes need the same Python and tidegate as the driver"
         ) from error
+    except BaseException:
+        # The driver is told to end before it knows its job: nobody would ever ask for it.
+        ray.kill(actor, no_restart=True)
+        raise
     return RayJobHandle(actor, spec.job_id)
 
 
@@ -240,11 +261,13 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
             _check_reachable(address)
             ray.init(runtime_env=runtime_env)
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise ResourceError(
+            raise ClusterUnreachableError(
                 f"there is no way to the Ray cluster at RAY_ADDRESS={address}: {error}. Check the address "
                 f"and the token (RAY_AUTH_TOKEN), or unset RAY_ADDRESS for an embedded Ray"
             ) from error
         return
+    global _embedded
+    _embedded = True
     wanted = total(resources)
     cpus = (
         wanted.pop("CPU") + max(each.cpus for each in resources.values()) * spec.settings.redundant_processes

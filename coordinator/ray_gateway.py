@@ -26,6 +26,7 @@ from ..protocol.task_events import (
     TaskMail,
     TaskStopped,
 )
+from ..protocol.task_metrics import ProcessMetrics
 from .preparation import Preparation, TaskProcess
 from .slots import ProcessResources, process_key, process_resources, resource_problem, total
 from .spec import JobSpec
@@ -45,6 +46,7 @@ class RayTaskGateway:
         coordinator: Handle of the coordinator's own actor, for the tasks to report to.
         post: Runs a callable on the coordinator's thread.
         on_event: Takes events about tasks, on the coordinator's thread.
+        on_metrics: Takes the metrics of a process and the time they came at, likewise.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class RayTaskGateway:
         coordinator: Any,
         post: Callable[[Callable[[], None]], None],
         on_event: Callable[[TaskEvent], None],
+        on_metrics: Callable[[ProcessMetrics, int], None],
     ) -> None:
         self._settings = spec.settings
         self._clock = SteadyClock()
@@ -62,6 +65,7 @@ class RayTaskGateway:
         self._coordinator = coordinator
         self.post = post
         self._on_event = on_event
+        self._on_metrics = on_metrics
         self._attempt = Attempt(0)
         self._processes: dict[str, TaskProcess] = {}
         self._spares: list[TaskProcess] = []
@@ -310,13 +314,23 @@ class RayTaskGateway:
                 self._kill(process, f"{names} gave no heartbeat for {limit} ms (heartbeat.timeout)")
             elif not process.is_pinged:
                 process.is_pinged = True
-                self._when_done(process.actor.ping.remote(), self._pinged(process))
+                with_metrics = self._are_metrics_due(process, now_ms)
+                self._when_done(process.actor.ping.remote(with_metrics), self._pinged(process))
+
+    def _are_metrics_due(self, process: TaskProcess, now_ms: int) -> bool:
+        interval_ms = self._settings.metrics_interval_ms
+        is_due = interval_ms > 0 and now_ms - process.metrics_asked_ms >= interval_ms
+        if is_due:
+            process.metrics_asked_ms = now_ms
+        return is_due
 
     def _pinged(self, process: TaskProcess) -> Answered:
-        def answered(_: Any, error: BaseException | None) -> None:
+        def answered(metrics: ProcessMetrics | None, error: BaseException | None) -> None:
             process.is_pinged = False
             if error is None:
                 process.last_seen_ms = self._now_ms()
+                if metrics is not None:
+                    self._on_metrics(metrics, process.last_seen_ms)
 
         return answered
 
@@ -334,7 +348,9 @@ class RayTaskGateway:
     @property
     def tick_interval_ms(self) -> int:
         """How often `tick` is to be called."""
-        return max(20, min(self._settings.heartbeat_timeout_ms // 5, 2_000))
+        settings = self._settings
+        intervals_ms = (settings.heartbeat_timeout_ms // 5, settings.metrics_interval_ms or 2_000, 2_000)
+        return max(20, min(intervals_ms))
 
     def close(self) -> None:
         """Kill every task actor: the job is over."""

@@ -90,6 +90,20 @@ class Rescaler:
         """The rescale that is under way, if any."""
         return None if self._current is None else self._current.record
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the tasks are being stopped for a rescale."""
+        return self._current is not None and self._current.phase is _Phase.STOPPING
+
+    @property
+    def description(self) -> str:
+        """What changes in the rescale that is under way, for people."""
+        if self._current is None:
+            return ""
+        before, after = self._current.record.from_parallelism, self._current.record.to_parallelism
+        changes = [f"{uid} from {before[uid]} to {after[uid]}" for uid in after if before[uid] != after[uid]]
+        return f"rescale ({self._current.record.cause}): {', '.join(changes)}"
+
     def next_due_ms(self) -> int:
         """When `advance` should be called next."""
         current = self._current

@@ -55,6 +55,7 @@ class AttemptStart:
         manifest: The checkpoint that it starts from, `None` for none.
         is_own: Whether the job wrote that itself.
         is_stopped: Whether nothing is to be processed any more.
+        trace_context: The W3C traceparent of the restart that it is, if it is one.
     """
 
     attempt: Attempt
@@ -62,6 +63,7 @@ class AttemptStart:
     manifest: CheckpointManifest | None
     is_own: bool
     is_stopped: bool
+    trace_context: str | None = None
 
 
 def task_deployments(
@@ -83,6 +85,7 @@ def task_deployments(
             is_stopped=start.is_stopped,
             restored_checkpoint_id=None if manifest is None else manifest.checkpoint_id,
             recovered=recovered.get(subtask_id, ()),
+            trace_context=start.trace_context,
         )
         for subtask_id, subtask in graph.subtasks.items()
     ]

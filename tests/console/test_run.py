@@ -164,5 +164,5 @@ def test_a_file_that_holds_no_settings_is_refused(tmp_path: Path, content: str, 
 @pytest.mark.parametrize("name", ["--from-savepoint", "--savepoint", "-s"])
 def test_what_a_job_starts_from_and_how_are_options(runner: Runner, name: str) -> None:
     chosen = (name, "/nowhere", "--allow-non-restored-state", "--restore-mode", "no_claim")
-    assert runner.run(*LOCAL, *chosen) == 1
+    assert runner.run(*LOCAL, *chosen) == 3
     assert "there is no checkpoint at /nowhere" in runner.error
