@@ -15,7 +15,7 @@ from .job_views import configuration_of
 from .requests import Client, Console, ConsoleState, Job, JobId, TriggerId
 from .savepoint_targets import checked_target
 
-router = APIRouter(prefix="/jobs/{jobid}", tags=["actions"])
+router = APIRouter(prefix="/jobs/{jobid:hex}", tags=["actions"])
 
 
 @router.patch("", status_code=202)
@@ -85,19 +85,19 @@ def trigger_checkpoint(
     )
 
 
-@router.get("/savepoints/{triggerid}")
+@router.get("/savepoints/{triggerid:hex}")
 def savepoint_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> models.Operation:
     """What became of a savepoint or a stop."""
     return _status(console, jobid, triggerid)
 
 
-@router.get("/checkpoints/{triggerid}")
+@router.get("/checkpoints/{triggerid:hex}")
 def checkpoint_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> models.Operation:
     """What became of a checkpoint that was asked for."""
     return _status(console, jobid, triggerid)
 
 
-@router.get("/rescaling/{triggerid}")
+@router.get("/rescaling/{triggerid:hex}")
 def rescaling_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> models.Operation:
     """What became of a change of parallelism (of older versions of Flink)."""
     return _status(console, jobid, triggerid)
@@ -125,7 +125,7 @@ def resource_requirements(job: Job) -> dict[str, models.VertexResources]:
 def rescale(
     job: Job,
     client: Client,
-    asked: Annotated[dict[str, models.VertexResources], Body(min_length=1, max_length=1_000)],
+    asked: Annotated[dict[str, models.VertexResources], Body(min_length=1, max_length=200)],
 ) -> models.Triggered:
     """Change the parallelism of vertices to their upper bounds; ask under `rescaling` what became of it."""
     vertices = {vertex.vertex_id: vertex for vertex in vertices_of(job.details)}

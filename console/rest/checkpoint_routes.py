@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Query
 from . import checkpoint_views, models, state_views
 from .requests import Checkpoint, Job, Vertex
 
-router = APIRouter(prefix="/jobs/{jobid}", tags=["checkpoints"])
+router = APIRouter(prefix="/jobs/{jobid:hex}", tags=["checkpoints"])
 
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 Limit = Annotated[int, Query(ge=1, le=200)]
