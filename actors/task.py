@@ -49,6 +49,7 @@ from ..protocol.mail_order import MailOrder
 from ..protocol.task_metrics import TaskMetrics
 from ..state.pickling import dumps
 from .assembly import TaskParts, assemble, local_dirs
+from .barrier_arrivals import BarrierArrival, BarrierArrivals
 from .channel_state import recovered_elements
 from .input_watermarks import InputWatermarks
 from .local_dirs import remove_if_empty
@@ -58,6 +59,7 @@ from .storage_probe import check_storage_is_shared
 from .task_alignment import TaskAlignment
 from .task_measures import Activity, TaskMeasures, TaskTimes
 from .task_phase import StepOutcome, TaskPhase
+from .task_spans import InitializeTimes, TaskSpans
 
 __all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
 
@@ -105,7 +107,10 @@ class StreamTask:
         self._ports = ports
         self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
         self._phase = TaskPhase.CREATED
-        self._alignment = TaskAlignment(deployment, ports, self._take_snapshot)
+        self._spans = TaskSpans(deployment, ports)
+        self._times = TaskTimes(ports.now_ns)
+        self._arrivals = BarrierArrivals(ports, self._times)
+        self._alignment = TaskAlignment(deployment, ports, self._arrivals, self._take_snapshot)
         self._watermarks = InputWatermarks(deployment.subtask.inputs)
         self._open_channels = len(deployment.subtask.inputs)
         self._has_ended = False
@@ -116,7 +121,6 @@ class StreamTask:
         self._controls: deque[_CheckpointMail] = deque()
         self._order: MailOrder[events.TaskMail] = MailOrder()
         self._waiting_actions: list[_RunAction] = []
-        self._times = TaskTimes()
         self._waiting_as = Activity.IDLE
         self._records_in = 0
         self._measures: TaskMeasures | None = None
@@ -133,6 +137,7 @@ class StreamTask:
 
     def put(self, mail: _Mail) -> None:
         """Hand over a message or a control mail; may be called from any thread."""
+        self._arrivals.note(mail)
         self._mailbox.put(mail)
 
     def wait(self, timeout_ms: int) -> None:
@@ -141,7 +146,7 @@ class StreamTask:
             mail = self._mailbox.get(timeout=timeout_ms / 1_000)
         except queue.Empty:
             return
-        self._times.enter(Activity.BUSY, self._ports.now_ns())
+        self._times.enter(Activity.BUSY)
         self._guarded(lambda: self._take_mail(mail))
 
     def initialize(self) -> None:
@@ -150,10 +155,10 @@ class StreamTask:
 
     def step(self) -> StepOutcome:
         """Take all mail, then do one piece of work."""
-        self._times.enter(Activity.BUSY, self._ports.now_ns())
+        self._times.enter(Activity.BUSY)
         self._waiting_as = Activity.IDLE
         outcome = self._guarded(self._step)
-        self._times.enter(self._waiting_as, self._ports.now_ns())
+        self._times.enter(self._waiting_as)
         return _OVER if self._phase.is_terminal or outcome is None else outcome
 
     def metrics(self) -> TaskMetrics:
@@ -161,9 +166,7 @@ class StreamTask:
         measures = self._measures
         if measures is None:
             return TaskMetrics()
-        snapshots = self._snapshots
-        times_ns = self._times.spent_ns(self._ports.now_ns())
-        return measures.taken(self._records_in, times_ns, snapshots.state_bytes)
+        return measures.taken(self._records_in, self._times.times_ns(), self._snapshots.state_bytes)
 
     def cancel(self) -> None:
         """Stop now, on the loop's thread; reports `TaskStopped`."""
@@ -193,19 +196,25 @@ class StreamTask:
     # ------------------------------------------------------------ life cycle
 
     def _initialize(self) -> None:
+        now_ns = self._ports.now_ns
+        started_ns = now_ns()
         check_storage_is_shared(self._deployment)
-        self._parts = assemble(self._deployment, self._ports, self._take_action)
+        self._parts = assemble(self._deployment, self._ports, self._take_action, self._spans.work)
         self._chain = self._parts.chain
         copies = self._parts.local_snapshots
-        self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
+        self._snapshots = Snapshotter(
+            self._deployment, self._ports, self._chain, self.put, copies, self._spans
+        )
         self._alignment.begin(self._parts.gate, self._parts.output, self._snapshots)
         self._measures = TaskMeasures(self._parts.gate, self._parts.output, self._chain, self._watermarks)
-        restored = self._deployment.restored
+        restored, assembled_ns = self._deployment.restored, now_ns()
         if restored is not None:
             failpoints.reach("restore")
             self._chain.restore(restored, self._deployment.restored_is_owned)
         self._recover_records()
+        restored_ns = now_ns()
         self._chain.open()
+        self._spans.initialized(InitializeTimes(started_ns, assembled_ns, restored_ns, now_ns()))
         self._phase = TaskPhase.INITIALIZED
         self._ports.report(events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id))
 
@@ -516,8 +525,10 @@ class StreamTask:
             self._chain.handle_coordinator_event(mail.operator_uid, mail.event)
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")
+            started_ns = self._ports.now_ns()
             self._snapshots.confirmed(mail.checkpoint_id)
             self._chain.notify_checkpoint_complete(mail.checkpoint_id)
+            self._spans.notified(mail.checkpoint_id, mail.trace_context, started_ns)
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()
         else:
@@ -544,7 +555,7 @@ class StreamTask:
 
     # ------------------------------------------------------------ checkpoints
 
-    def _take_snapshot(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
+    def _take_snapshot(self, barrier: CheckpointBarrier, arrival: BarrierArrival) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
         self._chain.prepare_snapshot(barrier)
         is_running = self._phase is TaskPhase.RUNNING
@@ -557,4 +568,4 @@ class StreamTask:
         elif barrier.kind is SnapshotKind.FINAL and not is_running and self._final_id is None:
             # An earlier one must not end the task: others still run, and their checkpoints need it.
             self._final_id = barrier.checkpoint_id
-        self._snapshots.start(barrier, alignment_started_ms, self._alignment.processed_bytes)
+        self._snapshots.start(barrier, arrival, self._alignment.processed_bytes)

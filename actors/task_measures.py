@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ..operators.chain import OperatorChain
 from ..operators.late_records import METRIC as LATE_RECORDS
@@ -29,18 +29,27 @@ _Times = tuple[Activity, int, tuple[int, int, int]]
 
 
 class TaskTimes:
-    """The time since the first change, by activity; changed by the loop, read by any thread."""
+    """The time since the first change, by activity; changed by the loop, read by any thread.
 
-    def __init__(self) -> None:
+    Args:
+        now_ns: The clock of the task.
+    """
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
         # One tuple, so that another thread never sees half of a change.
         self._state: _Times | None = None
 
-    def enter(self, activity: Activity, now_ns: int) -> None:
+    def enter(self, activity: Activity) -> None:
         """The loop begins something; what it was doing ends."""
-        self._state = (activity, now_ns, self.spent_ns(now_ns))
+        now_ns = self._now_ns()
+        self._state = (activity, now_ns, self._spent_ns(now_ns))
 
-    def spent_ns(self, now_ns: int) -> tuple[int, int, int]:
-        """Nanoseconds by activity up to now, the current one included."""
+    def times_ns(self) -> tuple[int, int, int]:
+        """Busy, backpressured and idle until now, the current activity included."""
+        return self._spent_ns(self._now_ns())
+
+    def _spent_ns(self, now_ns: int) -> tuple[int, int, int]:
         state = self._state
         if state is None:
             return (0, 0, 0)
@@ -69,7 +78,7 @@ class TaskMeasures:
 
         Args:
             records_in: Records taken from the gate.
-            times_ns: What `TaskTimes.spent_ns` says.
+            times_ns: What `TaskTimes.times_ns` says.
             state_bytes: Size of the last snapshot.
         """
         chain, gate, output = self._chain, self._gate, self._output

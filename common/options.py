@@ -391,6 +391,15 @@ class MetricOptions:
         .default_value(Duration.of_seconds(1))
     )
     """How often the coordinator asks the tasks for their metrics; 0 for never, and then none can be seen."""
+    PROMETHEUS_PORT: ConfigOption[str | None] = (
+        ConfigOptions.key("metrics.reporter.prom.port").string_type().no_default_value()
+    )
+    """Where Prometheus finds the metrics of the job: a port, or a range of which the first free one is taken;
+    nowhere where it is not set."""
+    PROMETHEUS_HOST: ConfigOption[str] = (
+        ConfigOptions.key("metrics.reporter.prom.host").string_type().default_value("127.0.0.1")
+    )
+    """Address that it listens on; 0.0.0.0 lets every machine read the metrics, without a password."""
 
 
 class StateRecoveryOptions:

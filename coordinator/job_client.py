@@ -65,6 +65,8 @@ class JobReport:
     job_name: str = ""
     checkpointing_mode: str = ""
     """`exactly-once`, `at-least-once` or `unaligned`; empty without checkpoints."""
+    metrics_url: str = ""
+    """Address of the page that shows the job's metrics to Prometheus; empty where there is none."""
     fail_points: tuple[FailPointReport, ...] = ()
     """What became of the points that `TIDEGATE_FAILPOINTS` armed."""
 

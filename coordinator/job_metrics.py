@@ -24,6 +24,8 @@ class JobMetrics:
     """
 
     def __init__(self) -> None:
+        self.url = ""
+        """Address of the page that shows them to Prometheus; empty where there is none."""
         self._attempt = Attempt(0)
         self._samples: dict[SubtaskId, _Sample] = {}
         self._places: dict[SubtaskId, tuple[str, int]] = {}

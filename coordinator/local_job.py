@@ -26,6 +26,7 @@ from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
+from .job_reporters import JobReporters
 from .job_view import JobView
 from .local_executor import LocalExecutor
 from .spec import JobSpec
@@ -36,7 +37,7 @@ class LocalJob:
     """The `JobHandle` of a job in this process."""
 
     def __init__(self, spec: JobSpec, otlp: OtlpSettings | None = None) -> None:
-        settings = spec.settings
+        settings = self._settings = spec.settings
         self._job_id = spec.job_id
         self._roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
         self._archive_dir = settings.archive_dir
@@ -52,8 +53,12 @@ class LocalJob:
     @contextlib.contextmanager
     def _resources(self) -> Iterator[None]:
         """The job's directories; after its end the trace is whole and they are gone."""
+        job, settings = self._executor.coordinator, self._settings
         try:
-            with contextlib.closing(JobDirectories(self._roots, self._job_id)):
+            with (
+                contextlib.closing(JobDirectories(self._roots, self._job_id)),
+                contextlib.closing(JobReporters(job, settings.prometheus, settings.otlp_metrics)),
+            ):
                 yield
         finally:
             self._archive()
@@ -183,5 +188,6 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         stopped_with=coordinator.stopped_with,
         job_name=coordinator.job_name,
         checkpointing_mode=str(coordinator.barrier_mode or ""),
+        metrics_url=coordinator.metrics.url,
         fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),
     )

@@ -26,6 +26,7 @@ from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
+from .job_reporters import JobReporters
 from .job_view import JobView
 from .local_job import coordinator_tracer, report_of
 from .ray_deployment import RayTaskGateway
@@ -59,6 +60,9 @@ class CoordinatorActor:
         self._coordinator = JobCoordinator(
             self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
         )
+        self._reporters = JobReporters(
+            self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
+        )
         self._view = JobView(self._spec, self._coordinator)
         self._end: JobReport | None = None
         self._stored_end = StoredEnd(self._spec)
@@ -81,6 +85,7 @@ class CoordinatorActor:
         last = self._details()
         self._gateway.close()
         self._coordinator.sweep()
+        self._reporters.close()
         if self._spec.settings.archive_dir is not None:
             archive_job(self._spec.settings.archive_dir, last)
         self._tracer.close()

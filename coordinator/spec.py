@@ -16,6 +16,7 @@ from ..protocol.ids import JobId
 from ..protocol.plan import JobGraph
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import StateBackend
+from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class JobSettings:
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
         metrics_interval_ms: How often the coordinator asks the subtasks for their metrics; 0 for never.
+        prometheus: Where Prometheus finds the metrics; `None` for nowhere.
+        otlp_metrics: Where the metrics are sent; `None` for nowhere.
         trace_file: Where the coordinator writes the traces, or `None`.
         fail_points: What `TIDEGATE_FAILPOINTS` arms.
         files: Files that travel with the job, which every process gets with its tasks.
@@ -129,6 +132,8 @@ class JobSettings:
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
     metrics_interval_ms: int = 1_000
+    prometheus: PrometheusSettings | None = None
+    otlp_metrics: OtlpMetricSettings | None = None
     trace_file: str | None = None
     local_snapshots_dir: str | None = None
     fail_points: tuple[FailPoint, ...] = ()

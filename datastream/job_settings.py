@@ -45,6 +45,7 @@ from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
 from ..state.storage import is_absolute
+from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings, parse_ports
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 
 DEFAULT_RESTART = ExponentialDelayRestart(
@@ -128,11 +129,21 @@ def job_settings(
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
         metrics_interval_ms=configuration.get(MetricOptions.UPDATE_INTERVAL).to_millis(),
+        prometheus=_prometheus(configuration),
+        otlp_metrics=OtlpMetricSettings.from_environment(os.environ),
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
         configuration=_shown(configuration, backend),
         archive_dir=_archive_dir(configuration),
         fail_points=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
     )
+
+
+def _prometheus(configuration: Configuration) -> PrometheusSettings | None:
+    ports = configuration.get(MetricOptions.PROMETHEUS_PORT)
+    if ports is None:
+        return None
+    host = configuration.get(MetricOptions.PROMETHEUS_HOST)
+    return PrometheusSettings(parse_ports(ports, MetricOptions.PROMETHEUS_PORT.key), host)
 
 
 def _shown(configuration: Configuration, backend: StateBackend) -> dict[str, str]:

@@ -62,7 +62,8 @@ def create_app(jobs: JobDirectory, access: Access | None = None, page: Path = WE
         # A redirect would be an answer that nobody asked for.
         redirect_slashes=False,
     )
-    app.state.console = Console(jobs, (access or Access()).savepoint_roots)
+    access = access or Access()
+    app.state.console = Console(jobs, access.savepoint_roots, can_act=access.secret is not None)
     routes = APIRouter(prefix="/v1", responses=_PROBLEMS)
     routes.include_router(job_routes.router)
     routes.include_router(checkpoint_routes.router)

@@ -46,6 +46,7 @@ class Console:
 
     jobs: JobDirectory
     savepoint_roots: tuple[str, ...] = ()
+    can_act: bool = False
     operations: Operations = field(default_factory=Operations)
 
 
