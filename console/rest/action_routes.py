@@ -16,6 +16,8 @@ from .requests import Client, Console, ConsoleState, Job, JobId, TriggerId
 from .savepoint_targets import checked_target
 
 router = APIRouter(prefix="/jobs/{jobid:hex}", tags=["actions"])
+_RESCALE_TIMEOUT_S = 600.0
+"""As for a savepoint: the checkpoint that it goes through may be large."""
 
 
 @router.patch("", status_code=202)
@@ -123,8 +125,10 @@ def resource_requirements(job: Job) -> dict[str, models.VertexResources]:
 
 @router.put("/resource-requirements", status_code=202)
 def rescale(
+    jobid: JobId,
     job: Job,
     client: Client,
+    console: ConsoleState,
     asked: Annotated[dict[str, models.VertexResources], Body(min_length=1, max_length=200)],
 ) -> models.Triggered:
     """Change the parallelism of vertices to their upper bounds; ask under `rescaling` what became of it."""
@@ -136,4 +140,14 @@ def rescale(
         bound = vertices[vertex_id].max_parallelism
         if 0 < bound < wanted.parallelism.upper_bound:
             raise HTTPException(400, f"{vertex_id} can have a parallelism of {bound} at most")
-    raise HTTPException(501, "this version cannot change the parallelism of a running job")
+    parallelism = {
+        uid: wanted.parallelism.upper_bound
+        for vertex_id, wanted in asked.items()
+        for uid in vertices[vertex_id].uids
+    }
+
+    def perform() -> models.OperationResult:
+        client.rescale(parallelism, _RESCALE_TIMEOUT_S)
+        return models.OperationResult()
+
+    return console.operations.start(jobid, None, perform)

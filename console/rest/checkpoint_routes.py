@@ -39,6 +39,12 @@ def vertex_checkpoint_details(checkpoint: Checkpoint, vertex: Vertex) -> models.
     return checkpoint_views.vertex_checkpoint_details(vertex, checkpoint)
 
 
+@router.get("/checkpoints/details/{checkpointid}/critical-path")
+def critical_path(checkpoint: Checkpoint) -> models.CriticalPathInfo:
+    """The waits and the work that made a checkpoint as long as it was, and why (beyond Flink)."""
+    return checkpoint_views.critical_path_info(checkpoint)
+
+
 @router.get("/state")
 def state(job: Job) -> models.JobState:
     """Operators and states of the newest complete checkpoint (beyond Flink)."""
