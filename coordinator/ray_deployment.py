@@ -6,7 +6,6 @@ import logging
 import os
 import pickle
 import random
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +19,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import TaskActor
 from ..common.clock import SteadyClock
-from ..common.errors import ClusterUnreachableError, ConfigurationError, JobExecutionError, ResourceError
+from ..common.errors import ConfigurationError, JobExecutionError, ResourceError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
@@ -35,6 +34,7 @@ from ..protocol.task_events import (
 )
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
+from .cluster_address import check_reachable, unreachable
 from .job_client import JobReport
 from .slots import RAY_NAMES, ProcessResources, process_key, process_resources, resource_problem, total
 from .spec import JobSpec
@@ -45,7 +45,6 @@ NAMESPACE = "tidegate"
 session per namespace."""
 Answered = Callable[[Any, "BaseException | None"], None]
 _START_TIMEOUT_S = 60
-_CONNECT_TIMEOUT_S = 10
 _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
@@ -492,13 +491,10 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
     if not ray.is_initialized():
         wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
         try:
-            _check_reachable(wanted)
+            check_reachable(wanted)
             ray.init(address=wanted, logging_level=logging.WARNING, log_to_driver=False)
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise ClusterUnreachableError(
-                f"there is no way to a Ray cluster at {wanted}: {error}. Give its address with --address or "
-                f"RAY_ADDRESS, and the token (RAY_AUTH_TOKEN)"
-            ) from error
+            raise unreachable(wanted, error, "Give its address with --address or RAY_ADDRESS") from error
     found = ray.util.list_named_actors(all_namespaces=True)
     names = [each["name"] for each in found if each["namespace"] == NAMESPACE]
     ids = sorted(name.removeprefix("job-") for name in names if name.startswith("job-"))
@@ -553,13 +549,6 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     return RayJobHandle(actor, spec.job_id)
 
 
-def _check_reachable(address: str) -> None:
-    """Raise `OSError` at once where nobody listens; Ray itself would try for minutes."""
-    host, separator, port = address.rpartition(":")
-    if separator and port.isdigit() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
-
-
 def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
     runtime_env = spec.settings.python.runtime_env() or None
     if ray.is_initialized():
@@ -572,13 +561,11 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
     address = os.environ.get("RAY_ADDRESS")
     if address:
         try:
-            _check_reachable(address)
+            check_reachable(address)
             ray.init(runtime_env=runtime_env)
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise ClusterUnreachableError(
-                f"there is no way to the Ray cluster at RAY_ADDRESS={address}: {error}. Check the address "
-                f"and the token (RAY_AUTH_TOKEN), or unset RAY_ADDRESS for an embedded Ray"
-            ) from error
+            remedy = "Check the address, or unset RAY_ADDRESS for an embedded Ray"
+            raise unreachable(f"RAY_ADDRESS={address}", error, remedy) from error
         return
     global _embedded
     _embedded = True
