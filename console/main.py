@@ -20,10 +20,15 @@ _COMMANDS = {
     "plan": ("plan_command", "plan"),
     "list": ("job_commands", "list_jobs"),
     "status": ("job_commands", "status"),
+    "logs": ("logs_command", "logs"),
     "cancel": ("job_commands", "cancel"),
     "stop": ("job_commands", "stop"),
     "savepoint": ("savepoint_commands", "savepoint"),
     "checkpoint": ("checkpoint_commands", "checkpoint"),
+    "console": ("console_command", "console"),
+    "doctor": ("doctor_command", "doctor"),
+    "sim": ("sim_command", "sim"),
+    "completion": ("completion_command", "completion"),
 }
 
 

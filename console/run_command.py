@@ -22,6 +22,7 @@ from .driver import as_main_program, print_error
 from .exit_codes import ExitCode, exit_code_of
 from .job_commands import job_document
 from .output import error_document, note, say
+from .settings import configuration_of, settings_options
 
 
 @click.command(

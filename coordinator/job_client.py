@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..common.completable_future import CompletableFuture
 from ..common.errors import (
@@ -34,6 +34,9 @@ from ..state.key_codec import encode_key
 from .barrier_mode import BarrierMode
 from .state_queries import StateAnswer, StateQuery
 from .statistics import JobStatistics
+
+if TYPE_CHECKING:
+    from .job_details import JobDetails
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,8 @@ class JobReport:
     job_name: str = ""
     checkpointing_mode: str = ""
     """`exactly-once`, `at-least-once` or `unaligned`; empty without checkpoints."""
+    metrics_url: str = ""
+    """Address of the page that shows the job's metrics to Prometheus; empty where there is none."""
     fail_points: tuple[FailPointReport, ...] = ()
     """What became of the points that `TIDEGATE_FAILPOINTS` armed."""
 
@@ -71,6 +76,9 @@ class JobHandle(Protocol):
 
     def report(self) -> JobReport:
         """How the job is."""
+
+    def details(self) -> JobDetails:
+        """The same with its plan, its subtasks and its failures: more than is to be polled often."""
 
     def cancel(self) -> None:
         """Ask the job to stop."""
@@ -141,6 +149,10 @@ class JobClient(BaseJobClient):
     def report(self) -> JobReport:
         """Status, last failure, restarts, checkpoint history."""
         return self._handle.report()
+
+    def details(self) -> JobDetails:
+        """The report with plan, subtasks, metrics, failures and settings, as the console shows them."""
+        return self._handle.details()
 
     def processes(self) -> dict[str, int]:
         """The live task processes, each with its id and named after its subtasks: `operator (1/2)`.

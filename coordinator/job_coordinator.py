@@ -6,7 +6,7 @@ same job and checkpoint storage resumes the job from the newest complete checkpo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..actors.ports import TaskDeployment, TaskSettings
@@ -16,10 +16,10 @@ from ..protocol import checkpoint as core
 from ..protocol import task_events as events
 from ..protocol.elements import SavepointFormatType, SavepointTarget, SnapshotKind
 from ..protocol.failover import GiveUp
-from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
-from ..protocol.plan import build_execution_graph
+from ..protocol.plan import JobGraph, Subtask, build_execution_graph
 from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import read_checkpoint
@@ -29,8 +29,11 @@ from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
 from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
+from .job_history import JobHistory
+from .job_metrics import JobMetrics
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
+from .restart_traces import RestartTraces
 from .restore import check_restore, recovered_records, restored_state
 from .results import ResultBuffer
 from .spec import JobSpec
@@ -38,6 +41,7 @@ from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
 from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
 from .step_back import newer_checkpoints, step_back_warning
 from .stored_statistics import read_statistics
+from .traces import JobTraces
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
@@ -76,11 +80,13 @@ class JobCoordinator:
     ) -> None:
         self._spec = spec
         self.statistics = JobStatistics()
+        self.history = JobHistory()
         self._operators = OperatorCoordinators(
             spec.graph, ports, self._operator_failed, lambda text: self.statistics.warnings.append(text)
         )
         self._ports = self._operators.ports
-        self._tracer = tracer
+        self._traces = JobTraces(spec, tracer, ports.now_ns)
+        self._restart_traces = RestartTraces(self._traces)
         self._storage = storage
         self._before_clean_up = before_clean_up
         self._graph = build_execution_graph(spec.graph)
@@ -107,6 +113,9 @@ class JobCoordinator:
             spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
         )
         self.results = ResultBuffer()
+        self.metrics = JobMetrics()
+        self.running_since_ms: int | None = None
+        """When all subtasks of the newest attempt that got so far began to run."""
 
     # ------------------------------------------------------------ seen from outside
 
@@ -116,9 +125,29 @@ class JobCoordinator:
         return self._life.status
 
     @property
+    def graph(self) -> JobGraph:
+        """What the job runs."""
+        return self._spec.graph
+
+    @property
     def job_name(self) -> str:
         """Name of the job."""
         return self._spec.job_name
+
+    @property
+    def job_id(self) -> JobId:
+        """Id of the job."""
+        return self._spec.job_id
+
+    @property
+    def subtasks(self) -> Mapping[SubtaskId, Subtask]:
+        """Its subtasks as they are deployed now."""
+        return self._graph.subtasks
+
+    @property
+    def now_ms(self) -> int:
+        """What the clock of the coordinator says, in milliseconds since the Unix epoch."""
+        return self._now_ms()
 
     @property
     def failure(self) -> Failure | None:
@@ -164,15 +193,18 @@ class JobCoordinator:
 
     def start(self) -> None:
         """Claim the job, find the state to start from, and deploy."""
+        self.history.started(self._now_ms())
         try:
             self._open_storage()
             self._find_foreign_state()
             self.fail_points = JobFailPoints(self._spec, self._store.storage if self._store else None)
         except TidegateError as error:
-            self._failure = Failure(str(error), "", self._now_ms())
+            self._fails(Failure(str(error), "", self._now_ms()))
             self._life.handle(JobEvent.GAVE_UP)
             return
         self._life.handle(JobEvent.DEPLOYED)
+        if self._store is not None and self._store.newest is not None:
+            self._restart_traces.begin("the coordinator was started again", self._ports.now_ns())
         self._deploy()
 
     def finish_clean_up(self, keep_checkpoints: bool) -> None:
@@ -216,7 +248,7 @@ class JobCoordinator:
             self._spec,
             self._store,
             self._ports,
-            self._tracer,
+            self._traces,
             self.statistics,
             self._operators,
             fail=self._fail_job,
@@ -253,9 +285,15 @@ class JobCoordinator:
         self._restart_at_ms = None
         self._initialized, self._finished = set(), set()
         self._live = set(self._graph.subtasks)
+        self.history.deployed(self._live, self._restarts, self._now_ms())
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
         self._restored = manifest
+        self._traces.attempt_begins()
+        restored_id = None if manifest is None else manifest.checkpoint_id
+        trace_context = self._restart_traces.deploying(
+            self._restarts, len(self._live), restored_id, self._ports.now_ns()
+        )
         self._operators.deploy(self._attempt)
         if self._checkpoints is not None:
             self._checkpoints.remove_orphans(is_recovery=manifest is not None)
@@ -266,6 +304,7 @@ class JobCoordinator:
         restored = None if manifest is None else restored_state(self._spec.graph, manifest)
         recovered = {} if manifest is None else recovered_records(self._spec.graph, manifest)
         task_settings = self._task_settings()
+        self.metrics.begin(self._attempt)
         self._ports.deploy(
             [
                 TaskDeployment(
@@ -277,8 +316,9 @@ class JobCoordinator:
                     restored=None if restored is None else restored.get(subtask_id, {}),
                     restored_is_owned=own is not None,
                     is_stopped=self._is_stopped,
-                    restored_checkpoint_id=None if manifest is None else manifest.checkpoint_id,
+                    restored_checkpoint_id=restored_id,
                     recovered=recovered.get(subtask_id, ()),
+                    trace_context=trace_context,
                 )
                 for subtask_id, subtask in self._graph.subtasks.items()
             ]
@@ -316,11 +356,15 @@ class JobCoordinator:
 
     def handle(self, event: events.TaskEvent) -> None:
         """Take one event from a task."""
+        if event.attempt == self._attempt:
+            self.history.saw(event, self._now_ms())
         if isinstance(event, events.ResultsCollected):
             if not self.results.add(event):
                 self._ports.send(event.attempt, event.subtask, events.ResultsTaken(event.size_bytes))
         elif isinstance(event, events.SpansRecorded):
-            self._tracer.forward(event.spans)
+            self._traces.forward(event)
+            if self._checkpoints is not None and event.attempt == self._attempt:
+                self._checkpoints.spans_recorded(event)
         elif event.attempt != self._attempt:
             if self._checkpoints is not None and isinstance(event, core.SubtaskAcknowledged):
                 # It is counted, and nobody else would ever delete its files.
@@ -334,6 +378,7 @@ class JobCoordinator:
         elif isinstance(event, events.TaskFailed):
             self._on_failed(event)
         elif isinstance(event, events.TaskFinished):
+            self.metrics.ended(event.attempt, event.subtask, event.metrics, self._now_ms())
             self._on_finished(event.subtask)
         elif isinstance(event, events.TaskStopped):
             self._live.discard(event.subtask)
@@ -415,15 +460,16 @@ class JobCoordinator:
             return
         was_restart = self.status is JobStatus.RESTARTING
         self._life.handle(JobEvent.TASKS_RUNNING)
+        self.running_since_ms = self._now_ms()
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
+        self._restart_traces.running()
         if was_restart:
             self._record_recovery()
         if self._is_stopped or not self._operators.run(self._restored):
             return
         if self._checkpoints is not None:
-            subtasks = frozenset(self._graph.subtasks)
-            self._checkpoints.start(self._attempt, self._restarts, subtasks, self._graph.sources)
+            self._checkpoints.start(self._attempt, self._restarts, self._graph)
 
     @property
     def _is_stopped(self) -> bool:
@@ -483,7 +529,7 @@ class JobCoordinator:
         """The tasks cannot go on from where they are, but nothing failed: no restart is used up."""
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
             self._life.handle(JobEvent.TASK_FAILED)
-            self._failure = Failure(cause, "", self._now_ms())
+            self._fails(Failure(cause, "", self._now_ms()))
             self._restart_at_ms = self._now_ms()
             self._stop_tasks()
             self._go_on_when_stopped()
@@ -491,7 +537,7 @@ class JobCoordinator:
     def _restart_or_give_up(self, cause: str, details: str, is_recoverable: bool) -> None:
         now_ms = self._now_ms()
         self._life.handle(JobEvent.TASK_FAILED)
-        self._failure = Failure(cause, details, now_ms)
+        self._fails(Failure(cause, details, now_ms))
         decision = self._strategy.on_failure(now_ms) if is_recoverable else GiveUp("")
         if isinstance(decision, GiveUp):
             self._is_beyond_restart = not is_recoverable
@@ -503,20 +549,31 @@ class JobCoordinator:
         self._stop_tasks()
         self._go_on_when_stopped()
 
+    def _fails(self, failure: Failure) -> None:
+        self._failure = failure
+        self.history.failed(failure.cause, failure.details, failure.occurred_ms)
+
     def _stop_tasks(self) -> None:
         self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
         self._queries.fail(f"the job is {self.status.name}")
         self._operators.stop()
+        is_restart, cause = self.status is JobStatus.RESTARTING, f"the job is {self.status.name}"
+        if is_restart:
+            cause = "" if self._failure is None else self._failure.cause
+            self._restart_traces.begin(cause, self._ports.now_ns())
+        else:
+            self._restart_traces.failed(cause)
         if self._checkpoints is not None:
-            is_restart = self.status is JobStatus.RESTARTING
             reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN
             self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
+            self.history.stopping(self._live, self._now_ms())
             self._ports.stop(self._attempt, sorted(self._live))
 
     def _go_on_when_stopped(self) -> None:
         if self._live:
             return
+        self._restart_traces.stopped(self._ports.now_ns())
         if self.status is JobStatus.RESTARTING and self._restart_at_ms is not None:
             if self._restart_at_ms <= self._now_ms() and self._knows_newest():
                 self._deploy()
@@ -559,6 +616,7 @@ class JobCoordinator:
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
         self._keeps_checkpoints = keep_checkpoints
+        self.history.ended(self._now_ms())
         if self.fail_points is not None:
             self.fail_points.settle()
         if self._store is not None and not self._is_fenced:

@@ -7,6 +7,7 @@ Messages are handed over as objects, snapshots are persisted by one background t
 from __future__ import annotations
 
 import random
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from ..protocol.elements import Batch, Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.plan import build_execution_graph
 from ..protocol.task_events import CreditReturned, ResultsTaken, TaskEvent, TaskMail
+from ..protocol.task_metrics import ProcessMetrics
 from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer
 from .job_coordinator import JobCoordinator
@@ -59,6 +61,8 @@ class LocalExecutor:
         self._wake = threading.Event()
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-snapshot")
         self._new_tasks: list[StreamTask] = []
+        self._metrics_interval_ms = spec.settings.metrics_interval_ms
+        self._metrics_due_ms = 0
         self._receivers = build_execution_graph(spec.graph).receivers
         self._senders = build_execution_graph(spec.graph).senders
         self.coordinator = JobCoordinator(spec, self, tracer, storage)
@@ -139,10 +143,20 @@ class LocalExecutor:
         while self._events:
             progressed = True
             self.coordinator.handle(self._events.popleft())
-        if self.coordinator.next_due_ms() <= self.now_ns() // 1_000_000:
+        now_ms = self.now_ns() // 1_000_000
+        if self._metrics_interval_ms and self._metrics_due_ms <= now_ms:
+            self._metrics_due_ms = now_ms + self._metrics_interval_ms
+            self._take_metrics(now_ms)
+        if self.coordinator.next_due_ms() <= now_ms:
             self.coordinator.tick()
             progressed = True
         return progressed or bool(new)
+
+    def _take_metrics(self, now_ms: int) -> None:
+        live = {subtask: task for subtask, task in self._tasks.items() if not task.phase.is_terminal}
+        metrics = {subtask: task.metrics() for subtask, task in live.items()}
+        taken = ProcessMetrics(self._attempt, socket.gethostname(), 0, metrics)
+        self.coordinator.metrics.update(taken, now_ms)
 
     def _take_requests(self) -> bool:
         progressed = bool(self._requests)

@@ -22,8 +22,12 @@ from ..telemetry import (
     create_tracer,
 )
 from .barrier_mode import BarrierMode
+from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
+from .job_details import JobDetails
+from .job_reporters import JobReporters
+from .job_view import JobView
 from .local_executor import LocalExecutor
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery, waited_answer
@@ -33,11 +37,13 @@ class LocalJob:
     """The `JobHandle` of a job in this process."""
 
     def __init__(self, spec: JobSpec, otlp: OtlpSettings | None = None) -> None:
-        settings = spec.settings
+        settings = self._settings = spec.settings
         self._job_id = spec.job_id
         self._roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
+        self._archive_dir = settings.archive_dir
         self._tracer = coordinator_tracer(spec, otlp)
         self._executor = LocalExecutor(spec, self._tracer, resources=self._resources())
+        self._view = JobView(spec, self._executor.coordinator)
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
@@ -47,11 +53,20 @@ class LocalJob:
     @contextlib.contextmanager
     def _resources(self) -> Iterator[None]:
         """The job's directories; after its end the trace is whole and they are gone."""
+        job, settings = self._executor.coordinator, self._settings
         try:
-            with contextlib.closing(JobDirectories(self._roots, self._job_id)):
+            with (
+                contextlib.closing(JobDirectories(self._roots, self._job_id)),
+                contextlib.closing(JobReporters(job, settings.prometheus, settings.otlp_metrics)),
+            ):
                 yield
         finally:
+            self._archive()
             self._tracer.close()
+
+    def _archive(self) -> None:
+        if self._archive_dir is not None and self._executor.coordinator.status.is_globally_terminal_state():
+            archive_job(self._archive_dir, self._details())
 
     def start(self) -> None:
         """Run in a thread of its own."""
@@ -65,6 +80,19 @@ class LocalJob:
 
     def report(self) -> JobReport:
         return report_of(self._executor.coordinator)
+
+    def details(self) -> JobDetails:
+        executor = self._executor
+        if executor.wait(0):
+            return self._details()
+        try:
+            return executor.call(self._details)  # type: ignore[no-any-return]
+        except JobExecutionError:
+            # It ended between the question and the request.
+            return self._details()
+
+    def _details(self) -> JobDetails:
+        return self._view.details(self.report(), self._executor.now_ns() // 1_000_000)
 
     def cancel(self) -> None:
         if not self.wait(0):
@@ -160,5 +188,6 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         stopped_with=coordinator.stopped_with,
         job_name=coordinator.job_name,
         checkpointing_mode=str(coordinator.barrier_mode or ""),
+        metrics_url=coordinator.metrics.url,
         fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),
     )

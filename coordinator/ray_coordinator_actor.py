@@ -22,8 +22,12 @@ from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
+from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
+from .job_details import JobDetails
+from .job_reporters import JobReporters
+from .job_view import JobView
 from .local_job import coordinator_tracer, report_of
 from .ray_deployment import RayTaskGateway
 from .report_order import ReportOrder
@@ -47,11 +51,19 @@ class CoordinatorActor:
         self._tracer = coordinator_tracer(self._spec, otlp)
         self._self = ray.get_runtime_context().current_actor
         self._gateway = RayTaskGateway(
-            self._spec, self._self, self._requests.put, lambda event: self._coordinator.handle(event)
+            self._spec,
+            self._self,
+            self._requests.put,
+            lambda event: self._coordinator.handle(event),
+            lambda metrics, taken_ms: self._coordinator.metrics.update(metrics, taken_ms),
         )
         self._coordinator = JobCoordinator(
             self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
         )
+        self._reporters = JobReporters(
+            self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
+        )
+        self._view = JobView(self._spec, self._coordinator)
         self._end: JobReport | None = None
         self._stored_end = StoredEnd(self._spec)
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
@@ -69,8 +81,13 @@ class CoordinatorActor:
             report = report_of(self._coordinator)
             details = traceback.format_exc()
             self._end = replace(report, status=JobStatus.FAILED, cause=cause, details=details)
+        # While it is known where the subtasks were.
+        last = self._details()
         self._gateway.close()
         self._coordinator.sweep()
+        self._reporters.close()
+        if self._spec.settings.archive_dir is not None:
+            archive_job(self._spec.settings.archive_dir, last)
         self._tracer.close()
         self._done.set()
         self._linger()
@@ -157,6 +174,14 @@ class CoordinatorActor:
     def report(self) -> bytes:
         """A pickled `JobReport`."""
         return self._call(lambda: pickle.dumps(self._end or report_of(self._coordinator)))
+
+    def details(self) -> bytes:
+        """A pickled `JobDetails`."""
+        return self._call(lambda: pickle.dumps(self._details()))
+
+    def _details(self) -> JobDetails:
+        report = self._end or report_of(self._coordinator)
+        return self._view.details(report, self._gateway.now_ns() // 1_000_000)
 
     def cancel(self) -> None:
         """Stop the job."""

@@ -32,10 +32,12 @@ from ..protocol.task_events import (
     TaskMail,
     TaskStopped,
 )
+from ..protocol.task_metrics import ProcessMetrics
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
 from .cluster_address import check_reachable, unreachable
 from .job_client import JobReport
+from .job_details import JobDetails
 from .slots import RAY_NAMES, ProcessResources, process_key, process_resources, resource_problem, total
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery
@@ -68,6 +70,7 @@ class _Process:
     pid: int = 0
     """0 until it has answered for the first time: Ray may still look for a place for it."""
     is_pinged: bool = False
+    metrics_asked_ms: int = 0
     stopping: dict[SubtaskId, None] = field(default_factory=dict)
     stop_deadline_ms: int | None = None
 
@@ -83,6 +86,7 @@ class RayTaskGateway:
         coordinator: Handle of the coordinator's own actor, for the tasks to report to.
         post: Runs a callable on the coordinator's thread.
         on_event: Takes events about tasks, on the coordinator's thread.
+        on_metrics: Takes the metrics of a process and the time they came at, likewise.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class RayTaskGateway:
         coordinator: Any,
         post: Callable[[Callable[[], None]], None],
         on_event: Callable[[TaskEvent], None],
+        on_metrics: Callable[[ProcessMetrics, int], None],
     ) -> None:
         self._settings = spec.settings
         self._clock = SteadyClock()
@@ -98,6 +103,7 @@ class RayTaskGateway:
         self._coordinator = coordinator
         self.post = post
         self._on_event = on_event
+        self._on_metrics = on_metrics
         self._attempt = Attempt(0)
         self._processes: dict[str, _Process] = {}
         self._spares: list[_Process] = []
@@ -278,13 +284,23 @@ class RayTaskGateway:
                 self._kill(process, f"{names} gave no heartbeat for {limit} ms (heartbeat.timeout)")
             elif not process.is_pinged:
                 process.is_pinged = True
-                self._when_done(process.actor.ping.remote(), self._pinged(process))
+                with_metrics = self._are_metrics_due(process, now_ms)
+                self._when_done(process.actor.ping.remote(with_metrics), self._pinged(process))
+
+    def _are_metrics_due(self, process: _Process, now_ms: int) -> bool:
+        interval_ms = self._settings.metrics_interval_ms
+        is_due = interval_ms > 0 and now_ms - process.metrics_asked_ms >= interval_ms
+        if is_due:
+            process.metrics_asked_ms = now_ms
+        return is_due
 
     def _pinged(self, process: _Process) -> Answered:
-        def answered(_: Any, error: BaseException | None) -> None:
+        def answered(metrics: ProcessMetrics | None, error: BaseException | None) -> None:
             process.is_pinged = False
             if error is None:
                 process.last_seen_ms = self._now_ms()
+                if metrics is not None:
+                    self._on_metrics(metrics, process.last_seen_ms)
 
         return answered
 
@@ -302,7 +318,9 @@ class RayTaskGateway:
     @property
     def tick_interval_ms(self) -> int:
         """How often `tick` is to be called."""
-        return max(20, min(self._settings.heartbeat_timeout_ms // 5, 2_000))
+        settings = self._settings
+        intervals_ms = (settings.heartbeat_timeout_ms // 5, settings.metrics_interval_ms or 2_000, 2_000)
+        return max(20, min(intervals_ms))
 
     def close(self) -> None:
         """Kill every task actor: the job is over."""
@@ -374,6 +392,7 @@ class RayJobHandle:
         self._actor = actor
         self._job_id = job_id
         self._last_report: JobReport | None = None
+        self._last_details: JobDetails | None = None
         self._is_released = False
         # Results with a key come again until they are confirmed, and after a restart of the coordinator.
         self._received: set[str] = set()
@@ -385,6 +404,13 @@ class RayJobHandle:
         report: JobReport = pickle.loads(self._ask(self._actor.report.remote))
         self._last_report = report
         return report
+
+    def details(self) -> JobDetails:
+        if self._is_released and self._last_details is not None:
+            return self._last_details
+        details: JobDetails = pickle.loads(self._ask(self._actor.details.remote))
+        self._last_details = details
+        return details
 
     def cancel(self) -> None:
         if not self._is_released:
@@ -451,6 +477,7 @@ class RayJobHandle:
         if self._is_released:
             return
         self.report()
+        self.details()
         self._ask(self._actor.forget.remote)
         self._is_released = True
         ray.kill(self._actor, no_restart=True)

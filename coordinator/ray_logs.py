@@ -58,7 +58,9 @@ def log_sources(details: JobDetails, names: dict[str, int]) -> list[LogSource]:
     return [
         *_coordinators(details.job_id),
         *(
-            LogSource(tuple(name.split(", ")), pid, tuple(nodes.get(hosts.get(pid, ""), sum(nodes.values(), []))))
+            LogSource(
+                tuple(name.split(", ")), pid, tuple(nodes.get(hosts.get(pid, ""), sum(nodes.values(), [])))
+            )
             for name, pid in sorted(names.items())
         ),
     ]
@@ -67,7 +69,11 @@ def log_sources(details: JobDetails, names: dict[str, int]) -> list[LogSource]:
 def _coordinators(job_id: str) -> list[LogSource]:
     try:
         actors = list_actors(
-            filters=[("name", "=", f"job-{job_id}"), ("ray_namespace", "=", NAMESPACE), ("state", "=", "ALIVE")],
+            filters=[
+                ("name", "=", f"job-{job_id}"),
+                ("ray_namespace", "=", NAMESPACE),
+                ("state", "=", "ALIVE"),
+            ],
             detail=True,
             timeout=_TIMEOUT_S,
         )

@@ -76,7 +76,9 @@ class _Node:
 
     def _round(self) -> NodeFacts:
         started_ns = time.time_ns()
-        now_ns, python, tidegate, finds_probe = ray.get(self._ask.remote(*self._arguments), timeout=_TIMEOUT_S)
+        now_ns, python, tidegate, finds_probe = ray.get(
+            self._ask.remote(*self._arguments), timeout=_TIMEOUT_S
+        )
         half_ns = (time.time_ns() - started_ns) / 2
         ahead_ms = (now_ns - started_ns - half_ns) / 1e6
         return NodeFacts(self._address, ahead_ms, half_ns / 1e6, python, tidegate, finds_probe)

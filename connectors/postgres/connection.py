@@ -66,6 +66,7 @@ class Database:
             self.conninfo,
             autocommit=True,
             connect_timeout=10,
+            client_encoding="UTF8",
             application_name=application_name,
         )
         # A transaction of an epoch is idle while no records come.

@@ -15,6 +15,7 @@ from ...operators.base import OperatorContext
 from ...operators.processing_time import TimerHandle
 from ...operators.sinks import Sink, SinkWriter
 from .connection import Connection, Database, Session
+from .copying import copy_all
 from .errors import postgres_errors
 from .table import Target, adapt_documents, names_of
 
@@ -197,7 +198,7 @@ class _AppendingWriter(_FlushingWriter):
         return len(self._values)
 
     def write_gathered(self, connection: Connection) -> None:
-        self._target.copy_rows(connection, self._values, self._where)
+        copy_all(self._target, connection, self._values, self._where)
 
     def forget(self) -> None:
         self._values = []
@@ -251,7 +252,7 @@ class _UpsertingWriter(_FlushingWriter):
                 sql.Identifier("tidegate_upsert"), names_of(self._target.columns), self._target.identifier
             )
         )
-        self._target.copy_rows(connection, list(self._rows.values()), self._where, _STAGE)
+        copy_all(self._target, connection, list(self._rows.values()), self._where, _STAGE)
         connection.execute(self._upsert)
 
     def forget(self) -> None:

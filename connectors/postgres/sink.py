@@ -25,6 +25,7 @@ from ...protocol.elements import Batch
 from ...protocol.ids import CheckpointId
 from ...state.descriptors import ListStateDescriptor
 from .connection import Connection, Database, Session
+from .copying import CopyStream
 from .errors import postgres_errors
 from .table import Target, adapt_documents
 from .transactions import PostgresTransaction, TransactionNames, check_prefix, commit, prepare, roll_back
@@ -85,6 +86,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresTransaction], CheckpointedFunction
         self._writing = Session(self._database, self._where, self._names.application_name)
         self._committing = Session(self._database, self._where, self._names.application_name)
         self._begun: str | None = None
+        self._copy: CopyStream | None = None
         self._prepared: dict[str, None] = {}
         # One subtask is enough, and the first is there at every parallelism.
         self._must_clean = context.subtask_index == 0
@@ -112,29 +114,31 @@ class PostgresSink(TwoPhaseCommitSink[PostgresTransaction], CheckpointedFunction
 
     def write(self, transaction: PostgresTransaction, values: list[Any]) -> None:
         with postgres_errors(self._where, self._action):
-            self._target.copy_rows(self._transaction(transaction), values, self._where)
+            self._copying(transaction).add_rows(values)
 
     def write_elements(self, transaction: PostgresTransaction, batch: Batch) -> None:
         if not isinstance(batch.values, pa.RecordBatch):
             self.write(transaction, batch.values)
             return
         with postgres_errors(self._where, self._action):
-            self._target.copy_columns(self._transaction(transaction), batch.values, self._where)
+            self._copying(transaction).add_columns(batch.values)
 
-    def _transaction(self, transaction: PostgresTransaction) -> Connection:
-        if self._begun != transaction.name:
+    def _copying(self, transaction: PostgresTransaction) -> CopyStream:
+        if self._begun != transaction.name or self._copy is None:
             # Nothing is lost if the session broke while it was idle. Once there are rows in it, a broken one
             # fails the task, and they come again from the checkpoint.
             self._writing.retrying("beginning a transaction", _begin)
             self._begun = transaction.name
-        return self._writing.connection() if not self._writing.is_broken else self._lost()
-
-    def _lost(self) -> Connection:
-        raise psycopg.OperationalError("the connection broke, and the open transaction with it")
+            self._copy = CopyStream(self._target, self._writing.connection(), self._where)
+        if self._writing.is_broken:
+            raise psycopg.OperationalError("the connection broke, and the open transaction with it")
+        return self._copy
 
     def pre_commit(self, transaction: PostgresTransaction) -> None:
+        with postgres_errors(self._where, self._action):
+            self._copying(transaction).end()
         with postgres_errors(self._where, f"preparing transaction {transaction.name}"):
-            prepare(self._transaction(transaction), transaction)
+            prepare(self._writing.connection(), transaction)
         self._prepared[transaction.name] = None
 
     def commit(self, transaction: PostgresTransaction) -> None:
@@ -143,7 +147,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresTransaction], CheckpointedFunction
         self._prepared.pop(transaction.name, None)
 
     def abort(self, transaction: PostgresTransaction) -> None:
-        self._writing.close()
+        self._let_go()
 
     def recover_and_abort(self, transaction: PostgresTransaction) -> None:
         """It may have been prepared for a checkpoint that was never complete."""
@@ -164,10 +168,18 @@ class PostgresSink(TwoPhaseCommitSink[PostgresTransaction], CheckpointedFunction
             )
 
     def close(self) -> None:
-        self._writing.close()
+        self._let_go()
         self._committing.close()
+
+    def _let_go(self) -> None:
+        copying, self._copy = self._copy, None
+        if copying is not None:
+            copying.abandon()
+        self._writing.close()
 
 
 def _begin(connection: Connection) -> None:
     adapt_documents(connection)
     connection.execute("BEGIN")
+    # A COPY is one statement, and waits for the records of an epoch.
+    connection.execute("SET LOCAL statement_timeout = 0")

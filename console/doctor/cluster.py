@@ -41,7 +41,7 @@ def check_token() -> Iterator[Finding]:
             "token",
             Severity.NOTE,
             f"there is none in RAY_AUTH_TOKEN or {path}",
-            "an embedded Ray makes one; of a cluster, copy its token there (`ray get-auth-token` on its head)",
+            "an embedded Ray makes one; for a cluster, copy that of its head (`ray get-auth-token`)",
         )
     elif path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         yield Finding("token", Severity.WARNING, f"other users can read {path}", f"chmod 600 {path}")

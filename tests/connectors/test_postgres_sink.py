@@ -265,6 +265,58 @@ def test_a_record_that_does_not_fit_is_shown(
     assert visible(numbers) == []
 
 
+def test_values_that_arrow_would_write_otherwise_arrive_as_psycopg_writes_them(
+    database: Any, operator_context: MakeContext
+) -> None:
+    database.query("CREATE TABLE shown (id serial, n numeric, t text, f float8, b boolean)")
+    records = [
+        (5.0, 2.0, 0.1, True), (1 << 70, True, float("nan"), None), (None, None, None, False),
+        (7, datetime.date(2026, 2, 28), float("-inf"), True), (8, "\\.", 1e300, True), (9, "", -0.0, True),
+        (1, "a\r\nb\n\\.\n", 5e-324, True),
+    ]  # fmt: skip
+    sink = PostgresSink(database.conninfo, "shown", ["n", "t", "f", "b"])
+    written(database, operator_context(), sink, records)
+    assert database.query("SELECT n::text, t, f::text, b FROM shown ORDER BY id") == [
+        ("5.0", "2.0", "0.1", True), (str(1 << 70), "t", "NaN", None), (None, None, None, False),
+        ("7", "2026-02-28", "-Infinity", True), ("8", "\\.", "1e+300", True), ("9", "", "-0", True),
+        ("1", "a\r\nb\n\\.\n", "5e-324", True),
+    ]  # fmt: skip
+
+
+def test_the_record_that_does_not_fit_is_found_behind_texts_of_several_lines(
+    database: Any, operator_context: MakeContext
+) -> None:
+    database.query("CREATE TABLE notes (text text, many text[], small smallint)")
+    good = [("two\nlines", ["a\nb\nc"], 1), ("", None, 2)] * 3_000
+    records = [*good, ("bad\none", [], 40_000), *good]
+    sink = PostgresSink(database.conninfo, "notes")
+    with pytest.raises(UserCodeError, match=r"the record \('bad\\none', \[\], 40000\) does not fit"):
+        written(database, operator_context(), sink, records)
+    columns = pa.RecordBatch.from_pylist(
+        [{"text": text, "small": small} for text, _, small in records],
+        pa.schema({"text": pa.string(), "small": pa.int32()}),
+    )
+    sink = PostgresSink(database.conninfo, "notes", ["text", "small"])
+    with pytest.raises(UserCodeError, match=r"the record \{'text': 'bad\\none', 'small': 40000\} does not"):
+        written(database, operator_context(), sink, columns)
+
+
+def test_a_time_limit_for_statements_does_not_end_an_epoch(
+    numbers: Any, operator_context: MakeContext
+) -> None:
+    limited = f"options='--search_path={numbers.name} --statement_timeout=200'"
+    sink = PostgresSink(f"{numbers.server.conninfo()} {limited}", "numbers")
+    run = Run(sink, operator_context(), (None, 0))
+    run.open()
+    run.write()
+    # Longer than the limit, in a session of its own.
+    numbers.query("SELECT pg_sleep(0.5)")
+    for step in (Run.write, Run.prepare, Run.snapshot, Run.commit):
+        step(run)
+    assert visible(numbers) == list(range(10))
+    run.operator.close()
+
+
 def test_a_column_that_arrow_cannot_send_is_named(numbers: Any, operator_context: MakeContext) -> None:
     sink = PostgresSink(numbers.conninfo, "numbers")
     with pytest.raises(UserCodeError, match=r"number: binary cannot be written"):
