@@ -54,16 +54,13 @@ def log_sources(details: JobDetails, names: dict[str, int]) -> list[LogSource]:
     nodes: dict[str, list[str]] = {}
     for node in ray.nodes():
         nodes.setdefault(node["NodeManagerHostname"], []).append(node["NodeID"])
+    everywhere = [node_id for node_ids in nodes.values() for node_id in node_ids]
     hosts = {each.process_id: each.host for each in details.subtasks if each.process_id}
-    return [
-        *_coordinators(details.job_id),
-        *(
-            LogSource(
-                tuple(name.split(", ")), pid, tuple(nodes.get(hosts.get(pid, ""), sum(nodes.values(), [])))
-            )
-            for name, pid in sorted(names.items())
-        ),
+    tasks = [
+        LogSource(tuple(name.split(", ")), pid, tuple(nodes.get(hosts.get(pid, ""), everywhere)))
+        for name, pid in sorted(names.items())
     ]
+    return [*_coordinators(details.job_id), *tasks]
 
 
 def _coordinators(job_id: str) -> list[LogSource]:

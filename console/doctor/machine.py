@@ -133,7 +133,7 @@ def check_ports() -> Iterator[Finding]:
                     check,
                     Severity.NOTE,
                     f"is not free for {user}: {error.strerror}",
-                    f"`ray start --head` needs another one there; `ss -ltnp sport = :{port}` shows who has it",
+                    f"give `ray start --head` another one; `ss -ltnp sport = :{port}` shows who has it",
                 )
             else:
                 yield ok(check, f"free for {user}")
