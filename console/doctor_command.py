@@ -89,7 +89,7 @@ def _checks(configuration: Configuration, address: str | None) -> list[Callable[
         check_limits,
         check_shared_memory,
         lambda: check_local_dir(configuration.get(DeploymentOptions.LOCAL_DIR)),
-        *(lambda check=check, uri=uri: check_storage(check, uri, is_shared) for check, uri in stored),  # type: ignore[misc]
+        *(lambda check=check, uri=uri: check_storage(check, uri, is_shared) for check, uri in stored),
         check_ports,
         check_token,
         lambda: check_cluster(address, checkpoint_dir),

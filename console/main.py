@@ -23,6 +23,7 @@ _COMMANDS = {
     "logs": ("logs_command", "logs"),
     "cancel": ("job_commands", "cancel"),
     "stop": ("job_commands", "stop"),
+    "rescale": ("job_commands", "rescale"),
     "savepoint": ("savepoint_commands", "savepoint"),
     "checkpoint": ("checkpoint_commands", "checkpoint"),
     "console": ("console_command", "console"),

@@ -52,7 +52,7 @@ def log_sources(details: JobDetails, names: dict[str, int]) -> list[LogSource]:
         ClusterUnreachableError: Ray's dashboard, which reads log files, does not answer.
     """
     nodes: dict[str, list[str]] = {}
-    for node in ray.nodes():
+    for node in ray.nodes():  # type: ignore[no-untyped-call]
         nodes.setdefault(node["NodeManagerHostname"], []).append(node["NodeID"])
     everywhere = [node_id for node_ids in nodes.values() for node_id in node_ids]
     hosts = {each.process_id: each.host for each in details.subtasks if each.process_id}
@@ -76,7 +76,11 @@ def _coordinators(job_id: str) -> list[LogSource]:
         )
     except (RayStateApiException, ConnectionError, OSError) as error:
         raise _no_dashboard(error) from error
-    return [LogSource((COORDINATOR,), actor.pid, (actor.node_id,)) for actor in actors]
+    return [
+        LogSource((COORDINATOR,), actor.pid, (actor.node_id,))
+        for actor in actors
+        if actor.pid is not None and actor.node_id is not None
+    ]
 
 
 def stored_lines(sources: Sequence[LogSource], tail: int) -> Iterator[LogLine]:

@@ -48,12 +48,9 @@ def look_at_nodes(address: str | None, directory: str | None, probe: str) -> lis
         ClusterUnreachableError: There is no such cluster.
     """
     connect(address)
-    nodes = [node for node in ray.nodes() if node["Alive"]]
+    nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
     asked = [_Node(node, directory, probe) for node in nodes]
-    facts: list[NodeFacts] = []
-    for node in asked:
-        facts.append(node.facts())
-    return facts
+    return [node.facts() for node in asked]
 
 
 class _Node:
