@@ -25,7 +25,7 @@ from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.task_events import SpansRecorded
 from ..state.backend import FrozenKeyedState
 from ..state.local_snapshots import LocalSnapshots
-from ..telemetry import AttributeValue, FinishedSpan, create_tracer
+from ..telemetry import AttributeValue, FinishedSpan, create_tracer, logs
 from ..telemetry.spans import (
     ALIGNMENT,
     ASYNC_PART,
@@ -146,7 +146,7 @@ class Snapshotter:
 
         def persist() -> None:
             snapshots, problem, savepoint = None, None, None
-            self._enter()
+            self._enter(barrier)
             try:
                 failpoints.reach("snapshot_async")
                 snapshots = {uid: operator.persist() for uid, operator in frozen.items()}
@@ -183,8 +183,10 @@ class Snapshotter:
             stored[node.uid] = writer.write(snapshots[node.uid], as_file_name(node.uid), index, key_groups)
         return StoredSavepoint(target.directory, stored)
 
-    def _enter(self) -> None:
-        """This thread works for the subtask now."""
+    def _enter(self, barrier: CheckpointBarrier | None = None) -> None:
+        """This thread works for the subtask now, and for a checkpoint."""
+        trace = None if barrier is None else barrier.trace_context
+        logs.enter(self._deployment.log_context.within(trace))
         subtask = self._deployment.subtask
         failpoints.enter([node.uid for node in subtask.task.nodes], subtask.subtask_id.index)
 

@@ -6,6 +6,8 @@ thread, the local executor or the simulator can drive it.
 
 from __future__ import annotations
 
+import logging
+import os
 import queue
 import traceback
 from collections import deque
@@ -48,6 +50,7 @@ from ..protocol.ids import CheckpointId
 from ..protocol.mail_order import MailOrder
 from ..protocol.task_metrics import TaskMetrics
 from ..state.pickling import dumps
+from ..telemetry import logs
 from .assembly import TaskParts, assemble, local_dirs
 from .channel_state import recovered_elements
 from .input_watermarks import InputWatermarks
@@ -58,6 +61,8 @@ from .storage_probe import check_storage_is_shared
 from .task_alignment import TaskAlignment
 from .task_measures import Activity, TaskMeasures, TaskTimes
 from .task_phase import StepOutcome, TaskPhase
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
 
@@ -116,6 +121,7 @@ class StreamTask:
         self._controls: deque[_CheckpointMail] = deque()
         self._order: MailOrder[events.TaskMail] = MailOrder()
         self._waiting_actions: list[_RunAction] = []
+        self._log_context = deployment.log_context
         self._times = TaskTimes(ports.now_ns)
         self._waiting_as = Activity.IDLE
         self._records_in = 0
@@ -205,6 +211,7 @@ class StreamTask:
         self._recover_records()
         self._chain.open()
         self._phase = TaskPhase.INITIALIZED
+        logger.info("%s is initialised in process %d", self._deployment.subtask.name, os.getpid())
         self._ports.report(events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id))
 
     def _recover_records(self) -> None:
@@ -216,6 +223,7 @@ class StreamTask:
 
     def _guarded(self, work: Any) -> Any:
         failpoints.enter(self._uids, self._deployment.subtask_id.index)
+        logs.enter(self._log_context)
         try:
             return work()
         except (Exception, SystemExit) as error:
@@ -227,6 +235,8 @@ class StreamTask:
         self._phase = TaskPhase.FAILED
         self._close()
         deployment = self._deployment
+        # The coordinator says it to people.
+        logger.info("%s failed", deployment.subtask.name, exc_info=error)
         task = deployment.subtask.task
         where = f"{task.name} ({deployment.subtask_id.index + 1}/{task.parallelism})"
         self._ports.report(
@@ -254,6 +264,7 @@ class StreamTask:
             raise errors[0]
         self._phase = TaskPhase.FINISHED
         deployment = self._deployment
+        logger.info("%s has finished", deployment.subtask.name)
         self._ports.report(events.TaskFinished(deployment.attempt, deployment.subtask_id, metrics))
 
     # ------------------------------------------------------------ the loop
@@ -538,12 +549,14 @@ class StreamTask:
     def _cancel(self) -> None:
         self._phase = TaskPhase.CANCELED
         self._close()
+        logger.info("%s is cancelled", self._deployment.subtask.name)
         self._ports.report(events.TaskStopped(self._deployment.attempt, self._deployment.subtask_id))
 
     # ------------------------------------------------------------ checkpoints
 
     def _take_snapshot(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
+        logs.enter(self._log_context.within(barrier.trace_context))
         self._chain.prepare_snapshot(barrier)
         is_running = self._phase is TaskPhase.RUNNING
         if is_running:

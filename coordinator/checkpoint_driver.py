@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -36,6 +37,8 @@ from .savepoints import check_savepoint_directory, discard_savepoint, savepoint_
 from .spec import JobSpec
 from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
 from .stored_statistics import stored_statistics
+
+logger = logging.getLogger(__name__)
 
 REQUESTS_PER_EPOCH = 1_000_000_000
 """Request numbers of one coordinator are below those of the next, so answers are never mixed up."""
@@ -445,6 +448,7 @@ class CheckpointDriver:
         now_ns = self._ports.now_ns()
         statistics = replace(checkpoint, duration_ms=now_ns / 1e6 - checkpoint.triggered_ms)
         self._statistics.ended(statistics)
+        _log(statistics)
         span = self._spans.pop(checkpoint.checkpoint_id, None)
         if span is None:
             return
@@ -468,3 +472,16 @@ class CheckpointDriver:
 
 def _files(acknowledgement: core.Acknowledgement) -> list[FileHandle]:
     return [file for snapshot in acknowledgement.snapshots.values() for file in snapshot.files()]
+
+
+def _log(ended: CheckpointStatistics) -> None:
+    if ended.outcome is CheckpointOutcome.COMPLETED:
+        logger.info(
+            "Checkpoint %d is complete after %.0f ms: %d bytes of state, %d of them new",
+            ended.checkpoint_id,
+            ended.duration_ms,
+            ended.size_bytes,
+            ended.new_bytes,
+        )
+    else:
+        logger.info("Checkpoint %d is aborted: %s", ended.checkpoint_id, ended.reason)

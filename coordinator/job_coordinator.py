@@ -6,6 +6,7 @@ same job and checkpoint storage resumes the job from the newest complete checkpo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -40,6 +41,8 @@ from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
 from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
 from .step_back import newer_checkpoints, step_back_warning
 from .stored_statistics import read_statistics
+
+logger = logging.getLogger(__name__)
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
@@ -295,6 +298,12 @@ class JobCoordinator:
         recovered = {} if manifest is None else recovered_records(self._spec.graph, manifest)
         task_settings = self._task_settings()
         self.metrics.begin(self._attempt)
+        logger.info(
+            "The job %s is deployed, after %d restarts, from %s",
+            self.job_name,
+            self.restarts,
+            "the start" if manifest is None else f"checkpoint {manifest.checkpoint_id}",
+        )
         self._ports.deploy(
             [
                 TaskDeployment(
@@ -338,6 +347,8 @@ class JobCoordinator:
             job_parameters=settings.job_parameters,
             files=settings.files,
             is_batch=settings.is_batch,
+            job_name=self.job_name,
+            logs=settings.logs,
             fail_points=self.fail_points.arming if self.fail_points is not None else None,
         )
 
@@ -447,6 +458,7 @@ class JobCoordinator:
             return
         was_restart = self.status is JobStatus.RESTARTING
         self._life.handle(JobEvent.TASKS_RUNNING)
+        logger.info("The job %s runs, with %d subtasks", self.job_name, len(self._graph.subtasks))
         self.running_since_ms = self._now_ms()
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
@@ -527,11 +539,13 @@ class JobCoordinator:
         self._fails(Failure(cause, details, now_ms))
         decision = self._strategy.on_failure(now_ms) if is_recoverable else GiveUp("")
         if isinstance(decision, GiveUp):
+            logger.error("The job %s fails: %s", self.job_name, cause)
             self._is_beyond_restart = not is_recoverable
             if decision.reason and self._restarts:
                 self._failure = Failure(f"{cause} ({decision.reason})", details, now_ms)
             self._life.handle(JobEvent.GAVE_UP)
         else:
+            logger.warning("The job %s restarts in %d ms: %s", self.job_name, decision.delay_ms, cause)
             self._restart_at_ms = now_ms + decision.delay_ms
         self._stop_tasks()
         self._go_on_when_stopped()
@@ -596,6 +610,7 @@ class JobCoordinator:
             self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
+        logger.info("The job %s is %s", self.job_name, self.status.name)
         self._keeps_checkpoints = keep_checkpoints
         self.history.ended(self._now_ms())
         if self.fail_points is not None:

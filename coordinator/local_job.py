@@ -21,6 +21,7 @@ from ..telemetry import (
     Tracer,
     create_tracer,
 )
+from ..telemetry.logs import LogContext, ProcessLog
 from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
@@ -54,12 +55,20 @@ class LocalJob:
         job, settings = self._executor.coordinator, self._settings
         try:
             with (
+                self._log(),
                 contextlib.closing(JobDirectories(self._roots, self._job_id)),
                 contextlib.closing(JobReporters(job, settings.prometheus, settings.otlp_metrics)),
             ):
                 yield
         finally:
             self._tracer.close()
+
+    def _log(self) -> contextlib.AbstractContextManager[Any]:
+        logs = self._settings.logs
+        if logs.directory is None:
+            return contextlib.nullcontext()
+        context = LogContext(self._job_id, self._executor.coordinator.job_name)
+        return contextlib.closing(ProcessLog(logs, logs.directory, "local", context))
 
     def start(self) -> None:
         """Run in a thread of its own."""
