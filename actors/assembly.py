@@ -8,7 +8,7 @@ from functools import partial
 
 from ..common.typeinfo import TypeInformation
 from ..operators.async_loop import SharedEventLoop
-from ..operators.base import OperatorContext
+from ..operators.base import OperatorContext, Work
 from ..operators.chain import OperatorChain
 from ..operators.output import Receiver
 from ..operators.processing_time import ProcessingTimeService
@@ -46,11 +46,14 @@ class TaskParts:
 Mailbox = Callable[[str, Callable[[], None]], None]
 
 
-def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> TaskParts:
+def assemble(
+    deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox, trace_work: Callable[[Work], None]
+) -> TaskParts:
     """Build gate, output and operators; nothing is restored or opened yet.
 
     Args:
         mailbox: Has an action of an operator, named by its uid, run on the task's loop; thread-safe.
+        trace_work: Takes what operators want in the trace of the next checkpoint.
     """
     for path in local_dirs(deployment):
         remove_older_attempts(path)
@@ -76,7 +79,7 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
         storage = copies.beside(storage)
     event_loop = SharedEventLoop(ports.create_event_loop, subtask.name)
     context_of = _ContextFactory(
-        deployment, results, storage, processing_time, mailbox, event_loop, ports.report
+        deployment, results, storage, processing_time, mailbox, event_loop, ports.report, trace_work
     )
     chain = OperatorChain(subtask, context_of, receivers)
     output = TaskOutput(list(channels.values()), list(exchanges.values()))
@@ -122,8 +125,10 @@ class _ContextFactory:
         mailbox: Mailbox,
         event_loop: SharedEventLoop,
         report: Callable[[TaskEvent], None],
+        trace_work: Callable[[Work], None],
     ) -> None:
         self._deployment = deployment
+        self._trace_work = trace_work
         self._report = report
         self._processing_time = processing_time
         self._mailbox = mailbox
@@ -136,6 +141,7 @@ class _ContextFactory:
     def __call__(self, node: StreamNode) -> OperatorContext:
         deployment, index = self._deployment, self._deployment.subtask_id.index
         return OperatorContext(
+            trace_work=self._trace_work,
             operator_uid=node.uid,
             operator_name=node.name,
             subtask_index=index,

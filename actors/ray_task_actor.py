@@ -115,11 +115,6 @@ class TaskActor:
         return os.getpid()
 
     @ray.method(concurrency_group="control")
-    async def host(self) -> str:
-        """Name of the machine that this process runs on."""
-        return socket.gethostname()
-
-    @ray.method(concurrency_group="control")
     async def deploy(
         self,
         attempt: Attempt,

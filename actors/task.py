@@ -52,6 +52,7 @@ from ..protocol.task_metrics import TaskMetrics
 from ..state.pickling import dumps
 from ..telemetry import logs
 from .assembly import TaskParts, assemble, local_dirs
+from .barrier_arrivals import BarrierArrival, BarrierArrivals
 from .channel_state import recovered_elements
 from .input_watermarks import InputWatermarks
 from .local_dirs import remove_if_empty
@@ -61,6 +62,7 @@ from .storage_probe import check_storage_is_shared
 from .task_alignment import TaskAlignment
 from .task_measures import Activity, TaskMeasures, TaskTimes
 from .task_phase import StepOutcome, TaskPhase
+from .task_spans import InitializeTimes, TaskSpans
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +112,10 @@ class StreamTask:
         self._ports = ports
         self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
         self._phase = TaskPhase.CREATED
-        self._alignment = TaskAlignment(deployment, ports, self._take_snapshot)
+        self._spans = TaskSpans(deployment, ports)
+        self._times = TaskTimes(ports.now_ns)
+        self._arrivals = BarrierArrivals(ports, self._times)
+        self._alignment = TaskAlignment(deployment, ports, self._arrivals, self._take_snapshot)
         self._watermarks = InputWatermarks(deployment.subtask.inputs)
         self._open_channels = len(deployment.subtask.inputs)
         self._has_ended = False
@@ -122,7 +127,6 @@ class StreamTask:
         self._order: MailOrder[events.TaskMail] = MailOrder()
         self._waiting_actions: list[_RunAction] = []
         self._log_context = deployment.log_context
-        self._times = TaskTimes(ports.now_ns)
         self._waiting_as = Activity.IDLE
         self._records_in = 0
         self._measures: TaskMeasures | None = None
@@ -139,6 +143,7 @@ class StreamTask:
 
     def put(self, mail: _Mail) -> None:
         """Hand over a message or a control mail; may be called from any thread."""
+        self._arrivals.note(mail)
         self._mailbox.put(mail)
 
     def wait(self, timeout_ms: int) -> None:
@@ -197,19 +202,25 @@ class StreamTask:
     # ------------------------------------------------------------ life cycle
 
     def _initialize(self) -> None:
+        now_ns = self._ports.now_ns
+        started_ns = now_ns()
         check_storage_is_shared(self._deployment)
-        self._parts = assemble(self._deployment, self._ports, self._take_action)
+        self._parts = assemble(self._deployment, self._ports, self._take_action, self._spans.work)
         self._chain = self._parts.chain
         copies = self._parts.local_snapshots
-        self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
+        self._snapshots = Snapshotter(
+            self._deployment, self._ports, self._chain, self.put, copies, self._spans
+        )
         self._alignment.begin(self._parts.gate, self._parts.output, self._snapshots)
         self._measures = TaskMeasures(self._parts.gate, self._parts.output, self._chain, self._watermarks)
-        restored = self._deployment.restored
+        restored, assembled_ns = self._deployment.restored, now_ns()
         if restored is not None:
             failpoints.reach("restore")
             self._chain.restore(restored, self._deployment.restored_is_owned)
         self._recover_records()
+        restored_ns = now_ns()
         self._chain.open()
+        self._spans.initialized(InitializeTimes(started_ns, assembled_ns, restored_ns, now_ns()))
         self._phase = TaskPhase.INITIALIZED
         logger.info("%s is initialised in process %d", self._deployment.subtask.name, os.getpid())
         self._ports.report(events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id))
@@ -525,8 +536,10 @@ class StreamTask:
             self._chain.handle_coordinator_event(mail.operator_uid, mail.event)
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")
+            started_ns = self._ports.now_ns()
             self._snapshots.confirmed(mail.checkpoint_id)
             self._chain.notify_checkpoint_complete(mail.checkpoint_id)
+            self._spans.notified(mail.checkpoint_id, mail.trace_context, started_ns)
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()
         else:
@@ -554,7 +567,7 @@ class StreamTask:
 
     # ------------------------------------------------------------ checkpoints
 
-    def _take_snapshot(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
+    def _take_snapshot(self, barrier: CheckpointBarrier, arrival: BarrierArrival) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
         logs.enter(self._log_context.within(barrier.trace_context))
         self._chain.prepare_snapshot(barrier)
@@ -568,4 +581,4 @@ class StreamTask:
         elif barrier.kind is SnapshotKind.FINAL and not is_running and self._final_id is None:
             # An earlier one must not end the task: others still run, and their checkpoints need it.
             self._final_id = barrier.checkpoint_id
-        self._snapshots.start(barrier, alignment_started_ms, self._alignment.processed_bytes)
+        self._snapshots.start(barrier, arrival, self._alignment.processed_bytes)

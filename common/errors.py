@@ -50,6 +50,10 @@ class CorruptCheckpointError(CheckpointStorageError):
     """A stored checkpoint is damaged: a checksum, a length or the format does not hold."""
 
 
+class CorruptArchiveError(CheckpointStorageError):
+    """What an ended job left of itself is damaged."""
+
+
 class UserCodeError(TidegateError):
     """A user function raised. The cause is chained; the message names operator and subtask."""
 

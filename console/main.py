@@ -24,6 +24,7 @@ _COMMANDS = {
     "stop": ("job_commands", "stop"),
     "savepoint": ("savepoint_commands", "savepoint"),
     "checkpoint": ("checkpoint_commands", "checkpoint"),
+    "console": ("console_command", "console"),
 }
 
 

@@ -34,6 +34,7 @@ from .job_history import JobHistory
 from .job_metrics import JobMetrics
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
+from .restart_traces import RestartTraces
 from .restore import check_restore, recovered_records, restored_state
 from .results import ResultBuffer
 from .spec import JobSpec
@@ -41,6 +42,7 @@ from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
 from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
 from .step_back import newer_checkpoints, step_back_warning
 from .stored_statistics import read_statistics
+from .traces import JobTraces
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +88,8 @@ class JobCoordinator:
             spec.graph, ports, self._operator_failed, lambda text: self.statistics.warnings.append(text)
         )
         self._ports = self._operators.ports
-        self._tracer = tracer
+        self._traces = JobTraces(spec, tracer, ports.now_ns)
+        self._restart_traces = RestartTraces(self._traces)
         self._storage = storage
         self._before_clean_up = before_clean_up
         self._graph = build_execution_graph(spec.graph)
@@ -203,6 +206,8 @@ class JobCoordinator:
             self._life.handle(JobEvent.GAVE_UP)
             return
         self._life.handle(JobEvent.DEPLOYED)
+        if self._store is not None and self._store.newest is not None:
+            self._restart_traces.begin("the coordinator was started again", self._ports.now_ns())
         self._deploy()
 
     def finish_clean_up(self, keep_checkpoints: bool) -> None:
@@ -246,7 +251,7 @@ class JobCoordinator:
             self._spec,
             self._store,
             self._ports,
-            self._tracer,
+            self._traces,
             self.statistics,
             self._operators,
             fail=self._fail_job,
@@ -287,6 +292,11 @@ class JobCoordinator:
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
         self._restored = manifest
+        self._traces.attempt_begins()
+        restored_id = None if manifest is None else manifest.checkpoint_id
+        trace_context = self._restart_traces.deploying(
+            self._restarts, len(self._live), restored_id, self._ports.now_ns()
+        )
         self._operators.deploy(self._attempt)
         if self._checkpoints is not None:
             self._checkpoints.remove_orphans(is_recovery=manifest is not None)
@@ -315,8 +325,9 @@ class JobCoordinator:
                     restored=None if restored is None else restored.get(subtask_id, {}),
                     restored_is_owned=own is not None,
                     is_stopped=self._is_stopped,
-                    restored_checkpoint_id=None if manifest is None else manifest.checkpoint_id,
+                    restored_checkpoint_id=restored_id,
                     recovered=recovered.get(subtask_id, ()),
+                    trace_context=trace_context,
                 )
                 for subtask_id, subtask in self._graph.subtasks.items()
             ]
@@ -362,7 +373,9 @@ class JobCoordinator:
             if not self.results.add(event):
                 self._ports.send(event.attempt, event.subtask, events.ResultsTaken(event.size_bytes))
         elif isinstance(event, events.SpansRecorded):
-            self._tracer.forward(event.spans)
+            self._traces.forward(event)
+            if self._checkpoints is not None and event.attempt == self._attempt:
+                self._checkpoints.spans_recorded(event)
         elif event.attempt != self._attempt:
             if self._checkpoints is not None and isinstance(event, core.SubtaskAcknowledged):
                 # It is counted, and nobody else would ever delete its files.
@@ -462,13 +475,13 @@ class JobCoordinator:
         self.running_since_ms = self._now_ms()
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
+        self._restart_traces.running()
         if was_restart:
             self._record_recovery()
         if self._is_stopped or not self._operators.run(self._restored):
             return
         if self._checkpoints is not None:
-            subtasks = frozenset(self._graph.subtasks)
-            self._checkpoints.start(self._attempt, self._restarts, subtasks, self._graph.sources)
+            self._checkpoints.start(self._attempt, self._restarts, self._graph)
 
     @property
     def _is_stopped(self) -> bool:
@@ -558,8 +571,13 @@ class JobCoordinator:
         self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
         self._queries.fail(f"the job is {self.status.name}")
         self._operators.stop()
+        is_restart, cause = self.status is JobStatus.RESTARTING, f"the job is {self.status.name}"
+        if is_restart:
+            cause = "" if self._failure is None else self._failure.cause
+            self._restart_traces.begin(cause, self._ports.now_ns())
+        else:
+            self._restart_traces.failed(cause)
         if self._checkpoints is not None:
-            is_restart = self.status is JobStatus.RESTARTING
             reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN
             self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
@@ -569,6 +587,7 @@ class JobCoordinator:
     def _go_on_when_stopped(self) -> None:
         if self._live:
             return
+        self._restart_traces.stopped(self._ports.now_ns())
         if self.status is JobStatus.RESTARTING and self._restart_at_ms is not None:
             if self._restart_at_ms <= self._now_ms() and self._knows_newest():
                 self._deploy()

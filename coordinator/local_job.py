@@ -23,6 +23,7 @@ from ..telemetry import (
 )
 from ..telemetry.logs import LogContext, ProcessLog
 from .barrier_mode import BarrierMode
+from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
@@ -40,6 +41,7 @@ class LocalJob:
         settings = self._settings = spec.settings
         self._job_id = spec.job_id
         self._roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
+        self._archive_dir = settings.archive_dir
         self._tracer = coordinator_tracer(spec, otlp)
         self._executor = LocalExecutor(spec, self._tracer, resources=self._resources())
         self._view = JobView(spec, self._executor.coordinator)
@@ -61,6 +63,7 @@ class LocalJob:
             ):
                 yield
         finally:
+            self._archive()
             self._tracer.close()
 
     def _log(self) -> contextlib.AbstractContextManager[Any]:
@@ -69,6 +72,10 @@ class LocalJob:
             return contextlib.nullcontext()
         context = LogContext(self._job_id, self._executor.coordinator.job_name)
         return contextlib.closing(ProcessLog(logs, logs.directory, "local", context))
+
+    def _archive(self) -> None:
+        if self._archive_dir is not None and self._executor.coordinator.status.is_globally_terminal_state():
+            archive_job(self._archive_dir, self._details())
 
     def start(self) -> None:
         """Run in a thread of its own."""

@@ -23,6 +23,7 @@ from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext
 from .barrier_mode import BarrierMode
+from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
@@ -66,7 +67,7 @@ class CoordinatorActor:
         self._reporters = JobReporters(
             self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
         )
-        self._view = JobView(self._spec, self._coordinator, self._gateway.places)
+        self._view = JobView(self._spec, self._coordinator)
         self._end: JobReport | None = None
         self._stored_end = StoredEnd(self._spec)
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
@@ -84,9 +85,13 @@ class CoordinatorActor:
             report = report_of(self._coordinator)
             details = traceback.format_exc()
             self._end = replace(report, status=JobStatus.FAILED, cause=cause, details=details)
+        # While it is known where the subtasks were.
+        last = self._details()
         self._gateway.close()
         self._coordinator.sweep()
         self._reporters.close()
+        if self._spec.settings.archive_dir is not None:
+            archive_job(self._spec.settings.archive_dir, last)
         self._tracer.close()
         self._done.set()
         self._linger()

@@ -38,7 +38,6 @@ from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
 from .job_client import JobReport
 from .job_details import JobDetails
-from .job_view import Place
 from .slots import RAY_NAMES, ProcessResources, process_key, process_resources, resource_problem, total
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery
@@ -71,7 +70,6 @@ class _Process:
     last_seen_ms: int
     pid: int = 0
     """0 until it has answered for the first time: Ray may still look for a place for it."""
-    host: str = ""
     is_pinged: bool = False
     metrics_asked_ms: int = 0
     stopping: dict[SubtaskId, None] = field(default_factory=dict)
@@ -210,15 +208,7 @@ class RayTaskGateway:
             self.post(lambda: self._process_lost(process, future.exception()))
 
         actor.watch.remote().future().add_done_callback(ended)
-        self._when_done(actor.host.remote(), self._host_known(process))
         return process
-
-    @staticmethod
-    def _host_known(process: _Process) -> Answered:
-        def answered(host: Any, error: BaseException | None) -> None:
-            process.host = host or ""
-
-        return answered
 
     def _deploy_to(self, process: _Process, members: list[TaskDeployment]) -> None:
         receivers = {
@@ -326,15 +316,6 @@ class RayTaskGateway:
         used = {self._names(process): process for process in self._processes.values()}
         return {name: process.pid for name, process in {**used, **spares}.items() if process.pid}
 
-    def places(self) -> dict[SubtaskId, Place]:
-        """Where the subtasks are whose processes have answered."""
-        return {
-            subtask: Place(process.host, process.pid)
-            for process in self._processes.values()
-            if process.pid
-            for subtask in process.subtasks
-        }
-
     @property
     def tick_interval_ms(self) -> int:
         """How often `tick` is to be called."""
@@ -428,8 +409,9 @@ class RayJobHandle:
     def details(self) -> JobDetails:
         if self._is_released and self._last_details is not None:
             return self._last_details
-        self._last_details = pickle.loads(self._ask(self._actor.details.remote))
-        return self._last_details
+        details: JobDetails = pickle.loads(self._ask(self._actor.details.remote))
+        self._last_details = details
+        return details
 
     def cancel(self) -> None:
         if not self._is_released:

@@ -36,6 +36,8 @@ class CheckpointCompleted:
     """A checkpoint is complete."""
 
     checkpoint_id: CheckpointId
+    trace_context: str | None = None
+    """W3C traceparent of the checkpoint's root span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,8 @@ class SpansRecorded:
     attempt: Attempt
     subtask: SubtaskId
     spans: tuple[Any, ...]
+    notified: CheckpointId | None = None
+    """The checkpoint whose completion the subtask has dealt with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,6 @@ from .spans import parse_traceparent
 
 logger = logging.getLogger("tidegate")
 
-FILE_BYTES = 10 << 20
 LONGEST = 64 << 10
 """Characters of a message or an exception that are written."""
 _FILE = re.compile(r"tidegate-(?P<job>[^-]+)-(?P<role>[a-z]+)-(?P<pid>\d+)\.log(\.(?P<age>\d+))?")
@@ -57,12 +56,14 @@ class LogSettings:
         is_json: Whether lines are JSON objects.
         directory: Where the files go; `None` for the default of the shell.
         max_files: How many older files of a process are kept.
+        max_file_bytes: How long a file grows.
     """
 
     level: str = "INFO"
     is_json: bool = False
     directory: str | None = None
     max_files: int = 3
+    max_file_bytes: int = 10 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ class ProcessLog:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handler = _BoundedFile(
-                path, maxBytes=FILE_BYTES, backupCount=settings.max_files, encoding="utf-8"
+                path, maxBytes=settings.max_file_bytes, backupCount=settings.max_files, encoding="utf-8"
             )
         except OSError as error:
             logger.warning("There is no log file %s, and the job goes on without it: %s", path, error)

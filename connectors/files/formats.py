@@ -19,6 +19,9 @@ from ...common.errors import ConfigurationError
 from ...operators.arrow_records import records_to_batch
 
 _READ_AHEAD_BATCHES = 4
+_READ_AHEAD_BYTES = 256 << 20
+"""Row groups that are larger, uncompressed, are decoded one at a time."""
+
 _CODECS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
 
 
@@ -134,11 +137,11 @@ class ParquetFormat(FileFormat):
         fragment = ds.ParquetFileFormat().make_fragment(
             split.path, reading.file_system, row_groups=range(group, end)
         )
-        # Arrow's own threads decode ahead of us.
+        # Arrow's own threads decode ahead of us: the next row group while this one is worked off.
         scanner = fragment.scanner(
             columns=None if reading.columns is None else list(reading.columns),
             batch_size=reading.batch_rows,
-            batch_readahead=_READ_AHEAD_BATCHES,
+            batch_readahead=_batches_ahead(metadata.row_group(group), reading.batch_rows),
         )
         for batch in _without_first(skipped, scanner.to_batches()):
             split = replace(split, rows=split.rows + batch.num_rows)
@@ -200,6 +203,13 @@ class _ArrowFile:
 
 def _stored_bytes(group: Any) -> int:
     return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+
+
+def _batches_ahead(group: Any, batch_rows: int) -> int:
+    """How many batches to decode ahead: Arrow begins row groups until it has more rows than these."""
+    if group.total_byte_size > _READ_AHEAD_BYTES:
+        return _READ_AHEAD_BATCHES
+    return max(_READ_AHEAD_BATCHES, int(group.num_rows) // batch_rows + 1)
 
 
 def _ranges(path: str, size_bytes: int, sizes: Sequence[int], split_bytes: int) -> list[FileSplit]:

@@ -6,10 +6,14 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, HTTPException, Query, Response
 
+from ...common.options import CheckpointingOptions
 from ...protocol.elements import SavepointFormatType
 from . import models
+from .directory import FoundJob
 from .job_graph import vertices_of
-from .requests import Client, ConsoleState, Job, JobId, TriggerId
+from .job_views import configuration_of
+from .requests import Client, Console, ConsoleState, Job, JobId, TriggerId
+from .savepoint_targets import checked_target
 
 router = APIRouter(prefix="/jobs/{jobid}", tags=["actions"])
 
@@ -23,11 +27,11 @@ def terminate(client: Client, mode: Annotated[Literal["cancel"], Query()] = "can
 
 @router.post("/savepoints", status_code=202)
 def trigger_savepoint(
-    jobid: JobId, client: Client, console: ConsoleState, asked: models.SavepointRequest
+    jobid: JobId, job: Job, client: Client, console: ConsoleState, asked: models.SavepointRequest
 ) -> models.Triggered:
     """Take a savepoint, and with `cancel-job` stop the job with it."""
     format_type = SavepointFormatType[asked.format_type]
-    directory = asked.target_directory
+    directory = _target(job, console, asked.target_directory)
 
     def perform() -> models.OperationResult:
         if asked.cancel_job:
@@ -39,16 +43,25 @@ def trigger_savepoint(
     return console.operations.start(jobid, asked.trigger_id, perform)
 
 
+def _target(job: FoundJob, console: Console, wanted: str | None) -> str | None:
+    """Where a savepoint goes; `None` for the job's own directory."""
+    if wanted is None:
+        return None
+    own = configuration_of(job.details).get(CheckpointingOptions.SAVEPOINT_DIRECTORY)
+    return checked_target(wanted, [*console.savepoint_roots, *([own] if own else [])])
+
+
 @router.post("/stop", status_code=202)
 def stop(
     jobid: JobId,
+    job: Job,
     client: Client,
     console: ConsoleState,
     asked: Annotated[models.StopRequest, Body(default_factory=models.StopRequest)],
 ) -> models.Triggered:
     """Stop a job with a savepoint; its outcome is asked for under `savepoints`."""
     format_type = SavepointFormatType[asked.format_type]
-    directory = asked.target_directory
+    directory = _target(job, console, asked.target_directory)
 
     def perform() -> models.OperationResult:
         future = client.stop_with_savepoint(asked.drain, directory, format_type)
@@ -90,7 +103,7 @@ def rescaling_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) 
     return _status(console, jobid, triggerid)
 
 
-def _status(console: ConsoleState, job_id: str, trigger_id: str) -> models.Operation:
+def _status(console: Console, job_id: str, trigger_id: str) -> models.Operation:
     found = console.operations.status(job_id, trigger_id)
     if found is None:
         raise HTTPException(404, f"nothing was asked for under {trigger_id}, or it is forgotten")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -15,24 +16,32 @@ from ... import __version__
 from ...common.errors import CheckpointStorageError, ResourceError, StateError, TidegateError
 from . import action_routes, checkpoint_routes, job_routes, models
 from .directory import JobDirectory
+from .guard import Access, Guard
 from .job_views import shortened
+from .page import WEB, Page
 from .requests import Console
+from .savepoint_targets import TargetRefusedError
 
 logger = logging.getLogger(__name__)
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": models.Problem, "description": "The request was not understood."},
+    401: {"model": models.Problem, "description": "There is no token, or it is wrong or has expired."},
+    403: {"model": models.Problem, "description": "That is not allowed here."},
     404: {"model": models.Problem, "description": "There is no such job, vertex, checkpoint or action."},
     409: {"model": models.Problem, "description": "The job cannot do that now."},
+    413: {"model": models.Problem, "description": "The request is too large."},
     503: {"model": models.Problem, "description": "The cluster or the storage does not answer."},
 }
 
 
-def create_app(jobs: JobDirectory) -> FastAPI:
-    """The application.
+def create_app(jobs: JobDirectory, access: Access | None = None, page: Path = WEB) -> FastAPI:
+    """The application, without its guard.
 
     Args:
         jobs: Where jobs are found.
+        access: Who may ask what; of it the application itself needs where savepoints may go.
+        page: Directory of the page's files.
     """
     app = FastAPI(
         title="Tidegate",
@@ -40,19 +49,44 @@ def create_app(jobs: JobDirectory) -> FastAPI:
         description="Watches and steers stream jobs, with paths like those of Flink's REST API.",
         docs_url=None,
         redoc_url=None,
-        openapi_url="/v1/openapi.json",
+        openapi_url=None,
+        # A redirect would be an answer that nobody asked for.
+        redirect_slashes=False,
     )
-    app.state.console = Console(jobs)
+    access = access or Access()
+    app.state.console = Console(jobs, access.savepoint_roots, can_act=access.secret is not None)
     routes = APIRouter(prefix="/v1", responses=_PROBLEMS)
     routes.include_router(job_routes.router)
     routes.include_router(checkpoint_routes.router)
     routes.include_router(action_routes.router)
+    routes.add_api_route("/openapi.json", lambda: document_of(app), include_in_schema=False)
     app.include_router(routes)
+    # Only for what no route knows, so that a wrong method of a known path stays an error of its own.
+    app.router.default = Page(page)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(TidegateError, _failed)
     app.add_exception_handler(Exception, _broken)
     return app
+
+
+def guarded_app(jobs: JobDirectory, access: Access, page: Path = WEB) -> Guard:
+    """The application behind its guard: what is to be served."""
+    return Guard(create_app(jobs, access, page), access)
+
+
+def document_of(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document of an application: with the token that actions need."""
+    document = app.openapi()
+    components = document.setdefault("components", {})
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    for path in document["paths"].values():
+        for method, operation in path.items():
+            # What has no token in the document may need one all the same, beyond loopback.
+            operation["security"] = [{"token": []}] if method != "get" else [{}, {"token": []}]
+            # Requests that are not understood are answered with 400.
+            operation["responses"].pop("422", None)
+    return document
 
 
 def problem(status_code: int, *texts: str, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -73,6 +107,8 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, TargetRefusedError):
+        return problem(403, str(error))
     if isinstance(error, StateError):
         return problem(404, str(error))
     if isinstance(error, (ResourceError, CheckpointStorageError)):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...common.errors import JobExecutionError
+from ...common.errors import JobExecutionError, TidegateError
 from ...common.job_id import JobID
 from ...coordinator.job_client import JobClient
 from ...coordinator.job_details import JobDetails
+
+logger = logging.getLogger(__name__)
 
 _FRESH_S = 0.5
 """Pages that poll at the same time share one look at the job."""
@@ -135,10 +138,29 @@ class AllJobs:
 
     def jobs(self) -> Sequence[ListedJob]:
         found: dict[str, ListedJob] = {}
+        problem: TidegateError | None = None
         for directory in self._directories:
-            for job in directory.jobs():
-                found.setdefault(job.job_id, job)
+            try:
+                for job in directory.jobs():
+                    found.setdefault(job.job_id, job)
+            except TidegateError as error:
+                # A cluster that is gone must not hide the jobs that storage tells of.
+                logger.warning("Some jobs cannot be listed: %s", error)
+                problem = error
+        if problem is not None and not found:
+            raise problem
         return list(found.values())
 
     def find(self, job_id: str) -> FoundJob | None:
-        return next((found for each in self._directories if (found := each.find(job_id))), None)
+        problem: TidegateError | None = None
+        for directory in self._directories:
+            try:
+                found = directory.find(job_id)
+            except TidegateError as error:
+                problem = error
+                continue
+            if found is not None:
+                return found
+        if problem is not None:
+            raise problem
+        return None

@@ -19,7 +19,7 @@ REFRESH_MS = 1_000
 
 
 @router.get("/config")
-def config() -> models.ConsoleConfig:
+def config(console: ConsoleState) -> models.ConsoleConfig:
     """How the page should behave, and what the console can do."""
     zone = datetime.datetime.now(datetime.timezone.utc).astimezone()
     offset = zone.utcoffset()
@@ -29,7 +29,9 @@ def config() -> models.ConsoleConfig:
         timezone_offset=0 if offset is None else int(offset.total_seconds() * 1_000),
         flink_version=__version__,
         flink_revision="",
-        features=models.Features(web_submit=False, web_cancel=True, web_rescale=True, web_history=True),
+        features=models.Features(
+            web_submit=False, web_cancel=console.can_act, web_rescale=console.can_act, web_history=True
+        ),
     )
 
 

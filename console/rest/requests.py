@@ -29,6 +29,8 @@ class Console:
     """What all requests share."""
 
     jobs: JobDirectory
+    savepoint_roots: tuple[str, ...] = ()
+    can_act: bool = False
     operations: Operations = field(default_factory=Operations)
 
 

@@ -95,14 +95,14 @@ def test_a_line_for_people_has_time_level_subtask_and_message(tmp_path: Path) ->
 
 
 def test_files_are_bounded_and_found_in_order(tmp_path: Path) -> None:
-    with written(tmp_path, max_files=2):
-        for number in range(600):
-            logger.info("%d %s", number, "x" * (1 << 20))
+    with written(tmp_path, max_files=2, max_file_bytes=80_000):
+        for number in range(6):
+            logger.info("%d %s", number, "x" * 100_000)
     files = log_files(str(tmp_path), JOB.job_id)
     name = f"tidegate-0123abc-task-{os.getpid()}.log"
     assert [path.name for path in files] == [f"{name}.2", f"{name}.1", name]
-    assert all(path.stat().st_size <= 10 << 20 for path in files)
-    assert files[-1].read_text("utf-8").rstrip().endswith("… (1048580 characters)")
+    assert all(path.stat().st_size <= 80_000 for path in files)
+    assert files[-1].read_text("utf-8").rstrip().endswith("… (100002 characters)")
     (tmp_path / "tidegate-0123abcd-task-1.log").touch()
     assert log_files(str(tmp_path), JOB.job_id) == files
 

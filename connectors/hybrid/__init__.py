@@ -1,0 +1,1 @@
+"""Several sources one after the other as one source; history from files, then a live topic."""
