@@ -9,7 +9,7 @@ import pickle
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -106,10 +106,16 @@ class TaskActor:
         await consumed
 
     @ray.method(concurrency_group="control")
-    async def warm_up(self) -> int:
-        """Import what most tasks need, before there is one; returns the process id."""
+    async def warm_up(self, operators: Sequence[bytes] = ()) -> int:
+        """Import what most tasks need, before there is one; returns the process id.
+
+        Args:
+            operators: Pickled, those that will run here: what they import is imported too.
+        """
         from ..state import keyed_backend, lmdb_store  # noqa: F401 (imported for those who will need it)
 
+        for operator in operators:
+            pickle.loads(operator)
         return os.getpid()
 
     @ray.method(concurrency_group="control")

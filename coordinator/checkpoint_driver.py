@@ -132,6 +132,11 @@ class CheckpointDriver:
         return kind is SnapshotKind.SAVEPOINT and all(mode.aligned_timeout_ms is None for mode in modes)
 
     @property
+    def ending(self) -> str:
+        """Why the job is about to end, an empty text if it is not."""
+        return self._core.ending
+
+    @property
     def mode(self) -> BarrierMode:
         """How the barriers of the next checkpoint are handled."""
         return self._wanted_mode

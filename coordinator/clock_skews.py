@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ..protocol.ids import SubtaskId
 
-
 RESOLUTION_MS = 1.0
 """Some beginnings are known in whole milliseconds only, and seem that much earlier."""
 

@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..actors.ports import TaskDeployment, TaskSettings
 from ..common.errors import CheckpointStorageError, TidegateError
 from ..common.job_status import JobStatus
 from ..protocol import checkpoint as core
 from ..protocol import task_events as events
 from ..protocol.elements import SavepointFormatType, SavepointTarget, SnapshotKind
-from ..protocol.failover import GiveUp
+from ..protocol.failover import GiveUp, Restart, RestartDecision
 from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import JobGraph, Subtask, build_execution_graph
-from ..state.inline_storage import InlineStorage
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
+from ..telemetry.spans import RECOVERY, RESCALE
 from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
@@ -33,14 +32,16 @@ from .job_history import JobHistory
 from .job_metrics import JobMetrics
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
+from .rescaler import Rescaler
 from .restart_traces import RestartTraces
-from .restore import check_restore, recovered_records, restored_state
+from .restore import check_restore
 from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
-from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
+from .statistics import JobStatistics, RecoveryStatistics, RescaleStatistics, RestoredCheckpoint
 from .step_back import newer_checkpoints, step_back_warning
 from .stored_statistics import read_statistics
+from .task_deployments import AttemptStart, task_deployments, task_settings
 from .traces import JobTraces
 
 ATTEMPTS_PER_EPOCH = 1_000_000
@@ -89,6 +90,9 @@ class JobCoordinator:
         self._restart_traces = RestartTraces(self._traces)
         self._storage = storage
         self._before_clean_up = before_clean_up
+        self._rescaler = Rescaler(
+            spec.graph, self._ports, lambda: self.statistics, self._restart_to_rescale, self._give_way
+        )
         self._graph = build_execution_graph(spec.graph)
         self._life = JobLifeCycle()
         self._strategy = spec.settings.new_restart_strategy()
@@ -98,6 +102,7 @@ class JobCoordinator:
         self._restored: CheckpointManifest | None = None
         self._attempt = Attempt(0)
         self._restarts = -1
+        self._rescales = 0
         self._live: set[SubtaskId] = set()
         self._initialized: set[SubtaskId] = set()
         self._finished: set[SubtaskId] = set()
@@ -107,15 +112,17 @@ class JobCoordinator:
         self._stopped_with = ""
         self._keeps_checkpoints: bool | None = None
         self._failure: Failure | None = None
+        self._to_recover: Failure | None = None
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
-        self._queries = StateQueries(
-            spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
-        )
+        self._queries = self._new_queries(spec.graph)
         self.results = ResultBuffer()
         self.metrics = JobMetrics()
         self.running_since_ms: int | None = None
         """When all subtasks of the newest attempt that got so far began to run."""
+
+    def _new_queries(self, graph: JobGraph) -> StateQueries:
+        return StateQueries(graph, lambda subtask, query: self._ports.send(self._attempt, subtask, query))
 
     # ------------------------------------------------------------ seen from outside
 
@@ -125,14 +132,19 @@ class JobCoordinator:
         return self._life.status
 
     @property
-    def graph(self) -> JobGraph:
-        """What the job runs."""
-        return self._spec.graph
-
-    @property
     def job_name(self) -> str:
         """Name of the job."""
         return self._spec.job_name
+
+    @property
+    def graph(self) -> JobGraph:
+        """The job with the parallelism that it has now."""
+        return self._rescaler.graph
+
+    @property
+    def rescaling(self) -> RescaleStatistics | None:
+        """The rescale that is under way, if any."""
+        return self._rescaler.in_progress
 
     @property
     def job_id(self) -> JobId:
@@ -161,8 +173,8 @@ class JobCoordinator:
 
     @property
     def restarts(self) -> int:
-        """How often this coordinator restarted the job."""
-        return max(0, self._restarts)
+        """How often this coordinator restarted the job, not counting rescales."""
+        return max(0, self._restarts - self._rescales)
 
     @property
     def store(self) -> CheckpointStore | None:
@@ -177,7 +189,7 @@ class JobCoordinator:
 
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
-        due = self._operators.next_due_ms()
+        due = min(self._operators.next_due_ms(), self._rescaler.next_due_ms())
         if self._restart_at_ms is not None:
             due = min(due, self._restart_at_ms)
         if self._checkpoints is not None:
@@ -255,6 +267,7 @@ class JobCoordinator:
             stop=self._give_way,
             restart=self._restart_now,
         )
+        self._rescaler.open(self._store, self._checkpoints)
 
     def _find_foreign_state(self) -> None:
         path = self._spec.settings.restore_path
@@ -280,6 +293,10 @@ class JobCoordinator:
         return ClaimedCheckpoint(settings.restore_path, self._spec.job_id)
 
     def _deploy(self) -> None:
+        self._rescaler.deploy()
+        graph = self._rescaler.graph
+        self._graph, self._queries = build_execution_graph(graph), self._new_queries(graph)
+        self._operators.rescaled(graph)
         self._attempt = Attempt(self._attempt + 1)
         self._restarts += 1
         self._restart_at_ms = None
@@ -301,56 +318,13 @@ class JobCoordinator:
             self.statistics.restored(
                 RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
             )
-        restored = None if manifest is None else restored_state(self._spec.graph, manifest)
-        recovered = {} if manifest is None else recovered_records(self._spec.graph, manifest)
-        task_settings = self._task_settings()
+        start = AttemptStart(
+            self._attempt, self._restarts, manifest, own is not None, self._is_stopped, trace_context
+        )
+        settings = task_settings(self._spec.settings, self._store, self.fail_points)
         self.metrics.begin(self._attempt)
-        self._ports.deploy(
-            [
-                TaskDeployment(
-                    job_id=self._spec.job_id,
-                    attempt=self._attempt,
-                    attempt_number=self._restarts,
-                    subtask=subtask,
-                    settings=task_settings,
-                    restored=None if restored is None else restored.get(subtask_id, {}),
-                    restored_is_owned=own is not None,
-                    is_stopped=self._is_stopped,
-                    restored_checkpoint_id=restored_id,
-                    recovered=recovered.get(subtask_id, ()),
-                    trace_context=trace_context,
-                )
-                for subtask_id, subtask in self._graph.subtasks.items()
-            ]
-        )
-
-    def _task_settings(self) -> TaskSettings:
-        settings = self._spec.settings
-        storage = None
-        if self._store is not None:
-            limit = settings.max_inline_state_bytes
-            threshold = settings.inline_threshold_bytes if limit is None else None
-            storage = InlineStorage(self._store.storage, threshold)
-        return TaskSettings(
-            state_backend=settings.state_backend,
-            storage=storage,
-            storage_probe=None if self._store is None else self._store.probe,
-            max_inline_state_bytes=settings.max_inline_state_bytes,
-            max_buffered_bytes=settings.max_buffered_bytes,
-            local_dir=settings.local_dir,
-            local_snapshots_dir=settings.local_snapshots_dir,
-            is_checkpointing=settings.trigger is not None,
-            mode=settings.mode,
-            batch_size=settings.batch_size,
-            buffer_timeout_ms=settings.buffer_timeout_ms,
-            auto_watermark_interval_ms=settings.auto_watermark_interval_ms,
-            channel_credit_bytes=settings.channel_credit_bytes,
-            result_credit_bytes=settings.result_credit_bytes,
-            job_parameters=settings.job_parameters,
-            files=settings.files,
-            is_batch=settings.is_batch,
-            fail_points=self.fail_points.arming if self.fail_points is not None else None,
-        )
+        deployments = task_deployments(self._spec.job_id, graph, self._graph, start, settings)
+        self._ports.deploy(self._graph, deployments)
 
     # ------------------------------------------------------------ events
 
@@ -385,12 +359,14 @@ class JobCoordinator:
             self._go_on_when_stopped()
         elif self._checkpoints is not None:
             self._checkpoints.handle(event)
+            self._rescaler.advance()
 
     def tick(self) -> None:
         """Time passed: perform what is due."""
         self._operators.tick()
         if self._checkpoints is not None and not self.status.is_terminal_state():
             self._checkpoints.handle(core.TimePassed())
+            self._rescaler.advance()
         self._go_on_when_stopped()
 
     def cancel(self) -> None:
@@ -398,6 +374,7 @@ class JobCoordinator:
         if not self._life.allows(JobEvent.CANCEL_REQUESTED):
             return
         self._life.handle(JobEvent.CANCEL_REQUESTED)
+        self._rescaler.abandon("the job is cancelled", is_job_over=True)
         self._stop_tasks()
         self._go_on_when_stopped()
 
@@ -421,8 +398,26 @@ class JobCoordinator:
         """
         if self._checkpoints is None:
             return None
+        if kind.ends_job:
+            self._rescaler.stops_job()
         target = SavepointTarget(directory or self._spec.settings.savepoint_dir or "", format_type)
         return self._checkpoints.request(kind, target)
+
+    def rescale(self, parallelism: Mapping[str, int], cause: str = "requested") -> str:
+        """Give operators another number of subtasks while the job runs.
+
+        The outcome will be among `statistics.rescales`, where it is not the parallelism it has already.
+
+        Args:
+            parallelism: As `protocol.rescaling.rescaled` takes it.
+            cause: Who asks.
+
+        Returns:
+            Why it cannot be, or an empty text.
+        """
+        if self.status is not JobStatus.RUNNING:
+            return f"the job is {self.status.name}; only a running job can be rescaled"
+        return self._rescaler.begin(parallelism, cause)
 
     @property
     def barrier_mode(self) -> BarrierMode | None:
@@ -464,8 +459,9 @@ class JobCoordinator:
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
         self._restart_traces.running()
-        if was_restart:
+        if was_restart and not self._rescaler.running():
             self._record_recovery()
+        self._to_recover = None
         if self._is_stopped or not self._operators.run(self._restored):
             return
         if self._checkpoints is not None:
@@ -478,14 +474,17 @@ class JobCoordinator:
         return newest is not None and newest.kind.ends_job
 
     def _record_recovery(self) -> None:
-        assert self._failure is not None
+        failure = self._to_recover
+        if failure is None:
+            # A rescale that came to nothing when the tasks had been stopped for it.
+            return
         newest = self._store.newest if self._store is not None else None
         self.statistics.recoveries.append(
             RecoveryStatistics(
                 self._attempt,
-                self._failure.occurred_ms,
+                failure.occurred_ms,
                 self._now_ms(),
-                self._failure.cause,
+                failure.cause,
                 None if newest is None else newest.checkpoint_id,
             )
         )
@@ -496,6 +495,7 @@ class JobCoordinator:
         self._queries.fail("the subtask that owns the key has finished", subtask)
         if self.status is JobStatus.RUNNING and not self._live:
             self._life.handle(JobEvent.TASKS_FINISHED)
+            self._rescaler.abandon("the job has finished", is_job_over=True)
             self._operators.stop()
             if self._checkpoints is not None:
                 self._checkpoints.handle(core.TasksStopped(core.AbortReason.SHUT_DOWN))
@@ -522,35 +522,51 @@ class JobCoordinator:
     def _give_way(self, cause: str) -> None:
         """Another coordinator runs the job now: everything in storage is its own."""
         self._is_fenced = True
+        self._rescaler.abandon(cause, is_job_over=True)
         if self._life.allows(JobEvent.TASK_FAILED):
             self._restart_or_give_up(cause, "", is_recoverable=False)
 
     def _restart_now(self, cause: str) -> None:
         """The tasks cannot go on from where they are, but nothing failed: no restart is used up."""
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
-            self._life.handle(JobEvent.TASK_FAILED)
             self._fails(Failure(cause, "", self._now_ms()))
-            self._restart_at_ms = self._now_ms()
-            self._stop_tasks()
-            self._go_on_when_stopped()
+            self._restart_because(JobEvent.TASK_FAILED)
+
+    def _restart_to_rescale(self) -> None:
+        """The tasks run as they should, and are stopped at a checkpoint."""
+        self._rescales += 1
+        self._restart_because(JobEvent.RESCALED)
+
+    def _restart_because(self, event: JobEvent) -> None:
+        self._life.handle(event)
+        self._restart_at_ms = self._now_ms()
+        self._stop_tasks()
+        self._go_on_when_stopped()
 
     def _restart_or_give_up(self, cause: str, details: str, is_recoverable: bool) -> None:
         now_ms = self._now_ms()
         self._life.handle(JobEvent.TASK_FAILED)
         self._fails(Failure(cause, details, now_ms))
-        decision = self._strategy.on_failure(now_ms) if is_recoverable else GiveUp("")
+        decision = self._decide(cause, is_recoverable)
         if isinstance(decision, GiveUp):
             self._is_beyond_restart = not is_recoverable
             if decision.reason and self._restarts:
                 self._failure = Failure(f"{cause} ({decision.reason})", details, now_ms)
+            self._rescaler.abandon(cause, is_job_over=True)
             self._life.handle(JobEvent.GAVE_UP)
         else:
             self._restart_at_ms = now_ms + decision.delay_ms
         self._stop_tasks()
         self._go_on_when_stopped()
 
+    def _decide(self, cause: str, is_recoverable: bool) -> RestartDecision:
+        if not self._is_fenced and self._rescaler.failed(cause):
+            # The job itself did not fail, and runs again as it did before.
+            return Restart(0)
+        return self._strategy.on_failure(self._now_ms()) if is_recoverable else GiveUp("")
+
     def _fails(self, failure: Failure) -> None:
-        self._failure = failure
+        self._failure = self._to_recover = failure
         self.history.failed(failure.cause, failure.details, failure.occurred_ms)
 
     def _stop_tasks(self) -> None:
@@ -559,8 +575,9 @@ class JobCoordinator:
         self._operators.stop()
         is_restart, cause = self.status is JobStatus.RESTARTING, f"the job is {self.status.name}"
         if is_restart:
-            cause = "" if self._failure is None else self._failure.cause
-            self._restart_traces.begin(cause, self._ports.now_ns())
+            is_rescale, failure = self._rescaler.is_stopping, self._failure
+            cause = self._rescaler.description if is_rescale else "" if failure is None else failure.cause
+            self._restart_traces.begin(cause, self._ports.now_ns(), RESCALE if is_rescale else RECOVERY)
         else:
             self._restart_traces.failed(cause)
         if self._checkpoints is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ..actors.local_dirs import JobDirectories
 from ..common.errors import JobExecutionError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
+from ..protocol.rescaling import parallelism_of
 from ..telemetry import (
     AttributeValue,
     FinishedSpan,
@@ -118,6 +119,11 @@ class LocalJob:
         problem: str = self._executor.call(lambda: coordinator.set_barrier_mode(mode))
         return problem
 
+    def rescale(self, parallelism: Mapping[str, int]) -> str:
+        coordinator = self._executor.coordinator
+        problem: str = self._executor.call(lambda: coordinator.rescale(parallelism))
+        return problem
+
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         coordinator = self._executor.coordinator
         return waited_answer(
@@ -188,6 +194,8 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         stopped_with=coordinator.stopped_with,
         job_name=coordinator.job_name,
         checkpointing_mode=str(coordinator.barrier_mode or ""),
+        parallelism=parallelism_of(coordinator.graph),
+        rescaling=coordinator.rescaling,
         metrics_url=coordinator.metrics.url,
         fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),
     )

@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from .job_details import JobDetails
 from .job_reporters import JobReporters
 from .job_view import JobView
 from .local_job import coordinator_tracer, report_of
-from .ray_deployment import RayTaskGateway
+from .ray_gateway import RayTaskGateway
 from .report_order import ReportOrder
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQuery, waited_answer
@@ -200,6 +200,10 @@ class CoordinatorActor:
     def set_barrier_mode(self, mode: BarrierMode) -> str:
         """Change how barriers are handled; why that is not possible, or an empty text."""
         return self._call(lambda: self._coordinator.set_barrier_mode(mode))
+
+    def rescale(self, parallelism: Mapping[str, int]) -> str:
+        """Give operators another parallelism; why that cannot be, or an empty text."""
+        return self._call(lambda: self._coordinator.rescale(parallelism))
 
     def query_state(self, query: bytes, timeout_s: float) -> StateAnswer:
         """The answer to a pickled `StateQuery` about live state."""

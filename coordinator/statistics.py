@@ -174,6 +174,32 @@ class RecoveryStatistics:
         return self.running_ms - self.failed_ms
 
 
+@dataclass(frozen=True)
+class RescaleStatistics:
+    """One change of parallelism; times in milliseconds since the Unix epoch.
+
+    `cause` says who asked: `requested`, `reactive` or `autoscaler`. The two mappings are the numbers of
+    subtasks by operator uid. `stopped_ms` and `running_ms` are 0 where it did not come so far.
+    """
+
+    number: int
+    cause: str
+    from_parallelism: Mapping[str, int]
+    to_parallelism: Mapping[str, int]
+    requested_ms: int
+    stopped_ms: int = 0
+    running_ms: int = 0
+    checkpoint_id: CheckpointId | None = None
+    """The one that it went through."""
+    failure: str = ""
+    """Why the job has the parallelism that it had before."""
+
+    @property
+    def pause_ms(self) -> int:
+        """From the completion of the checkpoint until every subtask ran, 0 if it did not come so far."""
+        return max(0, self.running_ms - self.stopped_ms)
+
+
 @dataclass
 class JobStatistics:
     """History of one job; the oldest entries go beyond `HISTORY_LENGTH`, the counts stay."""
@@ -194,6 +220,8 @@ class JobStatistics:
     latest_savepoint: CheckpointStatistics | None = None
     latest_restored: RestoredCheckpoint | None = None
     recoveries: deque[RecoveryStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+    rescales: deque[RescaleStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+    """Those that ended, well or not, in the order of their end."""
     requests: dict[RequestId, AnswerRequest | None] = field(default_factory=dict)
     """Manual requests and their answers, `None` while they wait."""
 
