@@ -593,7 +593,8 @@ class JobCoordinator:
         else:
             self._restart_traces.failed(cause)
         if self._checkpoints is not None:
-            reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN
+            ending = core.AbortReason.SUSPENDED if self._is_fenced else core.AbortReason.SHUT_DOWN
+            reason = core.AbortReason.RESTARTED if is_restart else ending
             self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
             self.history.stopping(self._live, self._now_ms())
