@@ -159,9 +159,10 @@ def test_a_job_is_watched_checkpointed_looked_into_and_stopped(
         next(read_snapshot(newest).keyed_state("count", "anything").entries(trusted=True))
     assert (tmp_path / "mark").exists()
 
-    savepoint = _done(operator, "savepoints", {"target-directory": str(tmp_path / "savepoints" / "mine")})
-    assert Path(savepoint["location"]).is_relative_to(tmp_path / "savepoints" / "mine")
+    savepoint = _done(operator, "savepoints", {"target-directory": str(tmp_path / "savepoints")})
+    assert Path(savepoint["location"]).parent == tmp_path / "savepoints"
     stopped = _done(operator, "stop", {}, asked_at="savepoints")
+    assert stopped["failure-cause"] is None
     assert Path(stopped["location"]).is_relative_to(tmp_path / "savepoints")
     _until(lambda: operator.get("/live").json()["state"] == "FINISHED")
     assert operator.post("/stop", json={}).status_code == 409
