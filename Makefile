@@ -62,21 +62,23 @@ imports: $(STAMP)
 
 # The tests come last, in two halves side by side, so that the last line of a CI log is pytest's summary.
 check: chromium lint types imports ## what CI runs: lint, types, import rules, a short simulation, all tests
-	$(BIN)/python -m tidegate.testing.simulate --seeds $(CHECK_SEEDS)
+	$(BIN)/tidegate sim --seeds $(CHECK_SEEDS)
 	@log=$$(mktemp); \
 	nice -n 5 $(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=--ignore=tests/%) $(PYTEST_ARGS) >"$$log" 2>&1 & others=$$!; \
 	$(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=tests/%) $(PYTEST_ARGS); first=$$?; \
 	wait $$others; second=$$?; cat "$$log"; rm -f "$$log"; exit $$((first > second ? first : second))
 
 sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
-	$(BIN)/python -m tidegate.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	$(BIN)/tidegate sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 mutants: $(STAMP) ## plant one protocol bug after the other; print the first seed that finds each
 	$(BIN)/python -m tests.simulation.mutants
 
-chaos: $(STAMP) ## kill, stop and damage real processes for MINUTES=n (5), as SEED=n says
+chaos: $(STAMP) ## damage real processes for MINUTES=n (5), as SEED=n says; kill each sink TIMES=n (20)
 	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.connectors.killing --times $(or $(TIMES),20)
+	$(BIN)/python -m tests.kafka.kills --times $(or $(TIMES),20)
+	$(BIN)/python -m tests.spark_bridge.killing --times $(or $(TIMES),20)
 
 bench: $(STAMP) ## compare with other systems (SUITE=main, keyed, latency, growth ...; ROUNDS=3)
 	$(BIN)/python -m benchmarks.run --suite $(or $(SUITE),main) --rounds $(or $(ROUNDS),3)
