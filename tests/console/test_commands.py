@@ -73,7 +73,9 @@ def test_the_help_of_a_command_says_what_it_does_with_examples_that_can_be_typed
         typed = shlex.split(re.split(r" >>? ", example)[0])
         assert typed[: len(words) + 1] == ["tidegate", *words]
         # Raises for an option that is not there, or has no value.
-        command.make_parser(click.Context(command, **command.context_settings)).parse_args(typed[len(words) + 1 :])
+        command.make_parser(click.Context(command, **command.context_settings)).parse_args(
+            typed[len(words) + 1 :]
+        )
 
 
 def test_the_page_lists_every_command_as_it_is_typed() -> None:
