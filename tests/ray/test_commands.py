@@ -52,6 +52,12 @@ def job(tmp_path: Path, name: str) -> Iterator[JobClient]:
         yield client
 
 
+def completed(*words: str, start: str) -> set[str]:
+    """What a shell is offered for a word that begins so."""
+    complete = ShellComplete(commands, {}, "tidegate", "_TIDEGATE_COMPLETE")
+    return {each.value for each in complete.get_completions(list(words), start)}
+
+
 def test_a_job_is_watched_and_steered_by_its_name(
     job: JobClient, name: str, tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,6 +69,11 @@ def test_a_job_is_watched_and_steered_by_its_name(
         each for each in listed["jobs"] if each["id"] == job_id
     ).items()
     assert command("status", job_id[:8])[1]["name"] == name
+    assert completed("status", "--address", "any", start=name[:10]) >= {name}
+    assert completed("status", "--address", "any", start=job_id[:8]) == {job_id}
+    code, logs, _ = command("logs", name)
+    assert code == 4, "this cluster has no dashboard"
+    assert "--include-dashboard=true" in logs["error"]["message"]
 
     code, taken, _ = command("checkpoint", "trigger", name)
     assert (code, taken["id"]) == (0, job_id)
@@ -136,21 +147,6 @@ def test_what_takes_too_long_has_its_own_exit_code_and_goes_on(
     Gate(tmp_path).open()
     job.result()
     assert sorted(records_in(tmp_path / "out.txt")) == sorted(expected(COUNT).elements())
-
-
-def test_jobs_are_completed_by_name_and_id(job: JobClient, name: str) -> None:
-    complete = ShellComplete(commands, {}, "tidegate", "_TIDEGATE_COMPLETE")
-    address = ["--address", "any"]
-    by_name = complete.get_completions(["status", *address], name[:10])
-    assert name in [each.value for each in by_name]
-    job_id = str(job.get_job_id())
-    assert [each.value for each in complete.get_completions(["status", *address], job_id[:6])] == [job_id]
-
-
-def test_without_a_dashboard_logs_say_how_to_get_one(job: JobClient, name: str, command: Command) -> None:
-    code, document, _ = command("logs", name)
-    assert (code, document["error"]["reason"]) == (4, "unreachable")
-    assert "--include-dashboard=true" in document["error"]["message"]
 
 
 def test_every_node_is_asked_for_its_versions_its_clock_and_the_directory(
