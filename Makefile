@@ -74,9 +74,11 @@ sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
 mutants: $(STAMP) ## plant one protocol bug after the other; print the first seed that finds each
 	$(BIN)/python -m tests.simulation.mutants
 
-chaos: $(STAMP) ## kill, stop and damage real processes for MINUTES=n (5), as SEED=n says
+chaos: $(STAMP) ## damage real processes for MINUTES=n (5), as SEED=n says; kill each sink TIMES=n (20)
 	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.connectors.killing --times $(or $(TIMES),20)
+	$(BIN)/python -m tests.kafka.kills --times $(or $(TIMES),20)
+	$(BIN)/python -m tests.spark_bridge.killing --times $(or $(TIMES),20)
 
 bench: $(STAMP) ## compare with other systems (SUITE=main, keyed, latency, growth ...; ROUNDS=3)
 	$(BIN)/python -m benchmarks.run --suite $(or $(SUITE),main) --rounds $(or $(ROUNDS),3)

@@ -34,7 +34,7 @@ class Watch:
 def browser() -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
     if found is None:
-        pytest.fail("the console is tested in a real browser: apt-get install chromium")
+        pytest.fail("the console is tested in a real browser: run `make chromium`")
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         # Without its sandbox, which containers do not allow to the root user.
