@@ -52,6 +52,15 @@ def job(tmp_path: Path, name: str) -> Iterator[JobClient]:
         yield client
 
 
+def text_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What people see."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert not ended.value.code
+    return capsys.readouterr().out
+
+
 def completed(*words: str, start: str) -> set[str]:
     """What a shell is offered for a word that begins so."""
     complete = ShellComplete(commands, {}, "tidegate", "_TIDEGATE_COMPLETE")
@@ -84,6 +93,17 @@ def test_a_job_is_watched_and_steered_by_its_name(
     code, history, _ = command("checkpoint", "list", name)
     assert [one["id"] for one in history["checkpoints"]] == [taken["checkpoint"]]
     assert command("checkpoint", "mode", name, "unaligned")[1]["checkpointing_mode"] == "unaligned"
+    tasks = command("status", name)[1]["tasks"]
+    assert [(task["parallelism"], task["states"]) for task in tasks] == [(2, {"RUNNING": 2})] * len(tasks)
+    assert all(subtask["process_id"] for task in tasks for subtask in task["subtasks"])
+    for words, expected_words in (
+        (["list"], ["ID", name, "RUNNING"]),
+        (["status", name], ["name", name, "unaligned", "TASK", tasks[0]["name"]]),
+        (["checkpoint", "list", name], ["OUTCOME", "COMPLETED"]),
+        (["checkpoint", "explain", name], [explained["cause"], "TOOK MS"]),
+    ):
+        shown = text_of(capsys, *words)
+        assert [word for word in expected_words if word not in shown] == []
     assert command("status", name)[1]["checkpointing_mode"] == "unaligned"
 
     code, savepoint, _ = command("savepoint", "trigger", name, str(tmp_path / "savepoints"))
