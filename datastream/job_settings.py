@@ -47,6 +47,7 @@ from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
 from ..state.storage import is_absolute
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings, parse_ports
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
+from .elastic_settings import autoscaler_settings, reactive_settings
 
 DEFAULT_RESTART = ExponentialDelayRestart(
     initial_backoff_ms=100,
@@ -129,6 +130,8 @@ def job_settings(
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
         metrics_interval_ms=configuration.get(MetricOptions.UPDATE_INTERVAL).to_millis(),
+        reactive=reactive_settings(configuration),
+        autoscaler=autoscaler_settings(configuration),
         prometheus=_prometheus(configuration),
         otlp_metrics=OtlpMetricSettings.from_environment(os.environ),
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),

@@ -123,8 +123,10 @@ def resource_requirements(job: Job) -> dict[str, models.VertexResources]:
 
 @router.put("/resource-requirements", status_code=202)
 def rescale(
+    jobid: JobId,
     job: Job,
     client: Client,
+    console: ConsoleState,
     asked: Annotated[dict[str, models.VertexResources], Body(min_length=1, max_length=1_000)],
 ) -> models.Triggered:
     """Change the parallelism of vertices to their upper bounds; ask under `rescaling` what became of it."""
@@ -136,4 +138,10 @@ def rescale(
         bound = vertices[vertex_id].max_parallelism
         if 0 < bound < wanted.parallelism.upper_bound:
             raise HTTPException(400, f"{vertex_id} can have a parallelism of {bound} at most")
-    raise HTTPException(501, "this version cannot change the parallelism of a running job")
+    parallelism = {vertices[each].uids[0]: asked[each].parallelism.upper_bound for each in asked}
+
+    def perform() -> models.OperationResult:
+        client.rescale(parallelism)
+        return models.OperationResult()
+
+    return console.operations.start(jobid, None, perform)
