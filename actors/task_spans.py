@@ -107,7 +107,7 @@ class TaskSpans:
         attributes = {**self._attributes(), CHECKPOINT_ID: barrier.checkpoint_id}
         triggered = min(barrier.timestamp_ms * 1_000_000, arrival.first_ns)
         tracer.record_span(START_DELAY, parent, triggered, arrival.first_ns, attributes)
-        if self._deployment.subtask.inputs and arrival.channel >= 0:
+        if self._deployment.subtask.inputs:
             waited = {
                 ALIGNMENT_CHANNEL: arrival.channel,
                 ALIGNMENT_QUEUED_MS: arrival.queued_ns / 1e6,

@@ -14,9 +14,19 @@ LOCAL_LMDB = "tidegate local lmdb"
 SMALL = "W2 K=10k"
 LARGE = "W2 K=1M"
 PER_COMMIT = "answers per commit, not per record"
-PER_BATCH = "answers per micro-batch, not per record; no Python"
+PER_BATCH = "answers per micro-batch, not per record; no Python; on two cores"
+VECTORS = "its functions are vectorised; on two cores"
 IN_ONE_PROCESS = "both workers' Python shares one interpreter"
 W4_KEYS = 1_000
+
+
+def _spark(workload: str, title: str, records: int, keys: int, backend: str = "") -> Case:
+    system = f"spark {backend or 'built-in'}"
+    return Case(
+        workload, title, system, "spark", records, keys, backend or "hashmap", parallelism=2, mode="builtin",
+        note=PER_BATCH,
+    )  # fmt: skip
+
 
 STATELESS = (
     Case("W1", "W1", "bare loop", "bare", 20 * MILLION),
@@ -47,7 +57,7 @@ KEYED_SMALL = (
     Case("W2", SMALL, "pyflink p=2", "pyflink", 200_000, K_SMALL, parallelism=2, note=IN_ONE_PROCESS),
     Case("W2", SMALL, "pyflink process", "pyflink", 20_000, K_SMALL, mode="process"),
     Case("W2", SMALL, "pathway", "pathway", MILLION, K_SMALL, note=PER_COMMIT),
-    Case("W2", SMALL, "spark built-in", "spark", 4 * MILLION, K_SMALL, mode="builtin", note=PER_BATCH),
+    _spark("W2", SMALL, 4 * MILLION, K_SMALL),
     Case("W2", SMALL, "spark pandas state", "spark", 20_000, K_SMALL, mode="state"),
     Case("W2", SMALL, "spark transformWithState", "spark", 20_000, K_SMALL, mode="transform"),
 )
@@ -62,7 +72,7 @@ KEYED_LARGE = (
     Case("W2", LARGE, "pyflink", "pyflink", 200_000, K_LARGE),
     Case("W2", LARGE, "pyflink rocksdb", "pyflink", 200_000, K_LARGE, "rocksdb"),
     Case("W2", LARGE, "pathway", "pathway", MILLION, K_LARGE, note=PER_COMMIT),
-    Case("W2", LARGE, "spark built-in", "spark", 600_000, K_LARGE, mode="builtin", note=PER_BATCH),
+    _spark("W2", LARGE, 600_000, K_LARGE),
 )
 
 CHECKPOINTS = (
@@ -74,7 +84,7 @@ CHECKPOINTS = (
     Case("W3", "W3", "pyflink hashmap", "pyflink", 200_000, K_LARGE),
     Case("W3", "W3", "pyflink rocksdb", "pyflink", 200_000, K_LARGE, "rocksdb"),
     Case("W3", "W3", "pathway", "pathway", MILLION, K_LARGE, note=f"{PER_COMMIT}; stores its input"),
-    Case("W3", "W3", "spark rocksdb", "spark", 600_000, K_LARGE, "rocksdb", mode="builtin", note=PER_BATCH),
+    _spark("W3", "W3", 600_000, K_LARGE, "rocksdb"),
 )
 
 WINDOWS = (
@@ -91,7 +101,7 @@ WINDOWS = (
         "W4", "W4", "bytewax p=2, told to wait", "bytewax", MILLION, W4_KEYS, parallelism=2, mode="wait"
     ),
     Case("W4", "W4", "pyflink", "pyflink", 200_000, W4_KEYS),
-    Case("W4", "W4", "spark built-in", "spark", 4 * MILLION, W4_KEYS, mode="builtin", note=PER_BATCH),
+    _spark("W4", "W4", 4 * MILLION, W4_KEYS),
 )  # fmt: skip
 
 JOIN = (

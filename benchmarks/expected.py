@@ -40,7 +40,7 @@ def window_totals(records: int, keys: int, closed_only: bool = False) -> dict[st
     Args:
         closed_only: only of the windows that end before any later record could still change them.
     """
-    last_start = (records // RECORDS_PER_MS) // WINDOW_MS * WINDOW_MS
+    last_start = (records // RECORDS_PER_MS - DISORDER_MS) // WINDOW_MS * WINDOW_MS
     sizes: dict[tuple[int, int], int] = {}
     sums = total = 0
     for first in range(0, records, 1 << 20):

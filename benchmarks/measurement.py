@@ -150,7 +150,7 @@ class Bench:
             variables = systems.environment(case.program)
             return launch.run(
                 systems.command(case.program, orders),
-                variables if ray is None else variables | {"RAY_ADDRESS": ray.address},
+                variables if ray is None else variables | ray.variables,
                 folder / "marks",
                 folder / "log.txt",
                 limit_s,
@@ -179,7 +179,7 @@ def metrics_of(
     starts = marks(outcome, "start")
     started_ns, ended_ns = min(mark["at_ns"] for mark in starts), max(end["last_ns"] for end in ends)
     found = memory(outcome)
-    records = orders.records
+    records = sum(end.get("source_records", 0) for end in ends) or orders.records
     if case.workload == "start":
         return found | {"seconds": (ended_ns - outcome.started_ns) / 1e9}
     if case.workload == "changing":

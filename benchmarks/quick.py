@@ -49,11 +49,11 @@ def pairs() -> dict[str, tuple[Case, Case]]:
     return found
 
 
-def measure(bench: Bench, names: Sequence[str]) -> dict[str, float]:
+def measure(bench: Bench, names: Sequence[str], rounds: int) -> dict[str, float]:
     """The ratios of some pairs, ours and the limit in turns."""
     chosen = {name: pair for name, pair in pairs().items() if name in names}
     costs: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in chosen}
-    for number in range(1, ROUNDS + 1):
+    for number in range(1, rounds + 1):
         for name, pair in chosen.items():
             for place, case in enumerate(pair):
                 costs[name][place].append(bench.measure(case, number).metrics["cpu_s"])
@@ -72,16 +72,18 @@ def main(arguments: list[str] | None = None) -> int:
     """Measures and prints; the exit status is 1 if something fell."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quick", description=__doc__)
     parser.add_argument("--record", action="store_true", help="keep what is measured as the new bounds")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"default: {ROUNDS}")
+    parser.add_argument("--share", type=float, default=SHARE, help=f"of the records; default: {SHARE}")
     options = parser.parse_args(arguments)
-    bench = Bench(environments.cache_dir() / "quick", SHARE)
+    bench = Bench(environments.cache_dir() / "quick", options.share)
     started = time.monotonic()
     if options.record:
-        found = measure(bench, list(pairs()))
+        found = measure(bench, list(pairs()), options.rounds)
         text = json.dumps({name: round(ratio, 3) for name, ratio in found.items()}, indent=4)
         BOUNDS.write_text(text + "\n")
         print(text)
         return 0
-    findings = judge(json.loads(BOUNDS.read_text()), lambda names: measure(bench, names))
+    findings = judge(json.loads(BOUNDS.read_text()), lambda names: measure(bench, names, options.rounds))
     for finding in findings:
         print(line(finding))
     print(f"{time.monotonic() - started:.0f} s")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import secrets
 import subprocess
 import sys
 import time
@@ -22,10 +24,10 @@ CPUS = 8
 
 @dataclass(frozen=True)
 class RunningRay:
-    """The process that holds it, and its address."""
+    """The process that holds it, and the environment variables with which a job finds it."""
 
     pid: int
-    address: str
+    variables: dict[str, str]
 
 
 @contextlib.contextmanager
@@ -40,9 +42,16 @@ def running_ray(folder: Path) -> Iterator[RunningRay]:
     """
     mark, log = folder / "marks" / "ray.json", folder / "ray.txt"
     command = [sys.executable, "-m", "benchmarks.running_ray", str(mark.parent)]
+    # Ray lets nobody in without a token; this one lives as long as the Ray.
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, cwd=launch.ROOT, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
+            command,
+            cwd=launch.ROOT,
+            env=os.environ | token,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
     tree = launch.ProcessTree([psutil.Process(process.pid)])
     try:
@@ -51,7 +60,8 @@ def running_ray(folder: Path) -> Iterator[RunningRay]:
             if process.poll() is not None or time.monotonic() > end:
                 raise launch.RunError(f"Ray did not start:\n{launch.tail(log)}")
             time.sleep(0.1)
-        yield RunningRay(process.pid, launch.read_marks(mark.parent)["ray"]["address"])
+        address = launch.read_marks(mark.parent)["ray"]["address"]
+        yield RunningRay(process.pid, token | {"RAY_ADDRESS": address})
     finally:
         tree.kill()
         process.wait()

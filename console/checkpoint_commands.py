@@ -7,8 +7,11 @@ from typing import Any
 
 import click
 
-from ..coordinator.statistics import CheckpointStatistics
+from ..common.errors import CheckpointNotFoundError
+from ..coordinator.critical_path import CriticalPath, critical_path
+from ..coordinator.statistics import CheckpointStatistics, JobStatistics
 from ..protocol.elements import CheckpointingMode
+from ..protocol.ids import CheckpointId
 from .command import Group
 from .jobs import address_option, find_job, job_argument, timeout_option
 from .output import progress, say, table
@@ -94,6 +97,67 @@ def trigger(job: str, timeout_s: float, address: str | None) -> None:
     with progress("checkpoint"):
         number = client.trigger_checkpoint(timeout_s)
     say({"id": str(client.get_job_id()), "checkpoint": number}, lambda: [str(number)])
+
+
+@checkpoint.command(
+    examples=["tidegate checkpoint explain flights", "tidegate checkpoint explain flights 12 --json"]
+)
+@address_option
+@job_argument
+@click.argument("number", metavar="[ID]", type=click.IntRange(min=1), required=False)
+def explain(job: str, number: int | None, address: str | None) -> None:
+    """Say what made the checkpoint ID of JOB, by default the newest complete one, as long as it was.
+
+    Each step waited for the one before; whatever else happened, happened beside them.
+    """
+    client = find_job(job, address)
+    found = _checkpoint(client.report().statistics, number)
+    path = critical_path(found)
+    document = {
+        "id": str(client.get_job_id()),
+        "checkpoint": found.checkpoint_id,
+        "duration_ms": found.duration_ms,
+        "cause": path.cause,
+        "steps": [
+            {
+                "name": step.name,
+                "subtask": step.subtask_name,
+                "start_ms": step.start_ms,
+                "duration_ms": step.duration_ms,
+                "cause": step.cause,
+            }
+            for step in path.steps
+        ],
+    }
+    say(document, lambda: _explained(found, path))
+
+
+def _checkpoint(statistics: JobStatistics, number: int | None) -> CheckpointStatistics:
+    known = {one.checkpoint_id: one for one in statistics.in_progress.values()}
+    known.update((one.checkpoint_id, one) for one in statistics.checkpoints)
+    if number is None and statistics.latest_completed is not None:
+        return statistics.latest_completed
+    if number is None:
+        raise CheckpointNotFoundError("the job has completed no checkpoint yet")
+    found = known.get(CheckpointId(number))
+    if found is None:
+        there = f"those from {min(known)} to {max(known)}" if known else "none yet"
+        raise CheckpointNotFoundError(f"the job remembers no checkpoint {number}, only {there}")
+    return found
+
+
+def _explained(found: CheckpointStatistics, path: CriticalPath) -> Iterator[Any]:
+    yield f"{found.kind.value} {found.checkpoint_id}, {found.outcome.value}, {found.duration_ms:.0f} ms"
+    if not path.steps:
+        yield "no subtask has done its part, so there is nothing to explain"
+        return
+    yield path.cause
+    yield ""
+    rows = [
+        [round(step.start_ms, 1), round(step.duration_ms, 1), step.name, step.subtask_name, step.cause]
+        for step in path.steps
+    ]
+    yield table(["from ms", "took ms", "step", "where", "cause"], rows)
 
 
 @checkpoint.command(examples=["tidegate checkpoint mode flights unaligned"])

@@ -191,3 +191,33 @@ def cancel(job: str, timeout_s: float, address: str | None) -> None:
         raise JobTimeoutError(f"the job is still {ended.name} after {timeout_s:g} s; it goes on stopping")
     job_id = str(client.get_job_id())
     say({"id": job_id, "status": ended.name}, lambda: [f"{ended.name} {job_id}"])
+
+
+@click.command(
+    cls=Command, examples=["tidegate rescale flights 8", "tidegate rescale flights Totals 4 --timeout 120"]
+)
+@timeout_option
+@address_option
+@job_argument
+@click.argument("numbers", metavar="[OPERATOR] PARALLELISM", nargs=-1, required=True)
+def rescale(job: str, numbers: tuple[str, ...], timeout_s: float, address: str | None) -> None:
+    """Give JOB, or its OPERATOR (a uid or a name), another parallelism while it runs.
+
+    It takes a checkpoint and goes on from it with so many subtasks. Without OPERATOR all change that the
+    program did not limit to one.
+    """
+    *operators, number = numbers
+    if len(operators) > 1 or not number.isdigit() or int(number) < 1:
+        raise click.UsageError("give PARALLELISM, a number of at least 1, and before it at most one OPERATOR")
+    client = find_job(job, address)
+    with progress("rescaling"):
+        client.rescale({operators[0]: int(number)} if operators else int(number), timeout_s)
+    job_id, parallelism = str(client.get_job_id()), _parallelism(client)
+    say(
+        {"id": job_id, "parallelism": parallelism},
+        lambda: [table(["operator", "parallelism"], parallelism.items())],
+    )
+
+
+def _parallelism(client: JobClient) -> dict[str, int]:
+    return {node["type"]: node["parallelism"] for node in client.details().plan["nodes"]}

@@ -20,11 +20,16 @@ _COMMANDS = {
     "plan": ("plan_command", "plan"),
     "list": ("job_commands", "list_jobs"),
     "status": ("job_commands", "status"),
+    "logs": ("logs_command", "logs"),
     "cancel": ("job_commands", "cancel"),
     "stop": ("job_commands", "stop"),
+    "rescale": ("job_commands", "rescale"),
     "savepoint": ("savepoint_commands", "savepoint"),
     "checkpoint": ("checkpoint_commands", "checkpoint"),
     "console": ("console_command", "console"),
+    "doctor": ("doctor_command", "doctor"),
+    "sim": ("sim_command", "sim"),
+    "completion": ("completion_command", "completion"),
 }
 
 

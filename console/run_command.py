@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
 import click
-import yaml
 
-from ..common.config_options import MAP, value_text
 from ..common.configuration import Configuration
-from ..common.errors import ConfigurationError, TidegateError
-from ..common.known_options import check_settings, known_options
+from ..common.errors import TidegateError
 from ..common.options import DeploymentOptions, StateRecoveryOptions
 from ..coordinator.job_client import JobClient
 from ..datastream.default_settings import default_settings
@@ -25,6 +22,7 @@ from .driver import as_main_program, print_error
 from .exit_codes import ExitCode, exit_code_of
 from .job_commands import job_document
 from .output import error_document, note, say
+from .settings import configuration_of, settings_options
 
 
 @click.command(
@@ -47,12 +45,7 @@ from .output import error_document, note, say
     type=click.Choice(["cancel", "stop-with-savepoint", "detach"]),
     help="What SIGINT and SIGTERM do with the job (tidegate.on-stop-signal).",
 )
-@click.option("--conf", "-D", "settings", multiple=True, metavar="KEY=VALUE", help="One setting; repeatable.")
-@click.option(
-    "--conf-file",
-    type=click.Path(exists=True, dir_okay=False),
-    help="YAML file of settings, as Flink's config.yaml: nested, or with dots in the keys.",
-)
+@settings_options
 @click.option(
     "--from-savepoint",
     "--savepoint",
@@ -86,17 +79,8 @@ def run(
     They hold for every environment that DRIVER creates. What DRIVER itself sets goes before them, and
     --conf goes before --conf-file. With --json, what DRIVER prints goes to standard error.
     """
-    configuration = Configuration()
-    if conf_file is not None:
-        for key, value in settings_of_file(conf_file).items():
-            configuration.set_string(key, value)
-    for setting in settings:
-        key, separator, value = setting.partition("=")
-        if not separator or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--conf")
-        configuration.set_string(key.strip(), value.strip())
+    configuration = configuration_of(settings, conf_file)
     _set_options(configuration, **options)
-    check_settings(configuration)
     jobs: list[JobClient] = []
     error, code = _run(driver, arguments, configuration, jobs.append)
     described = [_described(client) for client in jobs]
@@ -177,36 +161,3 @@ def _described(client: JobClient) -> dict[str, Any]:
     except TidegateError:
         # It ended with its cluster, or its coordinator with it.
         return described
-
-
-def settings_of_file(path: str) -> dict[str, str]:
-    """The settings in a YAML file, with the keys of nested maps joined by dots.
-
-    Raises:
-        ConfigurationError: It is no YAML, or not a map.
-    """
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = yaml.safe_load(file)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not a YAML file: {error}") from error
-    if content is None:
-        return {}
-    if not isinstance(content, Mapping):
-        raise ConfigurationError(f"{path} has to hold a map of settings, such as `parallelism.default: 4`")
-    return _flat(content, "", os.path.basename(path))
-
-
-def _flat(content: Mapping[object, object], prefix: str, file: str) -> dict[str, str]:
-    options = known_options()
-    flat: dict[str, str] = {}
-    for name, value in content.items():
-        key = f"{prefix}{name}"
-        option = options.get(key)
-        if isinstance(value, Mapping) and (option is None or option.type is not MAP):
-            flat.update(_flat(value, f"{key}.", file))
-        elif value is None or isinstance(value, list):
-            raise ConfigurationError(f"{key} in {file} is {value!r}; give it one value, or remove it")
-        else:
-            flat[key] = value_text(value)
-    return flat

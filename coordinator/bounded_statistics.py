@@ -26,7 +26,8 @@ class BoundedStatistics:
     def copy(self, statistics: JobStatistics) -> JobStatistics:
         """A copy that another thread may read while the original goes on.
 
-        Of older checkpoints only the subtasks stay that took longest, so that their longest times are right.
+        Of older checkpoints only the subtasks stay that took longest, and those on the critical path, so that
+        both are right.
         """
         kept: deque[CheckpointStatistics] = deque(maxlen=statistics.checkpoints.maxlen)
         subtasks = 0
@@ -41,6 +42,7 @@ class BoundedStatistics:
             checkpoints=kept,
             counts=statistics.counts.copy(),
             latest_aborted=None if latest is None else _masked(latest),
+            rescales=statistics.rescales.copy(),
             recoveries=deque(
                 (replace(one, cause=masked_text(one.cause)) for one in statistics.recoveries),
                 statistics.recoveries.maxlen,
@@ -50,7 +52,7 @@ class BoundedStatistics:
     def _cut_down(self, checkpoint: CheckpointStatistics) -> CheckpointStatistics:
         known = self._cut.get(checkpoint.checkpoint_id)
         if known is None:
-            known = replace(checkpoint, subtasks=_slowest(checkpoint.subtasks))
+            known = replace(checkpoint, subtasks=_telling(checkpoint.subtasks))
             self._cut[checkpoint.checkpoint_id] = known
             while len(self._cut) > HISTORY_LENGTH:
                 self._cut.popitem(last=False)
@@ -62,7 +64,7 @@ def _masked(checkpoint: CheckpointStatistics) -> CheckpointStatistics:
     return checkpoint if reason == checkpoint.reason else replace(checkpoint, reason=reason)
 
 
-def _slowest(subtasks: dict[SubtaskId, SubtaskMetrics]) -> dict[SubtaskId, SubtaskMetrics]:
+def _telling(subtasks: dict[SubtaskId, SubtaskMetrics]) -> dict[SubtaskId, SubtaskMetrics]:
     if not subtasks:
         return {}
     found = {
@@ -70,5 +72,16 @@ def _slowest(subtasks: dict[SubtaskId, SubtaskMetrics]) -> dict[SubtaskId, Subta
         max(subtasks, key=lambda one: subtasks[one].alignment_ms),
         max(subtasks, key=lambda one: subtasks[one].sync_ms),
         max(subtasks, key=lambda one: subtasks[one].async_ms),
+        *_way_to_the_last(subtasks),
     }
     return {one: metrics for one, metrics in subtasks.items() if one in found}
+
+
+def _way_to_the_last(subtasks: dict[SubtaskId, SubtaskMetrics]) -> set[SubtaskId]:
+    """The subtask that acknowledged last, and those that its barrier came through."""
+    way: set[SubtaskId] = set()
+    on: SubtaskId | None = max(subtasks, key=lambda one: (subtasks[one].acknowledged_ms or 0.0, one))
+    while on is not None and on in subtasks and on not in way:
+        way.add(on)
+        on = subtasks[on].upstream
+    return way

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from ..protocol.ids import SubtaskId
 
+RESOLUTION_MS = 1.0
+"""Some beginnings are known in whole milliseconds only, and seem that much earlier."""
+
 
 @dataclass(slots=True)
 class _Bounds:
@@ -37,6 +40,7 @@ class ClockSkews:
         Returns:
             The estimate in milliseconds; positive where the task's clock is ahead.
         """
+        most_ms += RESOLUTION_MS
         known = self._bounds.get(subtask)
         bounds = _Bounds(least_ms, most_ms)
         if known is not None:

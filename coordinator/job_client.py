@@ -292,7 +292,7 @@ class JobClient(BaseJobClient):
                 last = _last_rescale(report)
                 return report.statistics.rescales[-1] if last > before else None
             if time.monotonic() >= deadline:
-                raise JobExecutionError(
+                raise JobTimeoutError(
                     f"the rescale to {_listed(report.rescaling.to_parallelism)} was not over in time; it "
                     f"goes on, and report().rescaling says how it is"
                 )

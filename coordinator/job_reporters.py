@@ -19,6 +19,7 @@ class JobReporters:
     def __init__(
         self, job: JobCoordinator, prometheus: PrometheusSettings | None, otlp: OtlpMetricSettings | None
     ) -> None:
+        self._job = job
         families = JobFamilies(job)
         self._endpoint = self._reader = None
         # Imported only here: most jobs have neither, and the driver of a local one should start quickly.
@@ -35,6 +36,7 @@ class JobReporters:
 
     def close(self) -> None:
         """Listen no more, and send what the job did last."""
+        self._job.metrics.url = ""
         if self._endpoint is not None:
             self._endpoint.close()
         if self._reader is not None:

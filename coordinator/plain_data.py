@@ -19,11 +19,17 @@ T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
-    """A value as dictionaries, lists, texts and numbers; a mapping whose keys are no texts as pairs."""
+    """A value as dictionaries, lists, texts and numbers; a mapping whose keys are no texts as pairs.
+
+    Fields that have their defaults are left out.
+    """
     if isinstance(value, enum.Enum):
         return value.name
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = (
+            (field.name, getattr(value, field.name), field.default) for field in dataclasses.fields(value)
+        )
+        return {name: to_plain(one) for name, one, default in fields if one != default}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
             return {key: to_plain(one) for key, one in value.items()}

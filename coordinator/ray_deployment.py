@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import pickle
-import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,12 +13,13 @@ import cloudpickle
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
-from ..common.errors import ClusterUnreachableError, ConfigurationError, JobExecutionError, ResourceError
+from ..common.errors import ConfigurationError, JobExecutionError, ResourceError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.plan import build_execution_graph
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
+from .cluster_address import check_reachable, unreachable
 from .job_client import JobReport
 from .job_details import JobDetails
 from .ray_gateway import first_line
@@ -31,7 +31,6 @@ NAMESPACE = "tidegate"
 """Where coordinators are found by name. Drivers stay in an unnamed namespace each: RayDP allows one Spark
 session per namespace."""
 _START_TIMEOUT_S = 60
-_CONNECT_TIMEOUT_S = 10
 _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
@@ -166,6 +165,25 @@ class RayJobHandle:
         )
 
 
+def connect(address: str | None) -> None:
+    """Connect this process to a Ray cluster, unless it is connected.
+
+    Args:
+        address: Of the cluster; `None` for the one in `RAY_ADDRESS`, else the one on this machine.
+
+    Raises:
+        ClusterUnreachableError: There is no such cluster.
+    """
+    if ray.is_initialized():
+        return
+    wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
+    try:
+        check_reachable(wanted)
+        ray.init(address=wanted, logging_level=logging.WARNING, log_to_driver=False)
+    except (RayError, OSError, RuntimeError, ValueError) as error:
+        raise unreachable(wanted, error, "Give its address with --address or RAY_ADDRESS") from error
+
+
 def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
     """The jobs whose coordinators a Ray cluster has, by id.
 
@@ -175,16 +193,7 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
     Raises:
         ClusterUnreachableError: There is no such cluster.
     """
-    if not ray.is_initialized():
-        wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
-        try:
-            _check_reachable(wanted)
-            ray.init(address=wanted, logging_level=logging.WARNING, log_to_driver=False)
-        except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise ClusterUnreachableError(
-                f"there is no way to a Ray cluster at {wanted}: {error}. Give its address with --address or "
-                f"RAY_ADDRESS, and the token (RAY_AUTH_TOKEN)"
-            ) from error
+    connect(address)
     found = ray.util.list_named_actors(all_namespaces=True)
     names = [each["name"] for each in found if each["namespace"] == NAMESPACE]
     ids = sorted(name.removeprefix("job-") for name in names if name.startswith("job-"))
@@ -239,13 +248,6 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     return RayJobHandle(actor, spec.job_id)
 
 
-def _check_reachable(address: str) -> None:
-    """Raise `OSError` at once where nobody listens; Ray itself would try for minutes."""
-    host, separator, port = address.rpartition(":")
-    if separator and port.isdigit() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
-
-
 def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
     runtime_env = spec.settings.python.runtime_env() or None
     if ray.is_initialized():
@@ -258,13 +260,11 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
     address = os.environ.get("RAY_ADDRESS")
     if address:
         try:
-            _check_reachable(address)
+            check_reachable(address)
             ray.init(runtime_env=runtime_env)
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise ClusterUnreachableError(
-                f"there is no way to the Ray cluster at RAY_ADDRESS={address}: {error}. Check the address "
-                f"and the token (RAY_AUTH_TOKEN), or unset RAY_ADDRESS for an embedded Ray"
-            ) from error
+            remedy = "Check the address, or unset RAY_ADDRESS for an embedded Ray"
+            raise unreachable(f"RAY_ADDRESS={address}", error, remedy) from error
         return
     global _embedded
     _embedded = True

@@ -17,14 +17,27 @@ from ..coordinator.barrier_mode import BarrierMode
 from ..coordinator.job_client import JobClient, JobReport
 from ..coordinator.job_details import JobDetails, JobException, SubtaskDetails
 from ..coordinator.state_queries import StateAnswer, StateQuery
-from ..coordinator.statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
+from ..coordinator.statistics import (
+    CheckpointOutcome,
+    CheckpointStatistics,
+    JobStatistics,
+    RescaleStatistics,
+    job_shape,
+)
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import AnswerRequest, RequestId, SubtaskMetrics
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import CheckpointId, SubtaskId
 from ..protocol.partitioning import Partitioning
-from ..protocol.plan import StreamEdge, StreamGraph, StreamNode, build_execution_graph, build_job_graph
+from ..protocol.plan import (
+    ExecutionGraph,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+    build_execution_graph,
+    build_job_graph,
+)
 from ..protocol.task_metrics import ExecutionState, TaskMetrics, TaskRates
 
 __all__ = ["SimulatedJob", "large_job", "simulated_client", "simulated_job"]
@@ -65,7 +78,8 @@ def simulated_job(
         savepoint_directory: The job's own default.
     """
     graph = build_job_graph(_stream_graph(f"job {number}", tasks, parallelism))
-    order = list(build_execution_graph(graph).subtasks)
+    execution = build_execution_graph(graph)
+    order = list(execution.subtasks)
     subtasks = tuple(_subtask(subtask, place, status) for place, subtask in enumerate(order))
     is_over = status.is_globally_terminal_state()
     exceptions = _exceptions(order, status)
@@ -75,7 +89,7 @@ def simulated_job(
         cause=exceptions[0].cause if exceptions else None,
         details=exceptions[0].details if exceptions else "",
         restarts=max(0, len(exceptions) - 1),
-        statistics=_statistics(order, checkpoints, started_ms),
+        statistics=_statistics(execution, checkpoints, started_ms),
         newest_checkpoint=newest_checkpoint,
         job_name=f"job {number}",
         checkpointing_mode="exactly-once",
@@ -141,6 +155,11 @@ class SimulatedJob:
 
     def rescale(self, parallelism: Mapping[str, int]) -> str:
         self.asked.append(("rescale", dict(parallelism)))
+        rescales = self._details.report.statistics.rescales
+        before = {node["uid"]: node["parallelism"] for node in self._details.plan["nodes"]}
+        rescales.append(
+            RescaleStatistics(len(rescales) + 1, "requested", before, {**before, **parallelism}, NOW_MS)
+        )
         return ""
 
     def set_barrier_mode(self, mode: BarrierMode) -> str:
@@ -278,14 +297,15 @@ def _configuration(name: str, savepoint_directory: str) -> Mapping[str, str]:
     return chosen
 
 
-def _statistics(subtasks: list[SubtaskId], count: int, started_ms: int) -> JobStatistics:
+def _statistics(graph: ExecutionGraph, count: int, started_ms: int) -> JobStatistics:
     statistics = JobStatistics(checkpoints=deque(maxlen=max(1, count)))
-    for checkpoint in _checkpoints(subtasks, count, started_ms):
+    for checkpoint in _checkpoints(graph, count, started_ms):
         statistics.ended(checkpoint)
     return statistics
 
 
-def _checkpoints(subtasks: list[SubtaskId], count: int, started_ms: int) -> Iterator[CheckpointStatistics]:
+def _checkpoints(graph: ExecutionGraph, count: int, started_ms: int) -> Iterator[CheckpointStatistics]:
+    subtasks, shape = list(graph.subtasks), job_shape(graph)
     for number in range(1, count + 1):
         is_aborted, is_savepoint = number % 10 == 0, number % 7 == 0
         acknowledged = subtasks[: len(subtasks) // 2] if is_aborted else subtasks
@@ -299,20 +319,37 @@ def _checkpoints(subtasks: list[SubtaskId], count: int, started_ms: int) -> Iter
             new_bytes=int(_wave(number, 1 << 10, 1 << 20)),
             reason="it did not complete within its timeout" if is_aborted else "",
             abort_reason=AbortReason.EXPIRED if is_aborted else None,
-            subtasks={one: _part(number + place) for place, one in enumerate(acknowledged)}
+            subtasks={one: _part(number + place, _upstream(one)) for place, one in enumerate(acknowledged)}
             if is_kept
             else {},
             kind=SnapshotKind.SAVEPOINT if is_savepoint else SnapshotKind.CHECKPOINT,
             subtask_count=len(subtasks),
+            shape=shape,
         )
 
 
-def _part(place: int) -> SubtaskMetrics:
+def _upstream(subtask: SubtaskId) -> SubtaskId | None:
+    """Of the same index; tasks are named after their heads, of which every second operator is one."""
+    head = int(subtask.task_id.removeprefix("task-"))
+    return None if head == 1 else SubtaskId(f"task-{max(1, head - 2)}", subtask.index)
+
+
+def _part(place: int, upstream: SubtaskId | None) -> SubtaskMetrics:
+    start_delay_ms, alignment_ms = _wave(place, 1, 20), _wave(place + 1, 0, 200)
+    sync_ms, async_ms = _wave(place + 2, 0.1, 5), _wave(place + 3, 5, 300)
+    taken_ms = start_delay_ms + alignment_ms
     return SubtaskMetrics(
-        start_delay_ms=_wave(place, 1, 20),
-        alignment_ms=_wave(place + 1, 0, 200),
-        sync_ms=_wave(place + 2, 0.1, 5),
-        async_ms=_wave(place + 3, 5, 300),
+        start_delay_ms=start_delay_ms,
+        alignment_ms=alignment_ms,
+        sync_ms=sync_ms,
+        async_ms=async_ms,
+        taken_ms=taken_ms,
+        upload_ms=async_ms * 0.8,
+        queued_ms=alignment_ms * 0.5,
+        busy_ms=alignment_ms * 0.4,
+        acknowledged_ms=taken_ms + sync_ms + async_ms,
+        last_channel=-1 if upstream is None else upstream.index,
+        upstream=upstream,
         size_bytes=int(_wave(place, 1 << 10, 1 << 20)),
         processed_bytes=int(_wave(place, 0, 1 << 16)),
     )

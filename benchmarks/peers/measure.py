@@ -102,6 +102,8 @@ class Tally:
         self.counts = 0
         self.sums = 0
         self.squares = 0
+        # Of the source, where it cannot stop at the ordered number.
+        self.source_records = 0
         self.last_ns = 0
         self.awaits_first = bool(orders.restore_path)
         self._filled = False
@@ -176,4 +178,5 @@ class Tally:
             counts=self.counts,
             sums=self.sums,
             squares=self.squares,
+            source_records=self.source_records,
         )

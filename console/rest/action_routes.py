@@ -15,7 +15,9 @@ from .job_views import configuration_of
 from .requests import Client, Console, ConsoleState, Job, JobId, TriggerId
 from .savepoint_targets import checked_target
 
-router = APIRouter(prefix="/jobs/{jobid}", tags=["actions"])
+router = APIRouter(prefix="/jobs/{jobid:hex}", tags=["actions"])
+_RESCALE_TIMEOUT_S = 600.0
+"""As for a savepoint: the checkpoint that it goes through may be large."""
 
 
 @router.patch("", status_code=202)
@@ -85,19 +87,19 @@ def trigger_checkpoint(
     )
 
 
-@router.get("/savepoints/{triggerid}")
+@router.get("/savepoints/{triggerid:hex}")
 def savepoint_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> models.Operation:
     """What became of a savepoint or a stop."""
     return _status(console, jobid, triggerid)
 
 
-@router.get("/checkpoints/{triggerid}")
+@router.get("/checkpoints/{triggerid:hex}")
 def checkpoint_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> models.Operation:
     """What became of a checkpoint that was asked for."""
     return _status(console, jobid, triggerid)
 
 
-@router.get("/rescaling/{triggerid}")
+@router.get("/rescaling/{triggerid:hex}")
 def rescaling_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> models.Operation:
     """What became of a change of parallelism (of older versions of Flink)."""
     return _status(console, jobid, triggerid)
@@ -127,7 +129,7 @@ def rescale(
     job: Job,
     client: Client,
     console: ConsoleState,
-    asked: Annotated[dict[str, models.VertexResources], Body(min_length=1, max_length=1_000)],
+    asked: Annotated[dict[str, models.VertexResources], Body(min_length=1, max_length=200)],
 ) -> models.Triggered:
     """Change the parallelism of vertices to their upper bounds; ask under `rescaling` what became of it."""
     vertices = {vertex.vertex_id: vertex for vertex in vertices_of(job.details)}
@@ -138,10 +140,14 @@ def rescale(
         bound = vertices[vertex_id].max_parallelism
         if 0 < bound < wanted.parallelism.upper_bound:
             raise HTTPException(400, f"{vertex_id} can have a parallelism of {bound} at most")
-    parallelism = {vertices[each].uids[0]: asked[each].parallelism.upper_bound for each in asked}
+    parallelism = {
+        uid: wanted.parallelism.upper_bound
+        for vertex_id, wanted in asked.items()
+        for uid in vertices[vertex_id].uids
+    }
 
     def perform() -> models.OperationResult:
-        client.rescale(parallelism)
+        client.rescale(parallelism, _RESCALE_TIMEOUT_S)
         return models.OperationResult()
 
     return console.operations.start(jobid, None, perform)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import uuid
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,13 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from ... import __version__
-from ...common.errors import CheckpointStorageError, ResourceError, StateError, TidegateError
+from ...common.errors import (
+    CheckpointStorageError,
+    CorruptArchiveError,
+    ResourceError,
+    StateError,
+    TidegateError,
+)
 from . import action_routes, checkpoint_routes, job_routes, models
 from .directory import JobDirectory
 from .guard import Access, Guard
@@ -24,6 +32,7 @@ from .savepoint_targets import TargetRefusedError
 
 logger = logging.getLogger(__name__)
 
+_ID, _IDS = "[0-9a-f]{32}", ("jobid", "triggerid")
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": models.Problem, "description": "The request was not understood."},
     401: {"model": models.Problem, "description": "There is no token, or it is wrong or has expired."},
@@ -53,7 +62,8 @@ def create_app(jobs: JobDirectory, access: Access | None = None, page: Path = WE
         # A redirect would be an answer that nobody asked for.
         redirect_slashes=False,
     )
-    app.state.console = Console(jobs, (access or Access()).savepoint_roots)
+    access = access or Access()
+    app.state.console = Console(jobs, access.savepoint_roots, can_act=access.secret is not None)
     routes = APIRouter(prefix="/v1", responses=_PROBLEMS)
     routes.include_router(job_routes.router)
     routes.include_router(checkpoint_routes.router)
@@ -102,13 +112,34 @@ async def _not_understood(request: Request, error: Exception) -> JSONResponse:
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, StarletteHTTPException)
-    return problem(error.status_code, str(error.detail), headers=dict(error.headers or {}))
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    if error.status_code == 405:
+        # Each route only knows its own methods, and several may share a path.
+        headers["allow"] = ", ".join(_methods(request)) or "GET"
+    return problem(error.status_code, str(error.detail), headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods that the path of a request knows."""
+    documented = document_of(request.app)["paths"].items()
+    fitting = [methods for path, methods in documented if _pattern(path).fullmatch(request.url.path)]
+    return sorted({name.upper() for methods in fitting for name in methods})
+
+
+@lru_cache
+def _pattern(path: str) -> re.Pattern[str]:
+    """What fits to a path of the document."""
+    parts = [
+        (_ID if part[1:-1] in _IDS else "[^/]+") if part.startswith("{") else re.escape(part)
+        for part in path.split("/")
+    ]
+    return re.compile("/".join(parts))
 
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, TargetRefusedError):
         return problem(403, str(error))
-    if isinstance(error, StateError):
+    if isinstance(error, (StateError, CorruptArchiveError)):
         return problem(404, str(error))
     if isinstance(error, (ResourceError, CheckpointStorageError)):
         return problem(503, str(error))

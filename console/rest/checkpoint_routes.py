@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Query
 from . import checkpoint_views, models, state_views
 from .requests import Checkpoint, Job, Vertex
 
-router = APIRouter(prefix="/jobs/{jobid}", tags=["checkpoints"])
+router = APIRouter(prefix="/jobs/{jobid:hex}", tags=["checkpoints"])
 
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 Limit = Annotated[int, Query(ge=1, le=200)]
@@ -37,6 +37,12 @@ def checkpoint_details(job: Job, checkpoint: Checkpoint) -> models.CheckpointInf
 def vertex_checkpoint_details(checkpoint: Checkpoint, vertex: Vertex) -> models.VertexCheckpointDetails:
     """One vertex's part of a checkpoint, by subtask."""
     return checkpoint_views.vertex_checkpoint_details(vertex, checkpoint)
+
+
+@router.get("/checkpoints/details/{checkpointid}/critical-path")
+def critical_path(checkpoint: Checkpoint) -> models.CriticalPathInfo:
+    """The waits and the work that made a checkpoint as long as it was, and why (beyond Flink)."""
+    return checkpoint_views.critical_path_info(checkpoint)
 
 
 @router.get("/state")

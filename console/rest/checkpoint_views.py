@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from ...common.options import CheckpointingOptions, StateBackendOptions
+from ...coordinator.critical_path import critical_path
 from ...coordinator.job_details import JobDetails
 from ...coordinator.statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics, Summary
 from ...protocol.checkpoint_events import SubtaskMetrics
@@ -208,6 +209,9 @@ def _width(vertex: VertexView, parts: Mapping[int, SubtaskMetrics]) -> int:
 
 
 def _duration_ms(part: SubtaskMetrics) -> float:
+    """From the trigger to the acknowledgement, where that is known, else what is known of it."""
+    if part.acknowledged_ms is not None:
+        return part.acknowledged_ms
     return part.start_delay_ms + part.alignment_ms + part.sync_ms + part.async_ms
 
 
@@ -275,6 +279,28 @@ def _part_summary(parts: Sequence[SubtaskMetrics]) -> models.VertexCheckpointSum
             duration=spread(lambda part: part.alignment_ms),
         ),
         start_delay=spread(lambda part: part.start_delay_ms),
+    )
+
+
+def critical_path_info(checkpoint: CheckpointStatistics) -> models.CriticalPathInfo:
+    """What made a checkpoint as long as it was."""
+    path = critical_path(checkpoint)
+    return models.CriticalPathInfo(
+        id=checkpoint.checkpoint_id,
+        duration_ms=round(sum(step.duration_ms for step in path.steps), 3),
+        cause=path.cause,
+        steps=[
+            models.CriticalStep(
+                name=step.name,
+                vertex=None if step.subtask is None else step.subtask.task_id,
+                subtask=None if step.subtask is None else step.subtask.index,
+                subtask_name=step.subtask_name,
+                start_ms=round(step.start_ms, 3),
+                duration_ms=round(step.duration_ms, 3),
+                cause=shortened(step.cause, 2_000),
+            )
+            for step in path.steps
+        ],
     )
 
 

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 API = "/v1/"
 MAX_BODY_BYTES = 64 << 10
+MAX_ADDRESS_BYTES = 8 << 10
+MAX_HEADER_BYTES = 32 << 10
 _TOO_LARGE = f"a request may have {MAX_BODY_BYTES} bytes at most"
 _READING = ("GET", "HEAD")
 _ACTIONS = ("DELETE", "OPTIONS", "PATCH", "POST", "PUT")
@@ -115,6 +117,7 @@ class Guard:
                 logger.info("%s: %s", _action(scope), answer.status_code)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
+        _check_size(scope)
         self._check_host(headers)
         is_action = scope["method"] not in _READING
         if is_action:
@@ -153,6 +156,16 @@ class Guard:
 _INVALID = 'Bearer error="invalid_token"'
 
 
+def _check_size(scope: Scope) -> None:
+    """The server bounds what has not arrived as a whole; what has is bounded here."""
+    if not scope["path"].isprintable():
+        raise _Refused(400, "the address holds characters that no address has")
+    if len(scope["path"]) + len(scope["query_string"]) > MAX_ADDRESS_BYTES:
+        raise _Refused(414, f"an address may have {MAX_ADDRESS_BYTES} bytes at most")
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+        raise _Refused(431, f"the headers may have {MAX_HEADER_BYTES} bytes at most")
+
+
 def _check_origin(headers: Headers) -> None:
     """A browser says where the page is from that acts; programs say nothing."""
     origin = headers.get("origin")
@@ -174,7 +187,7 @@ def _host_name(host: str) -> str:
 def _action(scope: Scope) -> str:
     """What was asked for, in words that are known: anything else may be a token in the wrong place."""
     route, job_id = scope.get("route"), scope.get("path_params", {}).get("jobid", "")
-    path = getattr(route, "path", "an unknown address")
+    path = getattr(route, "path", "an unknown address").replace(":hex", "")
     method = scope["method"] if scope["method"] in _ACTIONS else "an unknown method"
     return f"{method} {path}" + (f" of job {job_id}" if _JOB_ID.fullmatch(job_id) else "")
 

@@ -19,7 +19,7 @@ REFRESH_MS = 1_000
 
 
 @router.get("/config")
-def config() -> models.ConsoleConfig:
+def config(console: ConsoleState) -> models.ConsoleConfig:
     """How the page should behave, and what the console can do."""
     zone = datetime.datetime.now(datetime.timezone.utc).astimezone()
     offset = zone.utcoffset()
@@ -29,7 +29,9 @@ def config() -> models.ConsoleConfig:
         timezone_offset=0 if offset is None else int(offset.total_seconds() * 1_000),
         flink_version=__version__,
         flink_revision="",
-        features=models.Features(web_submit=False, web_cancel=True, web_rescale=True, web_history=True),
+        features=models.Features(
+            web_submit=False, web_cancel=console.can_act, web_rescale=console.can_act, web_history=True
+        ),
     )
 
 
@@ -75,31 +77,31 @@ def jobs_overview(console: ConsoleState) -> models.JobSummaries:
     return models.JobSummaries(jobs=sorted(jobs, key=lambda job: (-job.start_time, job.jid)))
 
 
-@router.get("/jobs/{jobid}")
+@router.get("/jobs/{jobid:hex}")
 def job_details(job: Job) -> models.JobDetailsInfo:
     """One job with its vertices and its plan."""
     return job_views.job_info(job)
 
 
-@router.get("/jobs/{jobid}/live")
+@router.get("/jobs/{jobid:hex}/live")
 def live(job: Job) -> models.LiveJob:
     """What a page polls: everything of a job that changes, in one small document (beyond Flink)."""
     return metric_views.live_job(job)
 
 
-@router.get("/jobs/{jobid}/plan")
+@router.get("/jobs/{jobid:hex}/plan")
 def plan(job: Job) -> models.JobPlan:
     """The graph of a job."""
     return models.JobPlan(plan=plan_of(job.details))
 
 
-@router.get("/jobs/{jobid}/config")
+@router.get("/jobs/{jobid:hex}/config")
 def job_config(job: Job) -> models.JobConfig:
     """The settings of a job, without secrets."""
     return job_views.job_config(job.details)
 
 
-@router.get("/jobs/{jobid}/exceptions")
+@router.get("/jobs/{jobid:hex}/exceptions")
 def exceptions(
     job: Job, limit: Annotated[int, Query(alias="maxExceptions", ge=1, le=100)] = 20
 ) -> models.JobExceptions:
@@ -107,31 +109,31 @@ def exceptions(
     return job_views.job_exceptions(job.details, limit)
 
 
-@router.get("/jobs/{jobid}/metrics")
+@router.get("/jobs/{jobid:hex}/metrics")
 def job_metrics(job: Job, get: Wanted = None) -> list[models.MetricValue]:
     """Metrics of a job."""
     return metric_views.job_metrics(job.details, names_in(get))
 
 
-@router.get("/jobs/{jobid}/vertices/{vertexid}")
+@router.get("/jobs/{jobid:hex}/vertices/{vertexid}")
 def vertex_details(job: Job, vertex: Vertex) -> models.VertexDetails:
     """One vertex with its subtasks."""
     return job_views.vertex_details(vertex, job.details)
 
 
-@router.get("/jobs/{jobid}/vertices/{vertexid}/subtasks/metrics")
+@router.get("/jobs/{jobid:hex}/vertices/{vertexid}/subtasks/metrics")
 def subtask_metrics(vertex: Vertex, get: Wanted = None) -> list[models.AggregatedMetric]:
     """Metrics over the subtasks of a vertex: least, greatest, mean, sum."""
     return metric_views.subtask_metrics(vertex, names_in(get))
 
 
-@router.get("/jobs/{jobid}/vertices/{vertexid}/watermarks")
+@router.get("/jobs/{jobid:hex}/vertices/{vertexid}/watermarks")
 def watermarks(vertex: Vertex) -> list[models.MetricValue]:
     """The watermark of every subtask."""
     return metric_views.watermarks(vertex)
 
 
-@router.get("/jobs/{jobid}/vertices/{vertexid}/backpressure")
+@router.get("/jobs/{jobid:hex}/vertices/{vertexid}/backpressure")
 def backpressure(job: Job, vertex: Vertex) -> models.VertexBackpressure:
     """How much of its time every subtask could not send."""
     return metric_views.backpressure(vertex, job.details)

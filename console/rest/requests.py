@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, HTTPException, Path, Query, Request
+from starlette.convertors import Convertor, register_url_convertor
 
 from ...coordinator.job_client import JobClient
 from ...coordinator.statistics import CheckpointStatistics
@@ -13,6 +14,21 @@ from .checkpoint_views import find_checkpoint
 from .directory import FoundJob, JobDirectory
 from .job_graph import VertexView, vertices_of
 from .operations import Operations
+
+
+class _Hexadecimal(Convertor[str]):
+    """In a path only what is an id takes its place: `jobs/overview` is no job."""
+
+    regex = "[0-9a-f]{32}"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("hex", _Hexadecimal())
 
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits.")]
 VertexId = Annotated[str, Path(pattern="^task-[0-9]{1,9}$", description="As in the job's plan.")]
@@ -30,6 +46,7 @@ class Console:
 
     jobs: JobDirectory
     savepoint_roots: tuple[str, ...] = ()
+    can_act: bool = False
     operations: Operations = field(default_factory=Operations)
 
 

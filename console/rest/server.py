@@ -15,7 +15,7 @@ import uvicorn
 from ...common.errors import ConfigurationError, ResourceError
 from .app import guarded_app
 from .directory import JobDirectory
-from .guard import Access, is_loopback
+from .guard import MAX_HEADER_BYTES, Access, is_loopback
 from .page import WEB
 from .tokens import ConsoleSecret
 
@@ -23,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PORT = 8081
 """Flink's `rest.port`."""
-_MAX_HEADER_BYTES = 32 << 10
 _MAX_REQUESTS = 200
 _STOP_TIMEOUT_S = 5
 
@@ -106,7 +105,7 @@ def _config(jobs: JobDirectory, settings: ServerSettings) -> uvicorn.Config:
         http="h11",
         ws="none",
         lifespan="off",
-        h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         limit_concurrency=_MAX_REQUESTS,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=_STOP_TIMEOUT_S,

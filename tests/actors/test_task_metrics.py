@@ -19,18 +19,19 @@ from .fakes import RECORD_BYTES, FakePorts, TaskUnderTest, barrier, subtask_of
 
 
 class Slow(StreamOperator):
-    """Takes 7 ms for every record, by the clock of the ports that it is given."""
+    """Takes 7 ms for every record, by the clock of all the ports that it is given."""
 
-    ports: FakePorts
+    ports: tuple[FakePorts, ...]
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        Slow.ports.pass_ms(7 * len(batch))
+        for each in Slow.ports:
+            each.pass_ms(7 * len(batch))
         self.emit(batch)
 
 
 def slow_task(downstream: int = 1, **settings: Any) -> TaskUnderTest:
     test = TaskUnderTest(subtask_of([Slow()], downstream=downstream), **settings)
-    Slow.ports = test.ports
+    Slow.ports = (test.ports,)
     return test.start()
 
 
@@ -54,7 +55,7 @@ def test_records_and_bytes_are_counted_as_they_come_and_go() -> None:
 def test_a_record_for_every_receiver_is_one_record_and_the_bytes_of_all() -> None:
     subtask = subtask_of([Slow()], downstream=3, partitioning=Partitioning.BROADCAST)
     test = TaskUnderTest(subtask, buffer_timeout_ms=0)
-    Slow.ports = test.ports
+    Slow.ports = (test.ports,)
     test.start().receive(Batch([1, 2]))
     metrics = test.task.metrics()
     assert metrics.records_out == 2
@@ -108,8 +109,7 @@ def test_a_slow_sink_is_busy_and_backpressures_its_source() -> None:
         channel_credit_bytes=100 * RECORD_BYTES,
     )
     sink = TaskUnderTest(subtask_of([Slow()], downstream=0))
-    sink.ports.now_ns = source.ports.now_ns  # type: ignore[method-assign]
-    Slow.ports = source.ports
+    Slow.ports = (source.ports, sink.ports)
     sink.start()
     source.start()
     for _ in range(5):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tidegate.common.errors import ConfigurationError
 from tidegate.console.main import main
-from tidegate.console.run_command import settings_of_file
+from tidegate.console.settings import settings_of_file
 
 PROGRAM = """
 import json, pathlib, sys

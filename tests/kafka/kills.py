@@ -1,6 +1,6 @@
 """Kills the job of examples/kafka at each phase of its sink's protocol, again and again.
 
-    python -m tests.kafka.kills [--rounds 20] [--points commit_mid@counts:1:kill,...]
+    python -m tests.kafka.kills [--times 20] [--points commit_mid@counts:1:kill,...]
 
 Each round starts the job, which dies at the point, goes on with another parallelism, dies again while it
 commits what it restores, and goes on. Then the output topic must hold every count once, with no transaction
@@ -48,12 +48,12 @@ def kill_at(broker: Broker, point: str) -> tuple[list[int], bool]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--times", type=int, default=20, help="rounds for each point")
     parser.add_argument("--points", default=",".join(POINTS))
     arguments = parser.parse_args()
     broker, wrong = Broker(), 0
     try:
-        for number in range(arguments.rounds):
+        for number in range(arguments.times):
             for point in arguments.points.split(","):
                 started_s = time.monotonic()
                 ends, is_right = kill_at(broker, point)

@@ -13,7 +13,7 @@ const ASK_MS = 400;
 
 /** The buttons of a job, and why they are off where they are. */
 export function actionBar(jid) {
-  let known = { live: null, job: null };
+  let known = { live: null, job: null, config: null };
   const why = h("span", { class: "soft small", id: "actions-off" });
   const buttons = ACTIONS.map((action) => {
     const button = h("button", { type: "button", "aria-describedby": "actions-off" }, action.label);
@@ -24,12 +24,12 @@ export function actionBar(jid) {
     return { action, button };
   });
   const element = h("div", { class: "buttons push", role: "group", "aria-label": "Actions" }, why, buttons.map(({ button }) => button));
-  const show = (live, job) => {
-    known = { live, job };
-    const reason = reasonAgainst(live);
+  const show = (live, job, config) => {
+    known = { live, job, config };
+    const reason = reasonAgainst(live, config);
     setText(why, reason);
     for (const { action, button } of buttons) {
-      const isOff = Boolean(reason) && !(action.isAlwaysOn && !isOver(live.state));
+      const isOff = Boolean(reason) && !(action.isAlwaysOn && canBeCancelled(live, config));
       setAttribute(button, "aria-disabled", String(isOff));
       setAttribute(button, "title", isOff ? reason : action.title);
     }
@@ -37,9 +37,14 @@ export function actionBar(jid) {
   return { element, show };
 }
 
-function reasonAgainst(live) {
+function canBeCancelled(live, config) {
+  return !isOver(live.state) && !live.archived && config.features["web-cancel"];
+}
+
+function reasonAgainst(live, config) {
   if (isOver(live.state)) return "The job is over: nothing can be asked of it.";
   if (live.archived) return "Told from storage: nothing can be asked of it.";
+  if (!config.features["web-cancel"]) return "This console only shows: it was started without a token.";
   return live.state === "RUNNING" ? "" : `Not while the job is ${lower(live.state)}.`;
 }
 

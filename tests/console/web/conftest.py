@@ -34,7 +34,7 @@ class Watch:
 def browser() -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
     if found is None:
-        pytest.fail("the console is tested in a real browser: apt-get install chromium")
+        pytest.fail("the console is tested in a real browser: run `make chromium`")
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         # Without its sandbox, which containers do not allow to the root user.
@@ -68,7 +68,8 @@ def watch(console: ServedConsole) -> Watch:
 
 
 @pytest.fixture
-def page(browser: Browser, watch: Watch) -> Iterator[Page]:
+def page(browser: Browser, watch: Watch, jobs: ToldJobs) -> Iterator[Page]:
+    # After `jobs`, so that it is closed before they are gone.
     context = browser.new_context(viewport={"width": 1280, "height": 800}, base_url=watch.origin)
     context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()

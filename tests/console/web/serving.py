@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import socket
-import threading
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-import uvicorn
-from fastapi import Request, Response
-from fastapi.staticfiles import StaticFiles
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.job_id import JobID
-from tidegate.console.rest.app import create_app
 from tidegate.console.rest.directory import FoundJob, JobDirectory, ListedJob
+from tidegate.console.rest.server import ServerSettings, served
+from tidegate.console.rest.tokens import ConsoleSecret
 from tidegate.coordinator.job_client import JobClient
 from tidegate.coordinator.job_details import JobDetails
 from tidegate.testing.simulated_jobs import SimulatedJob
@@ -76,45 +73,32 @@ class ToldJobs:
 
 
 class ServedConsole:
-    """A console that listens, until it is stopped; it can be started again at the same address."""
+    """A console that listens, until it is stopped; it can be started again at the same address.
 
-    def __init__(self, jobs: JobDirectory) -> None:
+    Args:
+        jobs: Where it finds jobs.
+        host: Beyond loopback it wants the token for everything.
+        secret: `None` for a console that only shows.
+    """
+
+    def __init__(self, jobs: JobDirectory, host: str = "127.0.0.1", secret: str | None = TOKEN) -> None:
         self._jobs = jobs
-        self._port = 0
+        self._settings = ServerSettings(
+            host, 0, None if secret is None else ConsoleSecret(secret), savepoint_roots=("/elsewhere",)
+        )
+        self._running = contextlib.ExitStack()
         self.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}/"
+        return f"http://127.0.0.1:{self._settings.port}/"
 
     def start(self) -> None:
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self._port))
-        self._port = listener.getsockname()[1]
-        listener.listen()
-        config = uvicorn.Config(application(self._jobs), log_level="warning", lifespan="off")
-        self._server = uvicorn.Server(config)
-        run = lambda: self._server.run([listener])  # noqa: E731
-        self._thread = threading.Thread(target=run, name="console", daemon=True)
-        self._thread.start()
+        address = self._running.enter_context(served(self._jobs, self._settings))
+        self._settings = replace(self._settings, port=urlsplit(address).port or 0)
 
     def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join()
-
-
-def application(jobs: JobDirectory) -> Any:
-    app = create_app(jobs)
-    app.mount("/", StaticFiles(directory=Path(__file__).parents[3] / "console" / "web", html=True))
-
-    @app.middleware("http")
-    async def _policy(request: Request, call_next: Any) -> Response:
-        answer: Response = await call_next(request)
-        answer.headers["Content-Security-Policy"] = "default-src 'self'"
-        return answer
-
-    return app
+        self._running.close()
 
 
 def with_wide_tasks(details: JobDetails, parallelism: int) -> JobDetails:

@@ -10,6 +10,7 @@ from tidegate.common.job_status import JobStatus
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.testing.simulated_jobs import simulated_job
 
+from tests.console.web.conftest import Watch
 from tests.console.web.serving import TOKEN, ToldJobs
 
 JOB = f"jobs/{1:032x}"
@@ -90,7 +91,17 @@ def test_a_checkpoint_is_taken_now(page: Page, jobs: ToldJobs) -> None:
     assert jobs.asked(1) == [("checkpoint",)]
 
 
-def test_an_action_that_fails_says_why(page: Page, jobs: ToldJobs) -> None:
+def test_an_action_that_is_refused_says_why(page: Page, jobs: ToldJobs, watch: Watch) -> None:
+    watch.expected.append("403")
+    open_job(page)
+    page.get_by_role("button", name="Savepoint…").click()
+    page.get_by_role("dialog").get_by_label("Directory").fill("/etc")
+    page.get_by_role("button", name="Take the savepoint").click()
+    expect(page.get_by_role("status").filter(has_text="Savepoint failed")).to_contain_text("outside of those")
+    assert jobs.asked(1) == []
+
+
+def test_a_job_without_a_directory_for_savepoints_says_so_before(page: Page, jobs: ToldJobs) -> None:
     jobs.tell(simulated_job(1))
     open_job(page)
     page.get_by_role("button", name="Savepoint…").click()

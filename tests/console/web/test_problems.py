@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from tidegate.console.rest.tokens import ConsoleSecret
 from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.web.conftest import Watch
@@ -72,6 +73,69 @@ def test_a_damaged_archive_says_so_on_its_page(page: Page, jobs: ToldJobs, watch
     page.goto(f"/{JOB}")
     expect(page.get_by_text("its checksum does not fit")).to_be_visible()
     expect(page.get_by_role("alert")).to_be_empty()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[[ServedConsole], Page]]:
+    """Opens pages of consoles of a test's own, and closes them."""
+    pages: list[Page] = []
+
+    def opened(console: ServedConsole) -> Page:
+        pages.append(browser.new_page(base_url=console.url))
+        return pages[-1]
+
+    yield opened
+    for page in pages:
+        page.close()
+
+
+def test_a_console_beyond_this_machine_shows_nothing_without_its_token(
+    jobs: ToldJobs, open_page: Callable[[ServedConsole], Page]
+) -> None:
+    jobs.tell(simulated_job(1))
+    console = ServedConsole(jobs, host="0.0.0.0")
+    page = open_page(console)
+    page.goto(f"/{JOB}")
+    expect(page.get_by_role("heading", name="This console needs a token")).to_be_visible()
+    page.get_by_label("Token").fill("wrong, and longer than 16 characters")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="The token is not accepted")).to_be_visible()
+    expect(page.get_by_text("the token is wrong")).to_be_visible()
+    page.get_by_label("Token").fill(ConsoleSecret(TOKEN).token_until(1_000))
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("the token has expired")).to_be_visible()
+    page.get_by_label("Token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    expect(page.locator(".node")).to_have_count(4)
+    console.stop()
+
+
+def test_a_console_without_a_token_of_its_own_only_shows(
+    jobs: ToldJobs, open_page: Callable[[ServedConsole], Page]
+) -> None:
+    jobs.tell(simulated_job(1))
+    console = ServedConsole(jobs, secret=None)
+    page = open_page(console)
+    page.goto(f"/{JOB}")
+    expect(page.get_by_text("This console only shows: it was started without a token.")).to_be_visible()
+    for button in page.get_by_role("group", name="Actions").get_by_role("button").all():
+        expect(button).to_have_attribute("aria-disabled", "true")
+    console.stop()
+
+
+def test_an_action_with_a_wrong_token_says_so_and_can_be_done_with_another(
+    page: Page, jobs: ToldJobs, watch: Watch
+) -> None:
+    watch.expected.append("401")
+    jobs.tell(simulated_job(1))
+    page.goto("/#token=wrong-and-longer-than-16-characters")
+    page.get_by_role("link", name="job 1").click()
+    page.get_by_role("button", name="Checkpoint now").click()
+    expect(page.get_by_text("Checkpoint failed: the token is wrong")).to_be_visible()
+    assert jobs.asked(1) == []
+    page.get_by_role("dialog").get_by_label("Token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("is complete")).to_be_visible()
 
 
 def test_an_action_without_a_token_asks_for_it(page: Page, jobs: ToldJobs) -> None:

@@ -34,7 +34,7 @@ export function jobPage({ main, signal, setTrail, needToken }, jid) {
   const body = h("div", {});
   main.replaceChildren(problem);
   setTrail(jid);
-  let job = null, live = null, tab = null, wanted = [];
+  let job = null, live = null, tab = null, config = null, wanted = [];
 
   const fail = (error) => {
     if (error.kind === "unauthorized") return needToken(error) ?? true;
@@ -65,6 +65,7 @@ export function jobPage({ main, signal, setTrail, needToken }, jid) {
   };
 
   const read = async (asked) => {
+    config ??= await get("config", asked);
     const newest = await get(path`jobs/${jid}/live`, asked);
     if (isOutOfDate(job, newest)) job = await get(path`jobs/${jid}`, asked);
     return newest;
@@ -78,7 +79,7 @@ export function jobPage({ main, signal, setTrail, needToken }, jid) {
       main.replaceChildren(problem, head.element, tabs.element, body);
     }
     head.show(live, job);
-    actions.show(live, job);
+    actions.show(live, job, config);
     tabs.show(live);
     if (live.archived) pulse("still", "from storage");
     else if (isOver(live.state)) pulse("still", "over");
