@@ -14,11 +14,11 @@ PYTEST_ARGS ?=
 TESTS_WITH_PROCESSES := bad_input chaos examples packaging ray spark_bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check lint types imports sim mutants chaos bench docs wheel clean
+.PHONY: help chromium dev demo test check lint types imports sim mutants chaos bench bench-quick docs wheel clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | \
-		while IFS='|' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
+		while IFS='|' read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 # The editable install brings the dependencies and the console script; the link is what type checkers
 # and import-linter can follow. The stamp is the last step, so a failed pip leaves nothing "installed".
@@ -34,7 +34,19 @@ dev: $(STAMP) ## create .venv and install everything a developer needs
 demo: $(STAMP) ## run the flights job on an embedded Ray (SPARK=0: without the Spark stage)
 	SPARK=$(SPARK) $(BIN)/python examples/flights/main.py
 
-test: $(STAMP) ## install and run all tests (PYTEST_ARGS=... is handed on)
+# The names under which distributions know it.
+CHROMIUM = $(firstword $(foreach name,chromium chromium-browser google-chrome-stable google-chrome,$(shell command -v $(name) 2>/dev/null)))
+AS_ROOT = $(if $(filter 0,$(shell id -u)),,sudo --non-interactive)
+
+chromium: ## install Chromium for the tests of the console, where there is none (Debian, as root or with sudo)
+	@test -n "$(CHROMIUM)" || { \
+		$(AS_ROOT) apt-get update --quiet=2 && \
+		DEBIAN_FRONTEND=noninteractive $(AS_ROOT) apt-get install --yes --quiet=2 --no-install-recommends \
+			chromium fonts-liberation >/dev/null; \
+	} || { echo "The console is tested in a real browser: install chromium, then run this again." >&2; exit 1; }
+
+# Some tests alone may do without the browser; if not, they say so.
+test: $(if $(PYTEST_ARGS),,chromium) $(STAMP) ## install and run all tests (PYTEST_ARGS=... is handed on)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMP)
@@ -49,15 +61,15 @@ imports: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 # The tests come last, in two halves side by side, so that the last line of a CI log is pytest's summary.
-check: lint types imports ## what CI runs: lint, types, import rules, a short simulation, all tests
-	$(BIN)/python -m tidegate.testing.simulate --seeds $(CHECK_SEEDS)
+check: chromium lint types imports ## what CI runs: lint, types, import rules, a short simulation, all tests
+	$(BIN)/tidegate sim --seeds $(CHECK_SEEDS)
 	@log=$$(mktemp); \
 	nice -n 5 $(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=--ignore=tests/%) $(PYTEST_ARGS) >"$$log" 2>&1 & others=$$!; \
 	$(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=tests/%) $(PYTEST_ARGS); first=$$?; \
 	wait $$others; second=$$?; cat "$$log"; rm -f "$$log"; exit $$((first > second ? first : second))
 
 sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
-	$(BIN)/python -m tidegate.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	$(BIN)/tidegate sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 mutants: $(STAMP) ## plant one protocol bug after the other; print the first seed that finds each
 	$(BIN)/python -m tests.simulation.mutants
@@ -68,8 +80,12 @@ chaos: $(STAMP) ## damage real processes for MINUTES=n (5), as SEED=n says; kill
 	$(BIN)/python -m tests.kafka.kills --times $(or $(TIMES),20)
 	$(BIN)/python -m tests.spark_bridge.killing --times $(or $(TIMES),20)
 
-bench: $(STAMP) ## compare with Bytewax and PyFlink, each in an environment of its own
-	$(BIN)/python -m benchmarks.run
+bench: $(STAMP) ## compare with other systems (SUITE=main, keyed, latency, growth ...; ROUNDS=3)
+	$(BIN)/python -m benchmarks.run --suite $(or $(SUITE),main) --rounds $(or $(ROUNDS),3)
+
+# Not part of `make check`: it takes minutes, and what it says under load is not worth a red CI.
+bench-quick: $(STAMP) ## compare ours with bare Python; fail on a confirmed fall by half
+	$(BIN)/python -m benchmarks.quick
 
 docs: $(STAMP) ## draw the diagrams and pictures in docs/
 	$(BIN)/python docs/generate.py

@@ -8,11 +8,10 @@ from functools import partial
 
 from ..common.typeinfo import TypeInformation
 from ..operators.async_loop import SharedEventLoop
-from ..operators.base import OperatorContext
+from ..operators.base import OperatorContext, Work
 from ..operators.chain import OperatorChain
 from ..operators.output import Receiver
 from ..operators.processing_time import ProcessingTimeService
-from ..protocol.elements import Watermark, WatermarkStatus
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import OutputEdge, StreamNode
 from ..protocol.source_events import ReaderEvent
@@ -26,7 +25,7 @@ from ..telemetry.metrics import PROCESS_METRICS, MetricGroup
 from .gate import InputGate
 from .job_files import place_files
 from .local_dirs import as_file_name, local_dir, local_snapshots_dir, remove_older_attempts
-from .output import OutputChannel, TaskOutput
+from .output import Exchange, OutputChannel, TaskOutput
 from .partitioners import partitioner
 from .ports import TaskDeployment, TaskPorts, TaskSettings
 from .results import CoordinatorResults
@@ -47,11 +46,14 @@ class TaskParts:
 Mailbox = Callable[[str, Callable[[], None]], None]
 
 
-def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> TaskParts:
+def assemble(
+    deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox, trace_work: Callable[[Work], None]
+) -> TaskParts:
     """Build gate, output and operators; nothing is restored or opened yet.
 
     Args:
         mailbox: Has an action of an operator, named by its uid, run on the task's loop; thread-safe.
+        trace_work: Takes what operators want in the trace of the next checkpoint.
     """
     for path in local_dirs(deployment):
         remove_older_attempts(path)
@@ -69,6 +71,7 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
         )
         for out in subtask.outputs
     }
+    receivers = {out.edge.edge_id: _receiver(out, exchanges[out.edge.edge_id]) for out in subtask.outputs}
     processing_time = ProcessingTimeService(lambda: ports.now_ns() // 1_000_000)
     results = CoordinatorResults(deployment, ports)
     copies, storage = _local_snapshots(deployment), deployment.settings.storage
@@ -76,25 +79,20 @@ def assemble(deployment: TaskDeployment, ports: TaskPorts, mailbox: Mailbox) -> 
         storage = copies.beside(storage)
     event_loop = SharedEventLoop(ports.create_event_loop, subtask.name)
     context_of = _ContextFactory(
-        deployment, results, storage, processing_time, mailbox, event_loop, ports.report
+        deployment, results, storage, processing_time, mailbox, event_loop, ports.report, trace_work
     )
-    chain = OperatorChain(subtask, context_of, exchanges)
-    return TaskParts(gate, TaskOutput(list(channels.values())), chain, results, processing_time, copies)
+    chain = OperatorChain(subtask, context_of, receivers)
+    output = TaskOutput(list(channels.values()), list(exchanges.values()))
+    return TaskParts(gate, output, chain, results, processing_time, copies)
 
 
-def _exchange(out: OutputEdge, channels: Sequence[OutputChannel], operator_name: str) -> Receiver:
+def _exchange(out: OutputEdge, channels: Sequence[OutputChannel], operator_name: str) -> Exchange:
+    return Exchange(partitioner(out, channels, operator_name), channels)
+
+
+def _receiver(out: OutputEdge, exchange: Exchange) -> Receiver:
     """An edge that leaves the task, as the operator before it sees it."""
-
-    def emit_watermark(timestamp_ms: int) -> None:
-        for channel in channels:
-            channel.add_control(Watermark(timestamp_ms))
-
-    def emit_status(is_idle: bool) -> None:
-        for channel in channels:
-            channel.add_control(WatermarkStatus(is_idle))
-
-    emit = partitioner(out, channels, operator_name)
-    return Receiver(emit, emit_watermark, emit_status, out.edge.output_tag)
+    return Receiver(exchange.emit, exchange.emit_watermark, exchange.emit_status, out.edge.output_tag)
 
 
 def _settings_of(out: OutputEdge, settings: TaskSettings) -> TaskSettings:
@@ -127,8 +125,10 @@ class _ContextFactory:
         mailbox: Mailbox,
         event_loop: SharedEventLoop,
         report: Callable[[TaskEvent], None],
+        trace_work: Callable[[Work], None],
     ) -> None:
         self._deployment = deployment
+        self._trace_work = trace_work
         self._report = report
         self._processing_time = processing_time
         self._mailbox = mailbox
@@ -141,6 +141,7 @@ class _ContextFactory:
     def __call__(self, node: StreamNode) -> OperatorContext:
         deployment, index = self._deployment, self._deployment.subtask_id.index
         return OperatorContext(
+            trace_work=self._trace_work,
             operator_uid=node.uid,
             operator_name=node.name,
             subtask_index=index,

@@ -93,6 +93,8 @@ class InputGate:
         self._decided = NO_CHECKPOINT
         self.announced: deque[tuple[int, Announced]] = deque()
         """Announcements with the index of their channel, until the task has taken them."""
+        self.arrived_bytes = 0
+        """Size of all messages that came and were not dropped."""
         self.consumed_bytes = 0
         """Size of all messages that were used up."""
 
@@ -112,6 +114,7 @@ class InputGate:
         while channel.next_sequence in channel.early:
             arrived = channel.early.pop(channel.next_sequence)
             channel.next_sequence += 1
+            self.arrived_bytes += arrived.size_bytes
             if arrived.announces is not None:
                 self.announced.append((index, arrived.announces))
             if channel.is_recording:
@@ -165,6 +168,13 @@ class InputGate:
     def _use_up(self, channel: _Channel, message: Message) -> None:
         self.consumed_bytes += message.size_bytes
         self._return_credit(channel.channel_id, message.sequence_number, message.size_bytes)
+
+    @property
+    def has_input(self) -> bool:
+        """Whether `poll` would give something."""
+        return bool(self._recovered) or any(
+            channel.has_elements and not channel.is_blocked for channel in self._channels
+        )
 
     def input_index(self, channel: int) -> int:
         """The operator input that a channel feeds."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..protocol.elements import Watermark, WatermarkStatus
 from ..protocol.plan import InputChannel
-from ..protocol.watermarks import WatermarkValve
+from ..protocol.watermarks import MIN_WATERMARK_MS, WatermarkValve
 
 
 class InputWatermarks:
@@ -21,10 +21,16 @@ class InputWatermarks:
         counts = Counter(entry.input_index for entry in channels)
         valves = {input_index: WatermarkValve(count) for input_index, count in counts.items()}
         positions: Counter[int] = Counter()
+        self._valves = list(valves.values())
         self._places: list[tuple[WatermarkValve, int]] = []
         for entry in channels:
             self._places.append((valves[entry.input_index], positions[entry.input_index]))
             positions[entry.input_index] += 1
+
+    @property
+    def lowest_ms(self) -> int:
+        """The lowest event time among the inputs; `MIN_WATERMARK_MS` before the first watermark."""
+        return min((valve.current_ms for valve in self._valves), default=MIN_WATERMARK_MS)
 
     def on_element(
         self, channel: int, element: Watermark | WatermarkStatus

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class OutputChannel:
         self._ports = ports
         self._sequence_number = 0
         self._outstanding_bytes = 0
+        self.sent_bytes = 0
+        """Size of all messages sent."""
         self._pending: list[StreamElement] = []
         self._pending_records = 0
         self._pending_since_ns = 0
@@ -96,6 +98,7 @@ class OutputChannel:
         )
         self._sequence_number += 1
         self._outstanding_bytes += size_bytes
+        self.sent_bytes += size_bytes
         failpoints.reach("send")
         self._ports.send(message)
 
@@ -132,11 +135,47 @@ def _join(left: Batch, right: Batch) -> Batch:
     return Batch(left.values + right.values, timestamps, keys)
 
 
-class TaskOutput:
-    """All channels of a subtask."""
+class Exchange:
+    """One edge that leaves the task, as the operator before it sees it: it sends, and counts what it sends.
 
-    def __init__(self, channels: Sequence[OutputChannel]) -> None:
+    Args:
+        emit: Spreads records over the channels.
+        channels: Those of the edge.
+    """
+
+    def __init__(self, emit: Callable[[Batch], None], channels: Sequence[OutputChannel]) -> None:
+        self._emit = emit
+        self._channels = channels
+        self.records = 0
+        """Records sent; one that goes to every channel is one."""
+
+    def emit(self, batch: Batch) -> None:
+        """Send records."""
+        self.records += len(batch)
+        self._emit(batch)
+
+    def emit_watermark(self, timestamp_ms: int) -> None:
+        """Send a watermark to every channel."""
+        for channel in self._channels:
+            channel.add_control(Watermark(timestamp_ms))
+
+    def emit_status(self, is_idle: bool) -> None:
+        """Tell every channel that nothing is to be awaited, or something is again."""
+        for channel in self._channels:
+            channel.add_control(WatermarkStatus(is_idle))
+
+
+class TaskOutput:
+    """All channels of a subtask.
+
+    Args:
+        channels: All of them.
+        exchanges: The edges that they belong to.
+    """
+
+    def __init__(self, channels: Sequence[OutputChannel], exchanges: Sequence[Exchange] = ()) -> None:
         self._channels = list(channels)
+        self._exchanges = list(exchanges)
         self._by_id: Mapping[ChannelId, OutputChannel] = {c.channel_id: c for c in channels}
 
     def has_credit(self) -> bool:
@@ -162,6 +201,16 @@ class TaskOutput:
             elif due_ms is not None:
                 soonest = due_ms if soonest is None else min(soonest, due_ms)
         return soonest
+
+    @property
+    def records_sent(self) -> int:
+        """Records sent, over all edges."""
+        return sum(exchange.records for exchange in self._exchanges)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Size of all messages sent."""
+        return sum(channel.sent_bytes for channel in self._channels)
 
     @property
     def outstanding_bytes(self) -> int:

@@ -109,6 +109,8 @@ class TaskDeployment:
     """Whether the restored checkpoint was the last of the job: only what it holds is to be committed."""
     recovered: tuple[RecoveredChannel, ...] = ()
     """Records that the barrier of the restored checkpoint had overtaken."""
+    trace_context: str | None = None
+    """W3C traceparent of the restart that this is part of."""
 
     @property
     def subtask_id(self) -> SubtaskId:

@@ -6,9 +6,11 @@ import asyncio
 import gc
 import os
 import pickle
+import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ray
@@ -17,6 +19,7 @@ from ..common import failpoints
 from ..protocol.elements import Message
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CancelTask, TaskMail
+from ..protocol.task_metrics import ProcessMetrics
 from .deferred_pandas import defer_pandas
 from .local_dirs import JobDirectories
 from .ports import TaskDeployment
@@ -29,6 +32,11 @@ GC_THRESHOLDS = (200_000, 50, 100)
 SWITCH_INTERVAL_S = 0.001
 """LMDB releases the interpreter lock for every entry it writes; the snapshot thread should get it back
 sooner than after Python's 5 ms, or a checkpoint takes several times as long."""
+
+
+METRICS_TIMEOUT_S = 0.5
+"""How long an answer to `ping` waits for metrics: a gauge of a user's that hangs must not look like a process
+that does."""
 
 
 class _Runner:
@@ -79,6 +87,8 @@ class TaskActor:
         self._directories: JobDirectories | None = None
         self._attempt = Attempt(-1)
         self._stopped = Attempt(-1)
+        self._metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="tidegate-metrics")
+        self._metrics: asyncio.Future[ProcessMetrics] | None = None
 
     async def push(self, data: bytes) -> None:
         """Take a pickled `(subtask, message)`; the answer is its credit."""
@@ -96,10 +106,16 @@ class TaskActor:
         await consumed
 
     @ray.method(concurrency_group="control")
-    async def warm_up(self) -> int:
-        """Import what most tasks need, before there is one; returns the process id."""
+    async def warm_up(self, operators: Sequence[bytes] = ()) -> int:
+        """Import what most tasks need, before there is one; returns the process id.
+
+        Args:
+            operators: Pickled, those that will run here: what they import is imported too.
+        """
         from ..state import keyed_backend, lmdb_store  # noqa: F401 (imported for those who will need it)
 
+        for operator in operators:
+            pickle.loads(operator)
         return os.getpid()
 
     @ray.method(concurrency_group="control")
@@ -164,8 +180,28 @@ class TaskActor:
             self._directories.close()
 
     @ray.method(concurrency_group="control")
-    async def ping(self) -> None:
-        """Answer, to show that the process is alive."""
+    async def ping(self, with_metrics: bool) -> ProcessMetrics | None:
+        """Answer, to show that the process is alive.
+
+        Returns:
+            The metrics of its subtasks if they are asked for and to be had at once.
+        """
+        if not with_metrics:
+            return None
+        if self._metrics is None:
+            loop = asyncio.get_running_loop()
+            self._metrics = loop.run_in_executor(self._metrics_thread, self._take_metrics)
+        done, _ = await asyncio.wait({self._metrics}, timeout=METRICS_TIMEOUT_S)
+        if not done:
+            return None
+        taken, self._metrics = self._metrics, None
+        return taken.result()
+
+    def _take_metrics(self) -> ProcessMetrics:
+        attempt, runners = self._attempt, self._runners
+        live = {subtask: each.task for subtask, each in runners.items() if not each.task.phase.is_terminal}
+        metrics = {subtask: task.metrics() for subtask, task in live.items()}
+        return ProcessMetrics(attempt, socket.gethostname(), os.getpid(), metrics)
 
     @ray.method(concurrency_group="control")
     async def watch(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,45 +21,17 @@ from ..protocol.elements import CheckpointBarrier
 from ..protocol.handles import ChannelStateHandle, FileHandle, OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.key_groups import key_group_range_of_subtask
-from ..protocol.task_events import SpansRecorded
 from ..state.backend import FrozenKeyedState
 from ..state.local_snapshots import LocalSnapshots
-from ..telemetry import AttributeValue, FinishedSpan, create_tracer
-from ..telemetry.spans import (
-    ALIGNMENT,
-    ASYNC_PART,
-    CHECKPOINT_ID,
-    JOB_ATTEMPT,
-    JOB_ID,
-    OPERATOR_NAME,
-    OPERATOR_UID,
-    STATE_SIZE_BYTES,
-    SUBTASK_INDEX,
-    SYNC_PART,
-)
+from ..state.upload_time import count_uploads_from_now, uploading_ns
+from .barrier_arrivals import BarrierArrival
 from .channel_state import ChannelStateWriter
 from .gate import RecordedMessage
 from .local_dirs import as_file_name
 from .ports import TaskDeployment, TaskPorts
+from .task_spans import SnapshotTimes, TaskSpans
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotTimes:
-    """When the parts of one snapshot began and ended, in wall-clock nanoseconds."""
-
-    alignment_started: int
-    sync_started: int
-    sync_ended: int
-    async_ended: int = 0
-    alignment_ended: int = 0
-    """When the last barrier came, where the first one overtook; 0 where that was at `sync_started`."""
-
-    @property
-    def last_barrier(self) -> int:
-        """When the barrier had come on every channel."""
-        return self.alignment_ended or self.sync_started
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +43,8 @@ class SnapshotDone:
     snapshots: dict[str, OperatorSnapshot] | None
     error: str | None = None
     processed_bytes: int = 0
-    savepoint: StoredSavepoint | None = None
     """What was processed between the first barrier and the last."""
+    savepoint: StoredSavepoint | None = None
 
 
 @dataclass(slots=True)
@@ -104,6 +75,7 @@ class Snapshotter:
     Args:
         mail: Puts a mail into the task's own mailbox, from any thread.
         copies: Where copies of what is stored stay on this machine, or `None` for no copies.
+        spans: Takes when the parts of a snapshot were.
     """
 
     def __init__(
@@ -113,37 +85,42 @@ class Snapshotter:
         chain: OperatorChain,
         mail: Callable[[SnapshotDone | ChannelStateDone], None],
         copies: LocalSnapshots | None,
+        spans: TaskSpans,
     ) -> None:
         self._deployment = deployment
+        self._spans = spans
         self._ports = ports
         self._chain = chain
         self._mail = mail
         self._copies = copies
         self._channel_state = ChannelStateWriter(deployment)
         self._recording: dict[CheckpointId, _Recording] = {}
+        self.state_bytes = _restored_bytes(deployment)
+        """Size of all state in the last snapshot, or in the restored one; `None` before the first."""
 
-    def start(self, barrier: CheckpointBarrier, alignment_started_ms: int, processed_bytes: int = 0) -> None:
+    def start(self, barrier: CheckpointBarrier, arrival: BarrierArrival, processed_bytes: int = 0) -> None:
         """Freeze now and persist in the background. A failure to freeze declines the checkpoint.
 
         Args:
             barrier: The checkpoint.
-            alignment_started_ms: When its first barrier came.
-            processed_bytes: What was processed since then.
+            arrival: How it came.
+            processed_bytes: What was processed since its first barrier.
         """
         sync_started = self._ports.now_ns()
-        aligned_from = min(alignment_started_ms * 1_000_000, sync_started)
         try:
             failpoints.reach("snapshot_sync")
             frozen = self._chain.snapshot_state(barrier)
         except Exception as error:
-            times = SnapshotTimes(aligned_from, sync_started, self._ports.now_ns())
+            times = SnapshotTimes(arrival, sync_started, self._ports.now_ns())
             self._recording.pop(barrier.checkpoint_id, None)
             self._decline(barrier, times, f"{type(error).__name__}: {error}", AbortReason.SYNC_FAILED)
             return
-        times = SnapshotTimes(aligned_from, sync_started, self._ports.now_ns())
+        times = SnapshotTimes(arrival, sync_started, self._ports.now_ns())
 
         def persist() -> None:
             snapshots, problem, savepoint = None, None, None
+            stored_from = self._ports.now_ns()
+            count_uploads_from_now(self._ports.now_ns)
             self._enter()
             try:
                 failpoints.reach("snapshot_async")
@@ -155,7 +132,12 @@ class Snapshotter:
             finally:
                 # Dropped here, so that a large buffer is not freed on the task's loop.
                 frozen.clear()
-            ended = replace(times, async_ended=self._ports.now_ns())
+            ended = replace(
+                times,
+                async_ended=self._ports.now_ns(),
+                stored_from=stored_from,
+                uploading=uploading_ns(),
+            )
             self._mail(SnapshotDone(barrier, ended, snapshots, problem, processed_bytes, savepoint))
 
         if barrier.savepoint is None and all(operator.is_trivial for operator in frozen.values()):
@@ -237,8 +219,9 @@ class Snapshotter:
             files = (file for snapshot in snapshots.values() for file in snapshot.files())
             self._copies.acknowledged(done.barrier.checkpoint_id, files)
         size_bytes = sum(snapshot.size_bytes for snapshot in snapshots.values())
-        self._report_spans(done.barrier, done.times, size_bytes, None)
-        metrics = _metrics(done, size_bytes, persisted_bytes)
+        self.state_bytes = size_bytes or None
+        self._spans.snapshot(done.barrier, done.times, size_bytes, done.processed_bytes, None)
+        metrics = _metrics(done, size_bytes, persisted_bytes, self._ports.now_ns())
         failpoints.reach("acknowledge")
         self._ports.report(
             SubtaskAcknowledged(
@@ -320,7 +303,7 @@ class Snapshotter:
         self, barrier: CheckpointBarrier, times: SnapshotTimes, cause: str, reason: AbortReason
     ) -> None:
         name = self._deployment.subtask.task.name
-        self._report_spans(barrier, times, 0, cause)
+        self._spans.snapshot(barrier, times, 0, 0, cause)
         self._ports.report(
             SubtaskDeclined(
                 self._deployment.attempt,
@@ -331,46 +314,33 @@ class Snapshotter:
             )
         )
 
-    def _report_spans(
-        self, barrier: CheckpointBarrier, times: SnapshotTimes, size_bytes: int, error: str | None
-    ) -> None:
-        """Send the spans ahead of the answer, so that they are there when the checkpoint ends."""
-        parent = barrier.trace_context
-        if parent is None:
-            return
-        spans: list[FinishedSpan] = []
-        tracer = create_tracer("tidegate-task", {"process.pid": os.getpid()}, spans.append)
-        attributes = self._attributes(barrier)
-        aligned, frozen = times.sync_started, times.sync_ended
-        if self._deployment.subtask.inputs:
-            tracer.record_span(ALIGNMENT, parent, times.alignment_started, times.last_barrier, attributes)
-        tracer.record_span(SYNC_PART, parent, aligned, frozen, attributes)
-        if times.async_ended:
-            attributes[STATE_SIZE_BYTES] = size_bytes
-            tracer.record_span(ASYNC_PART, parent, frozen, times.async_ended, attributes, error)
-        deployment = self._deployment
-        self._ports.report(SpansRecorded(deployment.attempt, deployment.subtask_id, tuple(spans)))
 
-    def _attributes(self, barrier: CheckpointBarrier) -> dict[str, AttributeValue]:
-        subtask = self._deployment.subtask
-        return {
-            JOB_ID: self._deployment.job_id,
-            JOB_ATTEMPT: self._deployment.attempt_number,
-            CHECKPOINT_ID: barrier.checkpoint_id,
-            OPERATOR_NAME: subtask.task.name,
-            OPERATOR_UID: subtask.task.head.uid,
-            SUBTASK_INDEX: subtask.subtask_id.index,
-        }
+def _restored_bytes(deployment: TaskDeployment) -> int | None:
+    if deployment.restored is None:
+        return None
+    return sum(snapshot.size_bytes for snapshot in deployment.restored.values()) or None
 
 
-def _metrics(done: SnapshotDone, size_bytes: int, persisted_bytes: int) -> SubtaskMetrics:
-    times = done.times
+def _metrics(done: SnapshotDone, size_bytes: int, persisted_bytes: int, now_ns: int) -> SubtaskMetrics:
+    times, arrival = done.times, done.times.arrival
+    triggered_ms = done.barrier.timestamp_ms
     return SubtaskMetrics(
-        start_delay_ms=max(0.0, times.alignment_started / 1e6 - done.barrier.timestamp_ms),
-        alignment_ms=(times.last_barrier - times.alignment_started) / 1e6,
+        # Whose clock is ahead of whose is for the coordinator to find out.
+        start_delay_ms=arrival.first_ns / 1e6 - triggered_ms,
+        alignment_ms=(times.last_barrier - arrival.first_ns) / 1e6,
         sync_ms=(times.sync_ended - times.sync_started) / 1e6,
         async_ms=(times.async_ended - times.sync_ended) / 1e6,
         size_bytes=size_bytes,
         processed_bytes=done.processed_bytes,
         persisted_bytes=persisted_bytes,
+        taken_ms=arrival.taken_ns / 1e6 - triggered_ms,
+        prepare_ms=(times.sync_started - arrival.taken_ns) / 1e6,
+        waiting_ms=(times.stored_from - times.sync_ended) / 1e6,
+        upload_ms=times.uploading / 1e6,
+        report_ms=max(0, now_ns - times.async_ended) / 1e6,
+        last_channel=arrival.channel,
+        queued_ms=arrival.queued_ns / 1e6,
+        busy_ms=arrival.busy_ns / 1e6,
+        backpressured_ms=arrival.backpressured_ns / 1e6,
+        worked_ms=arrival.worked_ns / 1e6,
     )

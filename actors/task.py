@@ -46,8 +46,10 @@ from ..protocol.elements import (
 )
 from ..protocol.ids import CheckpointId
 from ..protocol.mail_order import MailOrder
+from ..protocol.task_metrics import TaskMetrics
 from ..state.pickling import dumps
 from .assembly import TaskParts, assemble, local_dirs
+from .barrier_arrivals import BarrierArrival, BarrierArrivals
 from .channel_state import recovered_elements
 from .input_watermarks import InputWatermarks
 from .local_dirs import remove_if_empty
@@ -55,7 +57,9 @@ from .ports import TaskDeployment, TaskPorts
 from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
 from .storage_probe import check_storage_is_shared
 from .task_alignment import TaskAlignment
+from .task_measures import Activity, TaskMeasures, TaskTimes
 from .task_phase import StepOutcome, TaskPhase
+from .task_spans import InitializeTimes, TaskSpans
 
 __all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
 
@@ -103,7 +107,10 @@ class StreamTask:
         self._ports = ports
         self._mailbox: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
         self._phase = TaskPhase.CREATED
-        self._alignment = TaskAlignment(deployment, ports, self._take_snapshot)
+        self._spans = TaskSpans(deployment, ports)
+        self._times = TaskTimes(ports.now_ns)
+        self._arrivals = BarrierArrivals(ports, self._times)
+        self._alignment = TaskAlignment(deployment, ports, self._arrivals, self._take_snapshot)
         self._watermarks = InputWatermarks(deployment.subtask.inputs)
         self._open_channels = len(deployment.subtask.inputs)
         self._has_ended = False
@@ -114,6 +121,9 @@ class StreamTask:
         self._controls: deque[_CheckpointMail] = deque()
         self._order: MailOrder[events.TaskMail] = MailOrder()
         self._waiting_actions: list[_RunAction] = []
+        self._waiting_as = Activity.IDLE
+        self._records_in = 0
+        self._measures: TaskMeasures | None = None
         self._parts: TaskParts
         self._chain: OperatorChain
         self._snapshots: Snapshotter
@@ -127,6 +137,7 @@ class StreamTask:
 
     def put(self, mail: _Mail) -> None:
         """Hand over a message or a control mail; may be called from any thread."""
+        self._arrivals.note(mail)
         self._mailbox.put(mail)
 
     def wait(self, timeout_ms: int) -> None:
@@ -135,6 +146,7 @@ class StreamTask:
             mail = self._mailbox.get(timeout=timeout_ms / 1_000)
         except queue.Empty:
             return
+        self._times.enter(Activity.BUSY)
         self._guarded(lambda: self._take_mail(mail))
 
     def initialize(self) -> None:
@@ -143,8 +155,18 @@ class StreamTask:
 
     def step(self) -> StepOutcome:
         """Take all mail, then do one piece of work."""
+        self._times.enter(Activity.BUSY)
+        self._waiting_as = Activity.IDLE
         outcome = self._guarded(self._step)
+        self._times.enter(self._waiting_as)
         return _OVER if self._phase.is_terminal or outcome is None else outcome
+
+    def metrics(self) -> TaskMetrics:
+        """What the task has measured up to now; may be called from any thread."""
+        measures = self._measures
+        if measures is None:
+            return TaskMetrics()
+        return measures.taken(self._records_in, self._times.times_ns(), self._snapshots.state_bytes)
 
     def cancel(self) -> None:
         """Stop now, on the loop's thread; reports `TaskStopped`."""
@@ -174,18 +196,25 @@ class StreamTask:
     # ------------------------------------------------------------ life cycle
 
     def _initialize(self) -> None:
+        now_ns = self._ports.now_ns
+        started_ns = now_ns()
         check_storage_is_shared(self._deployment)
-        self._parts = assemble(self._deployment, self._ports, self._take_action)
+        self._parts = assemble(self._deployment, self._ports, self._take_action, self._spans.work)
         self._chain = self._parts.chain
         copies = self._parts.local_snapshots
-        self._snapshots = Snapshotter(self._deployment, self._ports, self._chain, self.put, copies)
+        self._snapshots = Snapshotter(
+            self._deployment, self._ports, self._chain, self.put, copies, self._spans
+        )
         self._alignment.begin(self._parts.gate, self._parts.output, self._snapshots)
-        restored = self._deployment.restored
+        self._measures = TaskMeasures(self._parts.gate, self._parts.output, self._chain, self._watermarks)
+        restored, assembled_ns = self._deployment.restored, now_ns()
         if restored is not None:
             failpoints.reach("restore")
             self._chain.restore(restored, self._deployment.restored_is_owned)
         self._recover_records()
+        restored_ns = now_ns()
         self._chain.open()
+        self._spans.initialized(InitializeTimes(started_ns, assembled_ns, restored_ns, now_ns()))
         self._phase = TaskPhase.INITIALIZED
         self._ports.report(events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id))
 
@@ -229,11 +258,14 @@ class StreamTask:
         return errors
 
     def _finish(self) -> None:
+        # With the operators their functions' metrics go.
+        metrics = self.metrics()
         errors = self._close()
         if errors:
             raise errors[0]
         self._phase = TaskPhase.FINISHED
-        self._ports.report(events.TaskFinished(self._deployment.attempt, self._deployment.subtask_id))
+        deployment = self._deployment
+        self._ports.report(events.TaskFinished(deployment.attempt, deployment.subtask_id, metrics))
 
     # ------------------------------------------------------------ the loop
 
@@ -262,8 +294,11 @@ class StreamTask:
             How long to wait in ms if there was nothing to do.
         """
         if not self._parts.output.has_credit():
+            self._waiting_as = Activity.BACKPRESSURED if self._has_input() else Activity.IDLE
             return _POLL_MS if self._controls else _IDLE_MS
         if not self._chain.is_ready():
+            # Nobody downstream makes it wait: it is this task that holds the others up.
+            self._waiting_as = Activity.BUSY if self._has_input() else Activity.IDLE
             return _POLL_MS
         progressed = self._advance_watermark() if self._chain.is_advancing else self._process_next()
         for frozen in self._chain.spills():
@@ -273,6 +308,11 @@ class StreamTask:
         wait_ms = _POLL_MS if self._has_ended or self._chain.source is not None else _IDLE_MS
         due_ms = self._parts.processing_time.due_in_ms()
         return wait_ms if due_ms is None else min(wait_ms, due_ms)
+
+    def _has_input(self) -> bool:
+        if self._chain.source is not None:
+            return not self._has_ended
+        return self._chain.is_advancing or self._parts.gate.has_input
 
     def _process_next(self) -> bool:
         progressed = self._parts.processing_time.run_due()
@@ -312,6 +352,7 @@ class StreamTask:
     def _process_element(self, channel: int, element: StreamElement) -> None:
         if isinstance(element, Batch):
             failpoints.reach("process")
+            self._records_in += len(element)
             self._chain.process_batch(element, self._parts.gate.input_index(channel))
         elif isinstance(element, Watermark | WatermarkStatus):
             self._advance_event_time(channel, element)
@@ -484,8 +525,10 @@ class StreamTask:
             self._chain.handle_coordinator_event(mail.operator_uid, mail.event)
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")
+            started_ns = self._ports.now_ns()
             self._snapshots.confirmed(mail.checkpoint_id)
             self._chain.notify_checkpoint_complete(mail.checkpoint_id)
+            self._spans.notified(mail.checkpoint_id, mail.trace_context, started_ns)
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()
         else:
@@ -512,7 +555,7 @@ class StreamTask:
 
     # ------------------------------------------------------------ checkpoints
 
-    def _take_snapshot(self, barrier: CheckpointBarrier, alignment_started_ms: int) -> None:
+    def _take_snapshot(self, barrier: CheckpointBarrier, arrival: BarrierArrival) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
         self._chain.prepare_snapshot(barrier)
         is_running = self._phase is TaskPhase.RUNNING
@@ -525,4 +568,4 @@ class StreamTask:
         elif barrier.kind is SnapshotKind.FINAL and not is_running and self._final_id is None:
             # An earlier one must not end the task: others still run, and their checkpoints need it.
             self._final_id = barrier.checkpoint_id
-        self._snapshots.start(barrier, alignment_started_ms, self._alignment.processed_bytes)
+        self._snapshots.start(barrier, arrival, self._alignment.processed_bytes)

@@ -12,9 +12,12 @@ from ..protocol.alignment import (
     AlignmentEvent,
     AlignmentTimePassed,
     BarrierAnnounced,
+    BarrierReceived,
     BlockChannel,
     BytesBuffered,
     CancelMarkerAnnounced,
+    ChannelEnded,
+    CheckpointTriggered,
     EndAnnounced,
     FinishRecording,
     RecordChannels,
@@ -22,7 +25,9 @@ from ..protocol.alignment import (
 )
 from ..protocol.checkpoint_events import SubtaskDeclined
 from ..protocol.elements import CancelCheckpointMarker, CheckpointBarrier
+from ..protocol.ids import ChannelId
 from ..protocol.mode_switch import SwitchingHandler
+from .barrier_arrivals import BarrierArrival, BarrierArrivals
 from .channel_state import never_overtaken
 from .gate import InputGate
 from .output import TaskOutput
@@ -42,15 +47,16 @@ class TaskAlignment:
     Args:
         deployment: The subtask and its settings.
         ports: Clock, and reports to the coordinator.
-        take_snapshot: Takes the snapshot of a barrier; the second argument is the start of the alignment
-            in milliseconds since the Unix epoch.
+        arrivals: When the barriers arrived.
+        take_snapshot: Takes the snapshot of a barrier.
     """
 
     def __init__(
         self,
         deployment: TaskDeployment,
         ports: TaskPorts,
-        take_snapshot: Callable[[CheckpointBarrier, int], None],
+        arrivals: BarrierArrivals,
+        take_snapshot: Callable[[CheckpointBarrier, BarrierArrival], None],
     ) -> None:
         inputs, settings = deployment.subtask.inputs, deployment.settings
         self._handler = SwitchingHandler(
@@ -58,7 +64,9 @@ class TaskAlignment:
         )
         self._deployment = deployment
         self._ports = ports
+        self._arrivals = arrivals
         self._take_snapshot = take_snapshot
+        self._last_channel = -1
         self._baseline = 0
         self._gate: InputGate
         self._output: TaskOutput
@@ -80,6 +88,10 @@ class TaskAlignment:
     def handle(self, event: AlignmentEvent) -> None:
         """Let the protocol decide, and do what it says."""
         now_ms = self._ports.now_ns() // 1_000_000
+        if isinstance(event, BarrierReceived | BarrierAnnounced | ChannelEnded):
+            self._last_channel = event.channel
+        elif isinstance(event, CheckpointTriggered):
+            self._last_channel = -1
         was_aligning, decided_before = self._handler.is_aligning, self._handler.last_decided
         commands = self._handler.handle(event, now_ms)
         if not was_aligning:
@@ -131,7 +143,11 @@ class TaskAlignment:
             recorded = self._gate.stop_recording()
             self._snapshots.store_records(command.checkpoint_id, recorded, self.processed_bytes)
         else:
-            self._take_snapshot(command.barrier, command.started_ms)
+            index = self._last_channel
+            channel: ChannelId | None = None if index < 0 else self._gate.channel_id(index)
+            checkpoint_id = command.barrier.checkpoint_id
+            arrival = self._arrivals.taken(checkpoint_id, command.started_ms, index, channel)
+            self._take_snapshot(command.barrier, arrival)
 
     def _abort_checkpoint(self, command: AbortCheckpoint) -> None:
         self._gate.stop_recording()

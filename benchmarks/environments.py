@@ -32,7 +32,7 @@ def ensure(peer: str) -> Path:
     """Returns the interpreter of a peer's environment and builds the environment if needed.
 
     Args:
-        peer: `bytewax`, `pyflink` or `pathway`; its pins are `peers/<peer>.txt`.
+        peer: one of `systems.PEER_PROGRAMS`; its pins and their hashes are `peers/<peer>.txt`.
 
     Raises:
         SetupError: no fitting Python was found, or pip could not install the pins.

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .peers.measure import MULTIPLIER, Orders
+import numpy as np
+
+from .peers.measure import DISORDER_MS, MULTIPLIER, RECORDS_PER_MS, WINDOW_MS, Orders
 
 
 class WrongResultError(Exception):
@@ -32,31 +34,92 @@ def running_totals(records: int, keys: int) -> tuple[int, int]:
     return counts, sums
 
 
-def check_totals(orders: Orders, ends: list[dict[str, Any]], per_commit: bool) -> None:
+def window_totals(records: int, keys: int, closed_only: bool = False) -> dict[str, int]:
+    """W4: what a tally of all windows holds.
+
+    Args:
+        closed_only: only of the windows that end before any later record could still change them.
+    """
+    last_start = (records // RECORDS_PER_MS - DISORDER_MS) // WINDOW_MS * WINDOW_MS
+    sizes: dict[tuple[int, int], int] = {}
+    sums = total = 0
+    for first in range(0, records, 1 << 20):
+        numbers = np.arange(first, min(first + (1 << 20), records), dtype=np.int64)
+        times = numbers // RECORDS_PER_MS + DISORDER_MS - numbers * 40503 % DISORDER_MS
+        windows = times // WINDOW_MS
+        if closed_only:
+            is_closed = windows * WINDOW_MS < last_start
+            numbers, windows = numbers[is_closed], windows[is_closed]
+        sums += int(np.sum(numbers * (windows + 1)))
+        total += len(numbers)
+        found = np.unique(windows * keys + numbers * MULTIPLIER % keys, return_counts=True)
+        for group, count in zip(*(each.tolist() for each in found), strict=True):
+            sizes[group] = sizes.get(group, 0) + count
+    squares = sum(count * count for count in sizes.values())
+    return {"records": len(sizes), "counts": total, "sums": sums, "squares": squares}
+
+
+def check_totals(orders: Orders, ends: list[dict[str, Any]], how: str = "per record") -> dict[str, Any]:
     """Compares what the sinks added up with the right answer.
 
     Args:
         orders: what was run.
         ends: the marks of all sink subtasks.
-        per_commit: the system answers per commit, so its sinks hold net final values.
+        how: `per record`; `per commit` where the sinks hold net final values; `may drop` where windows may
+            lack records that came late; `closed only` where the last windows never close.
+
+    Returns:
+        What is to be noted beside the figure: records dropped as late.
 
     Raises:
         WrongResultError: anything differs.
     """
-    records, counts, sums = (sum(end[k] for end in ends) for k in ("records", "counts", "sums"))
+    got = {k: sum(end[k] for end in ends) for k in ("records", "counts", "sums", "squares")}
     if orders.workload == "W1":
-        _compare("records", records, odd_results(orders.records))
-        return
-    if per_commit:
-        _compare("net count", counts, orders.records)
-        _compare("net sum", sums, orders.records * (orders.records - 1) // 2)
-        return
-    all_counts, all_sums = running_totals(orders.records, orders.keys)
-    _compare("records", records, orders.records)
-    _compare("sum of running counts", counts, all_counts)
-    if orders.parallelism == 1:
-        # Several sources interleave freely, and with them the running sums.
-        _compare("sum of running sums", sums, all_sums)
+        _compare("records", got["records"], odd_results(orders.records))
+    elif orders.workload == "W4":
+        return _check_windows(orders, got, how)
+    elif orders.workload == "W6":
+        half = orders.records // 2
+        right = {"records": half, "counts": 3 * half * (half - 1) // 2, "sums": 5 * half * (half - 1) // 2}
+        _compare_all(got, right)
+    elif orders.workload == "W7":
+        right = {"records": orders.records, "counts": running_totals(orders.records, orders.keys)[0]}
+        _compare_all(got, right)
+    elif how == "per commit":
+        right = {"counts": orders.records, "sums": orders.records * (orders.records - 1) // 2}
+        _compare_all(got, right)
+    else:
+        counts, sums = running_totals(orders.records, orders.keys)
+        _compare_all(got, {"records": orders.records, "counts": counts})
+        if orders.parallelism == 1 and how != "counts":
+            # Several sources interleave freely, and with them the running sums.
+            _compare("sum of running sums", got["sums"], sums)
+    return {}
+
+
+def check_changes(keys: int, hot: int, updates: int, end: dict[str, Any]) -> None:
+    """The running counts after each key came once, and then the first ones again and again.
+
+    Raises:
+        WrongResultError: anything differs.
+    """
+    again = running_totals(updates, hot)[0] + updates
+    _compare_all(end, {"records": keys + updates, "counts": keys + again})
+
+
+def _check_windows(orders: Orders, got: dict[str, int], how: str) -> dict[str, Any]:
+    right = window_totals(orders.records, orders.keys, closed_only=how == "closed only")
+    late = right["counts"] - got["counts"]
+    if late and how == "may drop":
+        return {"dropped as late": f"{late / orders.records:.1%}"}
+    _compare_all(got, right)
+    return {"dropped as late": "0"}
+
+
+def _compare_all(got: dict[str, Any], right: dict[str, int]) -> None:
+    for name, value in right.items():
+        _compare(name, got[name], value)
 
 
 def check_restored(orders: Orders, triple: list[int]) -> None:

@@ -1,50 +1,132 @@
-"""Tables of goals: what a part of the benchmarks measured, beside what it should be."""
+"""What the figures should be: the goals of a session as data, and whether they are met."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-_MET = {True: "met", False: "MISSED", None: ""}
+from . import metrics
+from .cases import COLUMNS, LARGE, LOCAL, RAY, RAY_2, RAY_LMDB, SMALL
 
-
-def row(goal: str, measured: str, met: bool | None) -> None:
-    """One line of the table, for the process that collects them; `met` is None where there is no goal."""
-    print(json.dumps({"goal": goal, "measured": measured, "met": met}), flush=True)
+# The metrics of a session's rows, by (title, system).
+Found = Mapping[tuple[str, str], Mapping[str, float]]
 
 
-def run(description: str | None, package: str, parts: Mapping[str, tuple[str, Sequence[str]]]) -> None:
-    """Run parts, each in a process of its own, and print their rows.
+@dataclass(frozen=True)
+class Goal:
+    """A figure of ours, or its ratio to the best of others, and the bound it has to keep.
 
-    Args:
-        description: Of the command line, which has `--quick` and `--only`.
-        package: The package of the parts' modules.
-        parts: By name, the module and its options.
+    Attributes:
+        title: the workload.
+        ours: the system.
+        metric: which of its figures.
+        least: the bound where more is better.
+        most: the bound where less is better.
+        others: systems that ours is divided by, the best of them; none for the figure itself.
+        other_title: their workload, where it is another one.
     """
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default=",".join(parts))
-    arguments = parser.parse_args()
-    print("| goal | measured | | load |\n|---|---|---|---|", flush=True)
-    for name in arguments.only.split(","):
-        module, options = parts[name]
-        command = [sys.executable, "-m", f"{package}.{module}", *options]
-        if arguments.quick:
-            command.append("--quick")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith("{"):
-                    _print(json.loads(line))
-        if process.returncode:
-            sys.exit(f"{name} failed with exit status {process.returncode}")
+
+    title: str
+    ours: str
+    metric: str = "rate"
+    least: float | None = None
+    most: float | None = None
+    others: tuple[str, ...] = ()
+    other_title: str = ""
+
+    @property
+    def text(self) -> str:
+        """What is measured, in words."""
+        beside = f" ÷ {self.other_title} {' | '.join(self.others)}" if self.others else ""
+        name = "" if self.metric == "rate" else f" {self.metric}"
+        return f"{self.title} {self.ours}{name}{beside.replace('÷  ', '÷ ')}"
+
+    @property
+    def wanted(self) -> str:
+        """The bound, in words."""
+        unit = "times" if self.others else metrics.UNITS[self.metric]
+        sign, bound = ("≤", self.most) if self.least is None else ("≥", self.least)
+        return f"{sign} {bound:g} {unit}"
+
+    def measured(self, found: Found) -> float | None:
+        """The figure or ratio; None where the session lacks ours or all of the others."""
+        ours = found.get((self.title, self.ours), {}).get(self.metric)
+        if ours is None or not self.others:
+            return ours
+        title = self.other_title or self.title
+        theirs = [figures[self.metric] for name in self.others if (figures := found.get((title, name)))]
+        if not theirs:
+            return None
+        return ours / (max(theirs) if metrics.is_more_better(self.metric) else min(theirs))
 
 
-def _print(found: dict[str, object]) -> None:
-    load = os.getloadavg()[0]
-    met = _MET[found["met"]]  # type: ignore[index]
-    print(f"| {found['goal']} | {found['measured']} | {met} | {load:.1f} |", flush=True)
+@dataclass(frozen=True)
+class Verdict:
+    """A goal, what was measured, and whether that is enough."""
+
+    goal: Goal
+    measured: float
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the bound was kept."""
+        if self.goal.least is not None:
+            return self.measured >= self.goal.least
+        assert self.goal.most is not None
+        return self.measured <= self.goal.most
+
+    @property
+    def word(self) -> str:
+        """`met` or `MISSED`."""
+        return "met" if self.is_met else "MISSED"
+
+
+def verdicts(found: Found) -> list[Verdict]:
+    """All goals about which something was measured."""
+    measured = ((goal, goal.measured(found)) for goal in GOALS)
+    return [Verdict(goal, value) for goal, value in measured if value is not None]
+
+
+_PEERS = (
+    "bytewax", "bytewax p=2", "pyflink", "pyflink p=2", "pyflink hashmap", "pyflink rocksdb", "pathway",
+    "spark built-in", "spark rocksdb",
+)  # fmt: skip
+_PYFLINK = ("pyflink", "pyflink p=2", "pyflink process")
+_PYTHON_PATHS = (
+    "bytewax", "bytewax p=2", "pyflink", "pyflink p=2", "pyflink process", "spark pandas state",
+    "spark transformWithState",
+)  # fmt: skip
+RUNNING = "tidegate running ray"
+
+GOALS = (
+    Goal("W1", RAY, least=1.1, others=("bytewax",)),
+    Goal("W1", RAY_2, least=1.1, others=("bytewax p=2",)),
+    Goal("W1", RAY, least=25, others=_PYFLINK),
+    Goal(SMALL, RAY, least=3, others=("bytewax",)),
+    Goal(SMALL, RAY_2, least=3, others=("bytewax p=2",)),
+    Goal(SMALL, RAY, least=30, others=_PYFLINK),
+    Goal(SMALL, RAY, least=2, others=("spark built-in",)),
+    Goal(SMALL, LOCAL, least=0.6, others=("bare loop",)),
+    Goal(SMALL, COLUMNS, least=20, others=_PYTHON_PATHS),
+    Goal(SMALL, COLUMNS, least=0.3, others=("bare numpy",)),
+    Goal(LARGE, RAY, least=6, others=_PEERS),
+    Goal(LARGE, RAY_LMDB, least=4, others=_PEERS),
+    Goal(LARGE, RAY, least=18, others=("pyflink",)),
+    Goal(LARGE, RAY_LMDB, "own_mib", most=1, others=("bytewax",)),
+    Goal("W3", RAY_LMDB, least=4, others=("pathway",)),
+    Goal("W3", RAY_LMDB, least=25, others=("bytewax",)),
+    Goal("W3", RAY_LMDB, least=12, others=("pyflink hashmap", "pyflink rocksdb")),
+    Goal("W3", RAY, least=0.85, others=(RAY,), other_title=LARGE),
+    Goal("W3", RAY_LMDB, least=0.85, others=(RAY_LMDB,), other_title=LARGE),
+    Goal("W4", RAY, least=4, others=("bytewax",)),
+    Goal("W4", COLUMNS, least=5, others=("spark built-in",)),
+    Goal("W4", COLUMNS, least=20, others=_PYTHON_PATHS),
+    Goal("W4", COLUMNS, least=0.3, others=("bare numpy",)),
+    Goal("W5", "tidegate running ray lmdb", "seconds", most=2.5),
+    Goal("W7 50k/s", RAY, "p50_ms", most=5),
+    Goal("W7 50k/s", RAY, "p99_ms", most=20),
+    Goal("W7 50k/s", RAY, "p999_ms", most=80),
+    *(Goal("W8", f"tidegate ray p={p}", "cpu_s", most=1.3, others=("tidegate ray p=1",)) for p in (2, 4, 8)),
+    Goal("start", LOCAL, "seconds", most=1),
+    Goal("start", RUNNING, "seconds", most=2.5),
+)

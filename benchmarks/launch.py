@@ -15,12 +15,27 @@ import psutil
 
 from .systems import ROOT
 
-SAMPLE_PAUSE_S = 0.1
+# Looking at every process costs some milliseconds of a core.
+SAMPLE_PAUSE_S = 0.2
 RAY_DAEMONS = ("raylet", "gcs_server", "dashboard", "log_monitor", "runtime_env", "ray::IDLE")
 
 
 class RunError(Exception):
     """A run did not end as it should; the message holds the end of its log."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A process tree at one moment; Ray's own processes apart from the others.
+
+    CPU times are those of all processes so far, also of ended ones.
+    """
+
+    at_ns: int
+    bytes: int
+    daemon_bytes: int
+    cpu_s: float
+    daemon_cpu_s: float
 
 
 @dataclass
@@ -29,42 +44,77 @@ class Outcome:
 
     Attributes:
         started_ns: monotonic time just before the process was started.
+        pid: of that process.
         marks: what the program left in its marks folder, by name.
-        peak_bytes: highest sum of resident sizes over the tree; shared pages count once per
-            process, as in `ps`.
-        peak_daemon_bytes: the part of Ray's own processes at the moment of that peak.
+        samples: its memory and CPU time, in order; shared pages count once per process, as in `ps`.
         timed_out: the time limit ended the run.
     """
 
     started_ns: int
+    pid: int
     marks: dict[str, Any] = field(default_factory=dict)
-    peak_bytes: int = 0
-    peak_daemon_bytes: int = 0
+    samples: list[Sample] = field(default_factory=list)
     timed_out: bool = False
+
+    def peak(self) -> Sample:
+        """The sample with the most memory."""
+        return max(self.samples, key=lambda sample: sample.bytes)
+
+    def cpu_s(self, from_ns: int, to_ns: int) -> float:
+        """CPU seconds of all processes, without Ray's own, between two moments."""
+        return cpu_between([(sample.at_ns, sample.cpu_s) for sample in self.samples], from_ns, to_ns)
+
+
+def cpu_between(samples: list[tuple[int, float]], from_ns: int, to_ns: int) -> float:
+    """CPU seconds between two moments, on straight lines between samples of (time in ns, CPU seconds)."""
+
+    def at(moment_ns: int) -> float:
+        before = (0, 0.0)
+        for sample in samples:
+            if sample[0] >= moment_ns:
+                share = (moment_ns - before[0]) / (sample[0] - before[0])
+                return before[1] + share * (sample[1] - before[1])
+            before = sample
+        return before[1]
+
+    return at(to_ns) - at(from_ns)
 
 
 @dataclass
 class ProcessTree:
-    """A process and everything it ever started, as far as sampling saw it."""
+    """Processes and everything they ever started, as far as sampling saw it."""
 
-    root: psutil.Process
+    roots: list[psutil.Process]
     members: dict[int, psutil.Process] = field(default_factory=dict)
+    _cpu_s: dict[int, tuple[bool, float]] = field(default_factory=dict)
 
-    def sample(self) -> dict[int, tuple[str, int]]:
-        """Returns the name and resident size in bytes of every living member, by pid."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for process in [self.root, *self.root.children(recursive=True)]:
-                self.members.setdefault(process.pid, process)
-        sizes = {}
+    def sample(self) -> Sample:
+        """Looks at every living member."""
+        self._find()
+        sizes = {True: 0, False: 0}
         for pid, process in self.members.items():
-            # A member may end between two looks; it then has no size.
+            # A member may end between two looks; it then has no size, and its last CPU time stays.
+            with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
+                name = _describe(process)
+                is_daemon = any(word in name for word in RAY_DAEMONS)
+                sizes[is_daemon] += process.memory_info().rss
+                times = process.cpu_times()
+                self._cpu_s[pid] = (is_daemon, times.user + times.system)
+        cpu_s = {
+            kind: sum(spent for is_daemon, spent in self._cpu_s.values() if is_daemon == kind)
+            for kind in (True, False)
+        }
+        return Sample(time.monotonic_ns(), sizes[True] + sizes[False], sizes[True], cpu_s[False], cpu_s[True])
+
+    def _find(self) -> None:
+        for root in self.roots:
             with contextlib.suppress(psutil.NoSuchProcess):
-                sizes[pid] = (_describe(process), process.memory_info().rss)
-        return sizes
+                for process in [root, *root.children(recursive=True)]:
+                    self.members.setdefault(process.pid, process)
 
     def kill(self) -> None:
         """Ends every member that still runs (psutil guards against reused pids)."""
-        self.sample()
+        self._find()
         for process in self.members.values():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -78,6 +128,7 @@ def run(
     log: Path,
     limit_s: float,
     finished: Callable[[], bool] = lambda: False,
+    beside: int | None = None,
 ) -> Outcome:
     """Runs a program to its end, to a condition, or to its time limit.
 
@@ -89,6 +140,7 @@ def run(
         limit_s: seconds after which it is killed.
         finished: asked about ten times a second; true kills the program at once (SIGKILL),
             as W5 wants it.
+        beside: a process whose tree is measured too, and not ended.
 
     Raises:
         RunError: the program ended by itself with an error.
@@ -96,11 +148,12 @@ def run(
     with log.open("wb") as output:
         started_ns = time.monotonic_ns()
         process = subprocess.Popen(command, env=variables, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
-    outcome = Outcome(started_ns)
-    tree = ProcessTree(psutil.Process(process.pid))
+    outcome = Outcome(started_ns, process.pid)
+    tree = ProcessTree([psutil.Process(process.pid)])
+    watched = tree if beside is None else ProcessTree([*tree.roots, psutil.Process(beside)])
     ended_here = False
     while process.poll() is None:
-        _note_peak(outcome, tree.sample())
+        outcome.samples.append(watched.sample())
         outcome.timed_out = time.monotonic_ns() - started_ns > limit_s * 1e9
         ended_here = outcome.timed_out or finished()
         if ended_here:
@@ -139,13 +192,3 @@ def _describe(process: psutil.Process) -> str:
     except psutil.AccessDenied:
         return process.name()
     return " ".join(words[:6]) or process.name()
-
-
-def _note_peak(outcome: Outcome, sizes: dict[int, tuple[str, int]]) -> None:
-    total = sum(size for _, size in sizes.values())
-    if total <= outcome.peak_bytes:
-        return
-    outcome.peak_bytes = total
-    outcome.peak_daemon_bytes = sum(
-        size for name, size in sizes.values() if any(word in name for word in RAY_DAEMONS)
-    )

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import statistics
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from . import expected, launch, plan, systems
+from .peers.latency import percentile_ms
 from .peers.measure import Orders
+from .running_ray import RunningRay, running_ray
 
-RUN_LIMIT_S = 180.0
+RUN_LIMIT_S = 300.0
 FILL_LIMIT_S = 300.0
 RESTART_LIMIT_S = 60.0
 # After the state is full, one more checkpoint must be complete before the kill.
 SETTLE_S = 6.0
+MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -23,24 +28,25 @@ class Figure:
     """What one run gave.
 
     Attributes:
-        value: thousand records/s, or for W5 seconds from process start to the first result.
-        peak_mib: peak resident size of the process tree.
-        daemons_mib: the part of it that is Ray's own processes.
+        metrics: by their names in `metrics.UNITS`.
         notes: checkpoint sizes and durations, and anything odd.
     """
 
-    value: float
-    peak_mib: float
-    daemons_mib: float
-    notes: dict[str, Any]
+    metrics: dict[str, float]
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 class Bench:
-    """Runs cases in scratch folders below one folder."""
+    """Runs cases in scratch folders below one folder.
 
-    def __init__(self, scratch: Path, suite: str) -> None:
+    Args:
+        scratch: that folder.
+        share: of the records, for quick sessions.
+    """
+
+    def __init__(self, scratch: Path, share: float = 1.0) -> None:
         self._scratch = scratch
-        self._suite = suite
+        self._share = share
         self._restore_points: dict[plan.Case, Path] = {}
         self._gave_up: dict[plan.Case, Figure] = {}
 
@@ -58,15 +64,15 @@ class Bench:
         outcome = self._launch(case, orders, folder, RUN_LIMIT_S)
         if outcome.timed_out:
             raise launch.RunError(f"no result within {RUN_LIMIT_S:.0f} s")
-        ends = _marks(outcome, "end")
-        if not ends or not _marks(outcome, "start"):
+        ends = marks(outcome, "end")
+        if not ends or not marks(outcome, "start"):
             raise launch.RunError(f"no result:\n{launch.tail(folder / 'log.txt')}")
-        expected.check_totals(orders, ends, per_commit=case.program == "pathway")
-        started_ns = min(mark["at_ns"] for mark in _marks(outcome, "start"))
-        elapsed_ns = max(end["last_ns"] for end in ends) - started_ns
-        notes = checkpoint_notes(outcome.marks, folder / "state") if orders.interval_ms else {}
+        notes = {} if case.program == "limits" and not case.mode else check(case, orders, ends)
+        if orders.interval_ms:
+            notes |= checkpoint_notes(outcome.marks, folder / "state")
+        figure = Figure(metrics_of(case, orders, outcome, ends), notes)
         shutil.rmtree(folder / "state")
-        return _figure(outcome, orders.records / elapsed_ns * 1e6, notes)
+        return figure
 
     def _restart(self, case: plan.Case, round_number: int) -> Figure:
         if case in self._gave_up:
@@ -84,11 +90,11 @@ class Bench:
         outcome = self._launch(case, orders, folder, RESTART_LIMIT_S, first)
         if "first" not in outcome.marks:
             notes = {"no result within s": RESTART_LIMIT_S}
-            self._gave_up[case] = _figure(outcome, RESTART_LIMIT_S, notes)
+            self._gave_up[case] = Figure({"seconds": RESTART_LIMIT_S, **memory(outcome)}, notes)
             return self._gave_up[case]
         mark = outcome.marks["first"]
         expected.check_restored(orders, mark["triple"])
-        return _figure(outcome, (mark["at_ns"] - outcome.started_ns) / 1e9, {})
+        return Figure({"seconds": (mark["at_ns"] - outcome.started_ns) / 1e9, **memory(outcome)})
 
     def _fill(self, case: plan.Case) -> Path:
         """Runs the job until its state is full and checkpointed, then kills it."""
@@ -109,7 +115,7 @@ class Bench:
         return folder
 
     def _orders(self, case: plan.Case, folder: Path, workload: str, **more: Any) -> Orders:
-        records = plan.records_for(case, self._suite)
+        records = plan.records_for(case, self._share)
         if case.workload == "W5":
             records *= 40
         return Orders(
@@ -120,8 +126,11 @@ class Bench:
             state_dir=str(folder / "state"),
             backend=case.backend,
             parallelism=case.parallelism,
-            shell=case.shell,
-            interval_ms=plan.CHECKPOINT_INTERVAL_MS if case.workload in ("W3", "W5") else 0,
+            shell="ray" if case.shell == "running" else case.shell,
+            interval_ms=case.interval_ms,
+            rate=case.rate,
+            warmup_records=int(case.rate * plan.WARMUP_S * self._share) if case.workload == "W7" else 0,
+            mode=case.mode,
             **more,
         )
 
@@ -134,14 +143,94 @@ class Bench:
         until: Path | None = None,
         settle_s: float = 0.0,
     ) -> launch.Outcome:
-        return launch.run(
-            systems.command(case.program, orders),
-            systems.environment(case.program),
-            folder / "marks",
-            folder / "log.txt",
-            limit_s,
-            launch.settled(until, settle_s),
+        holder: contextlib.AbstractContextManager[RunningRay | None] = (
+            running_ray(folder) if case.shell == "running" else contextlib.nullcontext()
         )
+        with holder as ray:
+            variables = systems.environment(case.program)
+            return launch.run(
+                systems.command(case.program, orders),
+                variables if ray is None else variables | ray.variables,
+                folder / "marks",
+                folder / "log.txt",
+                limit_s,
+                launch.settled(until, settle_s),
+                None if ray is None else ray.pid,
+            )
+
+
+def check(case: plan.Case, orders: Orders, ends: list[dict[str, Any]]) -> dict[str, Any]:
+    """Compares a run's answer with the right one; what is to be noted about it.
+
+    Raises:
+        expected.WrongResultError: it is wrong.
+    """
+    if case.workload == "changing":
+        expected.check_changes(case.keys, case.keys * int(case.mode) // 100, orders.records, ends[0])
+        return {}
+    how = systems.how_to_check(case)
+    return expected.check_totals(orders, ends, how)
+
+
+def metrics_of(
+    case: plan.Case, orders: Orders, outcome: launch.Outcome, ends: list[dict[str, Any]]
+) -> dict[str, float]:
+    """The figures of a run whose answer was right."""
+    starts = marks(outcome, "start")
+    started_ns, ended_ns = min(mark["at_ns"] for mark in starts), max(end["last_ns"] for end in ends)
+    found = memory(outcome)
+    records = sum(end.get("source_records", 0) for end in ends) or orders.records
+    if case.workload == "start":
+        return found | {"seconds": (ended_ns - outcome.started_ns) / 1e9}
+    if case.workload == "changing":
+        return found | changing_metrics(outcome)
+    found["rate"] = records / (ended_ns - started_ns) * 1e6
+    found["cpu_s"] = cpu_s(outcome, starts, ends, started_ns, ended_ns) / records * 1e6
+    if case.workload == "W7":
+        latencies: Counter[int] = Counter()
+        for end in ends:
+            latencies.update({int(bucket): count for bucket, count in end["latencies"].items()})
+        shares = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
+        found |= {name: percentile_ms(latencies, share) for name, share in shares.items()}
+    return found
+
+
+def cpu_s(
+    outcome: launch.Outcome,
+    starts: list[dict[str, Any]],
+    ends: list[dict[str, Any]],
+    started_ns: int,
+    ended_ns: int,
+) -> float:
+    """CPU seconds between first and last record: exact where one process does it all, else from samples."""
+    if {mark["pid"] for mark in (*starts, *ends)} == {outcome.pid}:
+        spent: float = max(end["cpu_ns"] for end in ends) - min(mark["cpu_ns"] for mark in starts)
+        return spent / 1e9
+    return outcome.cpu_s(started_ns, ended_ns)
+
+
+def changing_metrics(outcome: launch.Outcome) -> dict[str, float]:
+    """Of the checkpoints after the state was full: medians."""
+    filled_ms = outcome.marks["filled"]["wall_ms"]
+    # The first one after that still holds what filled the state.
+    taken = [c for c in outcome.marks["checkpoints"]["checkpoints"] if c["triggered_ms"] >= filled_ms][1:]
+    if not taken:
+        raise launch.RunError("no checkpoint was completed after the state was full")
+    return {
+        "checkpoint_ms": statistics.median(c["duration_ms"] for c in taken),
+        "sync_ms": statistics.median(c["sync_ms"] for c in taken),
+        "checkpoint_mb": statistics.median(c["size_bytes"] for c in taken) / 1e6,
+    }
+
+
+def memory(outcome: launch.Outcome) -> dict[str, float]:
+    """The peak of the tree, the part of Ray's own processes in it, and the rest."""
+    peak = outcome.peak()
+    return {
+        "peak_mib": peak.bytes / MIB,
+        "daemons_mib": peak.daemon_bytes / MIB,
+        "own_mib": (peak.bytes - peak.daemon_bytes) / MIB,
+    }
 
 
 def checkpoint_notes(marks: dict[str, Any], state_dir: Path) -> dict[str, Any]:
@@ -163,15 +252,10 @@ def checkpoint_notes(marks: dict[str, Any], state_dir: Path) -> dict[str, Any]:
     return notes
 
 
-def _marks(outcome: launch.Outcome, kind: str) -> list[dict[str, Any]]:
+def marks(outcome: launch.Outcome, kind: str) -> list[dict[str, Any]]:
     """The marks of one kind of all subtasks: `start`, `start-0`, `start-1` …"""
     return [mark for name, mark in outcome.marks.items() if name.partition("-")[0] == kind]
 
 
 def _size_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _figure(outcome: launch.Outcome, value: float, notes: dict[str, Any]) -> Figure:
-    mib = 2**20
-    return Figure(value, outcome.peak_bytes / mib, outcome.peak_daemon_bytes / mib, notes)

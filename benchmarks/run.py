@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 
-from . import environments, plan, summary, systems
+from . import environments, plan, report, suites, summary, systems
 from .expected import WrongResultError
 from .launch import RunError
 from .measurement import Bench, Figure
+
+RESULTS = systems.ROOT / "benchmarks" / "results"
+Figures = dict[plan.Case, list[Figure]]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs a session; the exit status is 1 if any run failed or gave a wrong answer."""
     options = parse(arguments)
-    cases = plan.select(options.suite, _words(options.workload), _words(options.only))
+    if options.suite in suites.PROGRAMS:
+        return subprocess.run([sys.executable, "-m", *suites.PROGRAMS[options.suite]], check=False).returncode
+    cases = plan.select(suites.SUITES[options.suite], _words(options.workload), _words(options.only))
     if not cases:
         sys.exit("no case fits --workload and --only")
     try:
         prepare(cases)
     except environments.SetupError as error:
         sys.exit(str(error))
-    bench = Bench(environments.cache_dir() / "runs", options.suite)
+    share = options.share or suites.share_of(options.suite)
+    bench = Bench(environments.cache_dir() / "runs", share)
     started = time.monotonic()
-    figures, failures = run_rounds(bench, cases, options.rounds)
-    rows = [
-        summary.row(case, plan.records_for(case, options.suite), figures[case])
-        for case in cases
-        if figures[case]
-    ]
-    print("\n" + summary.tables(rows))
-    results = systems.ROOT / "benchmarks" / "results"
-    path = summary.write_json(results, options.suite, rows, failures)
+    path = summary.new_file(RESULTS, options.suite)
+
+    def keep(figures: Figures, failures: list[str]) -> list[summary.Row]:
+        rows = [
+            summary.row(case, plan.records_for(case, share), figures[case]) for case in cases if figures[case]
+        ]
+        summary.write_json(path, summary.session(options.suite, options.rounds, rows, failures))
+        return rows
+
+    figures, failures = run_rounds(bench, cases, options.rounds, keep)
+    print("\n" + summary.tables(keep(figures, failures)))
     print(f"\n{(time.monotonic() - started) / 60:.1f} minutes; written to {path}")
+    print(f"pictures: {report.write(RESULTS)}")
     for failure in failures:
         print(f"FAILED {failure.splitlines()[0]}")
     return 1 if failures else 0
@@ -42,10 +53,11 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("--suite", choices=("quick", "main"), default="main")
-    parser.add_argument("--workload", default="", help="such as W1,W3; default: all")
+    parser.add_argument("--suite", choices=sorted({*suites.SUITES, *suites.PROGRAMS}), default="main")
+    parser.add_argument("--workload", default="", help="such as W1,W3, or titles; default: all")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each system; default: 3")
     parser.add_argument("--only", default="", help="programs such as tidegate,bare; default: all")
+    parser.add_argument("--share", type=float, help="of the records, such as 0.01 for a smoke test")
     return parser.parse_args(arguments)
 
 
@@ -57,10 +69,17 @@ def prepare(cases: list[plan.Case]) -> None:
 
 
 def run_rounds(
-    bench: Bench, cases: list[plan.Case], rounds: int
-) -> tuple[dict[plan.Case, list[Figure]], list[str]]:
-    """Runs all systems once per round. A failure is reported and does not end the session."""
-    figures: dict[plan.Case, list[Figure]] = {case: [] for case in cases}
+    bench: Bench,
+    cases: list[plan.Case],
+    rounds: int,
+    after_round: Callable[[Figures, list[str]], object],
+) -> tuple[Figures, list[str]]:
+    """Runs all systems once per round. A failure is reported and does not end the session.
+
+    Args:
+        after_round: is given what there is after each round, so that an interrupted session is not lost.
+    """
+    figures: Figures = {case: [] for case in cases}
     failures: list[str] = []
     for round_number in range(1, rounds + 1):
         for case in cases:
@@ -72,8 +91,9 @@ def run_rounds(
                 print(f"{name}: FAILED: {error}", flush=True)
                 continue
             figures[case].append(figure)
-            unit = summary.UNITS.get(case.workload, "k/s")
-            print(f"{name}: {figure.value:,.1f} {unit} {figure.notes or ''}", flush=True)
+            value = figure.metrics[case.main_metric]
+            print(f"{name}: {value:,.1f} {case.unit} {figure.notes or ''}", flush=True)
+        after_round(figures, failures)
     return figures, failures
 
 

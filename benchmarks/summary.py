@@ -1,4 +1,4 @@
-"""Medians, spreads and ratios of a session, as a plain table and as JSON."""
+"""Medians, spreads, ratios and goals of a session, as plain tables and as JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 
+from . import metrics
+from .goals import Verdict, verdicts
 from .measurement import Figure
-from .plan import GOALS, Case
-
-UNITS = {"W5": "s"}
+from .plan import Case
 
 
 @dataclass(frozen=True)
@@ -26,111 +26,121 @@ class Row:
     Attributes:
         title: the workload.
         system: the system's label.
-        unit: `k/s` (thousand records a second) or `s`.
+        is_ours: whether it is Tidegate's.
         records: records of one run.
-        median, lowest, highest: of the rounds.
-        peak_mib, daemons_mib: medians of the peak memory and Ray's own part in it.
-        notes: what the last round noted.
-        values: the rounds, in order.
+        metric: the name of the figure that counts most.
+        median, lowest, highest, spread: of that figure over the rounds.
+        metrics: the medians of all figures, by name.
+        notes: what the last round noted, and what the system does differently.
+        values: that figure in each round, in order.
     """
 
     title: str
     system: str
-    unit: str
+    is_ours: bool
     records: int
+    metric: str
     median: float
     lowest: float
     highest: float
-    peak_mib: float
-    daemons_mib: float
+    spread: float
+    metrics: dict[str, float]
     notes: dict[str, Any]
     values: list[float]
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Ours over a peer's; for W5 the peer's time over ours, so that more is always better."""
+    """How many times better ours is than another: more is always better."""
 
     title: str
     ours: str
     other: str
     ratio: float
-    goal: float | None
 
 
 def row(case: Case, records: int, figures: list[Figure]) -> Row:
     """Sums up the rounds of one case."""
-    values = [figure.value for figure in figures]
+    values = [figure.metrics[case.main_metric] for figure in figures]
+    names = figures[0].metrics
     return Row(
         case.title,
         case.system,
-        UNITS.get(case.workload, "k/s"),
+        case.is_ours,
         records,
+        case.main_metric,
         statistics.median(values),
         min(values),
         max(values),
-        statistics.median(figure.peak_mib for figure in figures),
-        statistics.median(figure.daemons_mib for figure in figures),
-        figures[-1].notes,
+        metrics.spread(values),
+        {name: statistics.median(figure.metrics[name] for figure in figures) for name in names},
+        figures[-1].notes | ({"note": case.note} if case.note else {}),
         values,
     )
 
 
-def ratios(rows: list[Row]) -> list[Ratio]:
-    """Every one of ours over every other system on the same workload."""
-    goals = {(goal.title, goal.ours, goal.peer): goal.factor for goal in GOALS}
-    found = []
-    for ours in rows:
-        for other in rows:
-            is_pair = ours.system.startswith("tidegate") and not other.system.startswith("tidegate")
-            if not is_pair or ours.title != other.title:
-                continue
-            quotient = ours.median / other.median
-            better = 1 / quotient if ours.unit == "s" else quotient
-            goal = goals.get((ours.title, ours.system, other.system))
-            found.append(Ratio(ours.title, ours.system, other.system, better, goal))
-    return found
-
-
-def tables(rows: list[Row]) -> str:
-    """The figures and the ratios as text."""
-    head = ("workload", "system", "records", "median", "lowest", "highest", "peak MiB", "notes")
-    body = [
-        (
-            one.title,
-            one.system,
-            f"{one.records:,}",
-            f"{one.median:,.1f} {one.unit}",
-            f"{one.lowest:,.1f}",
-            f"{one.highest:,.1f}",
-            _memory(one),
-            ", ".join(f"{key} {value}" for key, value in one.notes.items()),
+def ratios(rows: Sequence[Row]) -> list[Ratio]:
+    """Every one of ours against every other system on the same workload."""
+    return [
+        Ratio(
+            ours.title,
+            ours.system,
+            other.system,
+            metrics.times_better(ours.metric, ours.median, other.median),
         )
-        for one in rows
+        for ours in rows
+        for other in rows
+        if ours.is_ours and not other.is_ours and ours.title == other.title
     ]
-    text = _table(head, body)
-    pairs = ratios(rows)
+
+
+def judged(rows: Sequence[Row]) -> list[Verdict]:
+    """The goals about which the session says something."""
+    return verdicts({(one.title, one.system): one.metrics for one in rows})
+
+
+def tables(rows: Sequence[Row]) -> str:
+    """The figures, the ratios and the goals as text."""
+    head = ("workload", "system", "records", "median", "lowest", "highest", "spread",
+            "CPU s/M", "peak MiB", "notes")  # fmt: skip
+    parts = [_table(head, [_cells(one) for one in rows])]
+    pairs = [(r.title, r.ours, r.other, f"{r.ratio:.2f}") for r in ratios(rows)]
     if pairs:
-        lines = [(r.title, r.ours, r.other, f"{r.ratio:.2f}", _verdict(r)) for r in pairs]
-        text += "\n\n" + _table(("workload", "ours", "other", "ratio", "goal"), lines)
-    return text
+        parts.append(_table(("workload", "ours", "other", "times better"), pairs))
+    goals = [(v.goal.text, f"{v.measured:.2f}", v.goal.wanted, v.word) for v in judged(rows)]
+    if goals:
+        parts.append(_table(("goal", "measured", "wanted", ""), goals))
+    return "\n\n".join(parts)
 
 
-def write_json(folder: Path, suite: str, rows: list[Row], failures: list[str]) -> Path:
-    """Writes a session to `<folder>/<UTC time>.json` and returns the path."""
-    now = datetime.now(timezone.utc)
-    session = {
-        "date": now.isoformat(timespec="seconds"),
+def session(suite: str, rounds: int, rows: Sequence[Row], failures: list[str]) -> dict[str, Any]:
+    """Everything about a session, as JSON holds it."""
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "suite": suite,
+        "rounds": rounds,
         "machine": machine(),
         "rows": [asdict(one) for one in rows],
         "ratios": [asdict(one) for one in ratios(rows)],
+        "goals": [
+            {"text": v.goal.text, "measured": v.measured, "wanted": v.goal.wanted, "met": v.is_met}
+            for v in judged(rows)
+        ],
         "failures": failures,
     }
+
+
+def new_file(folder: Path, suite: str) -> Path:
+    """The path of a session that begins now."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{now:%Y-%m-%dT%H-%M-%S}.json"
-    path.write_text(json.dumps(session, indent=1))
-    return path
+    return folder / f"{datetime.now(timezone.utc):%Y-%m-%dT%H-%M-%S}-{suite}.json"
+
+
+def write_json(path: Path, found: dict[str, Any]) -> None:
+    """Writes a session at once or not at all, so that a reader never sees half of it."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(found, indent=1))
+    draft.replace(path)
 
 
 def machine() -> dict[str, Any]:
@@ -151,16 +161,32 @@ def _cpu_lines() -> list[str]:
     return info.read_text().splitlines() if info.exists() else []
 
 
-def _memory(one: Row) -> str:
-    if one.daemons_mib:
-        return f"{one.peak_mib:,.0f} (Ray's own {one.daemons_mib:,.0f})"
-    return f"{one.peak_mib:,.0f}"
+def _cells(one: Row) -> tuple[str, ...]:
+    unit = metrics.UNITS[one.metric]
+    more = {
+        name: one.metrics[name]
+        for name in ("p99_ms", "p999_ms", "sync_ms", "checkpoint_mb")
+        if name in one.metrics
+    }
+    notes = {name: f"{value:.1f}" for name, value in more.items()} | one.notes
+    return (
+        one.title,
+        one.system,
+        f"{one.records:,}",
+        f"{one.median:,.1f} {unit}",
+        f"{one.lowest:,.1f}",
+        f"{one.highest:,.1f}",
+        f"{one.spread:.0%}",
+        f"{one.metrics['cpu_s']:.2f}" if "cpu_s" in one.metrics else "",
+        _memory(one.metrics),
+        ", ".join(f"{key} {value}" for key, value in notes.items()),
+    )  # fmt: skip
 
 
-def _verdict(ratio: Ratio) -> str:
-    if ratio.goal is None:
-        return ""
-    return f"{'met' if ratio.ratio >= ratio.goal else 'MISSED'} (at least {ratio.goal:g})"
+def _memory(found: dict[str, float]) -> str:
+    if found["daemons_mib"]:
+        return f"{found['peak_mib']:,.0f} (Ray's own {found['daemons_mib']:,.0f})"
+    return f"{found['peak_mib']:,.0f}"
 
 
 def _table(head: tuple[str, ...], body: Sequence[tuple[str, ...]]) -> str:

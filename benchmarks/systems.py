@@ -11,17 +11,19 @@ from pathlib import Path
 
 from . import environments
 from .peers.measure import Orders
+from .plan import Case
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path(__file__).resolve().parent / "peers"
-PEER_PROGRAMS = ("bytewax", "pyflink", "pathway")
+PEER_PROGRAMS = ("bytewax", "pyflink", "pathway", "spark")
+OURS = {"tidegate": "benchmarks.jobs.workloads", "limits": "benchmarks.jobs.limits"}
 
 
 def command(program: str, orders: Orders) -> list[str]:
     """The command line of one run."""
     argument = json.dumps(asdict(orders))
-    if program == "tidegate":
-        return [sys.executable, "-m", "benchmarks.jobs.workloads", argument]
+    if program in OURS:
+        return [sys.executable, "-m", OURS[program], argument]
     if program == "bare":
         return [sys.executable, str(PEERS / "bare_loop.py"), argument]
     return [str(environments.ensure(program)), str(PEERS / f"{program}_job.py"), argument]
@@ -30,14 +32,31 @@ def command(program: str, orders: Orders) -> list[str]:
 def environment(program: str) -> dict[str, str]:
     """The environment variables of one run."""
     variables = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    if program != "pyflink":
+    if program in ("bytewax", "pyflink"):
+        variables["BENCH_PORTS"] = " ".join(str(_free_port()) for _ in range(2))
+    if program not in ("pyflink", "spark"):
         return variables
-    python = environments.ensure("pyflink")
-    # The interpreter embedded in the JVM finds no virtual environment by itself.
+    python = environments.ensure(program)
+    # The interpreter embedded in Flink's JVM finds no virtual environment by itself.
     variables["PYTHONPATH"] = f"{environments.site_packages(python)}:{PEERS}"
     variables["JAVA_HOME"] = environments.java_home(python)
-    variables["BENCH_REST_PORT"] = str(_free_port())
+    variables["PYSPARK_PYTHON"] = str(python)
     return variables
+
+
+def how_to_check(case: Case) -> str:
+    """What a right answer of a system is; see `expected.check_totals`."""
+    if case.workload == "W4":
+        return {"bytewax": "may drop", "pyflink": "may drop", "spark": "closed only"}.get(
+            case.program, "per record"
+        )
+    if case.program == "pathway" and case.workload not in ("W1", "W6"):
+        return "per commit"
+    if case.program == "spark" and case.mode == "builtin" and case.workload in ("W2", "W3", "start"):
+        # One answer per key and micro-batch, of which only the last is looked at where keys repeat in one.
+        return "per commit"
+    # Spark's functions get a key's records of a micro-batch in any order.
+    return "counts" if case.program == "spark" else "per record"
 
 
 def restore_point(program: str, state_dir: Path) -> Path | None:

@@ -42,8 +42,16 @@ class CheckpointStorageError(TidegateError):
     """Checkpoint storage could not be read or written."""
 
 
+class CheckpointNotFoundError(CheckpointStorageError):
+    """There is no checkpoint or savepoint at the given place."""
+
+
 class CorruptCheckpointError(CheckpointStorageError):
     """A stored checkpoint is damaged: a checksum, a length or the format does not hold."""
+
+
+class CorruptArchiveError(CheckpointStorageError):
+    """What an ended job left of itself is damaged."""
 
 
 class UserCodeError(TidegateError):
@@ -54,9 +62,21 @@ class ResourceError(TidegateError):
     """The cluster cannot place what the job asks for."""
 
 
+class ClusterUnreachableError(ResourceError):
+    """There is no way to the Ray cluster: nobody listens, or the token is wrong."""
+
+
+class JobNotFoundError(TidegateError, LookupError):
+    """No job has this id or name, or more than one has."""
+
+
 class JobExecutionError(TidegateError):
     """A job ended in failure. Raised to the driver that waited for it."""
 
 
 class JobCancelledError(JobExecutionError):
     """The job was cancelled before it finished."""
+
+
+class JobTimeoutError(JobExecutionError, TimeoutError):
+    """A job did not do in time what it was asked for; it may still do it."""

@@ -65,6 +65,13 @@ class Point:
 POINTS = {
     "restore": Point("a subtask is about to take over the state of a checkpoint"),
     "recover": Point("the job is about to be deployed from a checkpoint", is_in_task=False),
+    "rescale_begin": Point("a rescale is about to be prepared", is_in_task=False),
+    "rescale_stop": Point("the tasks are about to be stopped for a rescale", is_in_task=False),
+    "rescale_deploy": Point("the rescaled tasks are about to be deployed", is_in_task=False),
+    "rescale_store": Point(
+        "the rescaled tasks run, their parallelism is about to be written down", is_in_task=False
+    ),
+    "rescale_done": Point("a new parallelism is written down, nobody has been told", is_in_task=False),
     "process": Point("a batch is about to be processed; at a source: to be emitted"),
     "send": Point("a message is about to leave for another subtask"),
     "receive": Point("a message has arrived from another subtask"),

@@ -39,6 +39,9 @@ _ABSENT = {
     "state.changelog.": "there is no changelog, since an increment only holds what has changed",
     "state.backend.rocksdb.": "keyed state is in LMDB (tidegate.state.lmdb.memory)",
     "state.backend.": "choose with state.backend.type",
+    "metrics.reporter": "metrics.reporter.prom.port gives a page for Prometheus, OTEL_EXPORTER_OTLP_ENDPOINT "
+    "sends them to an OpenTelemetry collector",
+    "metrics.": "Tidegate has nothing that it would change",
     "jobmanager.": "Ray runs the coordinator",
     "taskmanager.": "Ray runs the tasks (tidegate.slot.cpus)",
 }
@@ -48,6 +51,8 @@ _WITHOUT_EFFECT = {
     "akka.": "Ray carries the calls between processes",
     "execution.checkpointing.snapshot-compression": "the format of snapshots says what is compressed",
     "metrics.latency.": "there are no latency markers",
+    "metrics.reporter.prom.factory.class": "Tidegate has one reporter for Prometheus",
+    "metrics.reporters": "there is a page for Prometheus as soon as metrics.reporter.prom.port is set",
     "pekko.": "Ray carries the calls between processes",
     "pipeline.closure-cleaner-level": "functions are sent with cloudpickle, which needs no cleaning",
     "pipeline.object-reuse": "an operator always hands its records to the next one of its task as they are",

@@ -13,7 +13,11 @@ __all__ = [
     "DataPlaneOptions",
     "DeploymentOptions",
     "ExecutionOptions",
+    "HistoryServerOptions",
+    "JobManagerOptions",
+    "MetricOptions",
     "PipelineOptions",
+    "RestOptions",
     "RestartStrategyOptions",
     "SparkOptions",
     "StateBackendOptions",
@@ -328,6 +332,43 @@ class DeploymentOptions:
         ConfigOptions.key("task.cancellation.timeout").duration_type().default_value(Duration.of_seconds(10))
     )
     """How long a cancelled task may take to stop before its process is killed."""
+    ATTACHED: ConfigOption[bool] = ConfigOptions.key("execution.attached").boolean_type().default_value(True)
+    """Whether `execute()` waits for the end of the job; else the job goes on without its driver."""
+    ON_STOP_SIGNAL: ConfigOption[str] = (
+        ConfigOptions.key("tidegate.on-stop-signal")
+        .choice_type("cancel", "stop-with-savepoint", "detach")
+        .default_value("cancel")
+    )
+    """What becomes of the job when the driver that waits for it gets SIGINT or SIGTERM."""
+
+
+class JobManagerOptions:
+    """What the coordinator does."""
+
+    ARCHIVE_DIR: ConfigOption[str | None] = (
+        ConfigOptions.key("jobmanager.archive.fs.dir").string_type().no_default_value()
+    )
+    """Directory or file system URL in which a job tells of itself when it has ended, for the console."""
+
+
+class HistoryServerOptions:
+    """Where the console finds jobs that have ended."""
+
+    HISTORY_SERVER_ARCHIVE_DIRS: ConfigOption[str | None] = (
+        ConfigOptions.key("historyserver.archive.fs.dir").string_type().no_default_value()
+    )
+    """The same place, or several with commas between; `jobmanager.archive.fs.dir` where it is not set."""
+
+
+class RestOptions:
+    """The console that a local job serves while it runs."""
+
+    PORT: ConfigOption[int | None] = ConfigOptions.key("rest.port").int_type().no_default_value()
+    """Where it listens, 0 for any free port; a job without it serves none."""
+    BIND_ADDRESS: ConfigOption[str] = (
+        ConfigOptions.key("rest.bind-address").string_type().default_value("127.0.0.1")
+    )
+    """Address that it listens on; beyond this machine it wants a token for everything."""
 
 
 class DataPlaneOptions:
@@ -339,6 +380,26 @@ class DataPlaneOptions:
         ConfigOptions.key("tidegate.channel.credit").memory_type().default_value(1 << 20)
     )
     """Bytes under way on one channel before its sender waits."""
+
+
+class MetricOptions:
+    """What is measured, and where it can be seen."""
+
+    UPDATE_INTERVAL: ConfigOption[Duration] = (
+        ConfigOptions.key("metrics.fetcher.update-interval")
+        .duration_type()
+        .default_value(Duration.of_seconds(1))
+    )
+    """How often the coordinator asks the tasks for their metrics; 0 for never, and then none can be seen."""
+    PROMETHEUS_PORT: ConfigOption[str | None] = (
+        ConfigOptions.key("metrics.reporter.prom.port").string_type().no_default_value()
+    )
+    """Where Prometheus finds the metrics of the job: a port, or a range of which the first free one is taken;
+    nowhere where it is not set."""
+    PROMETHEUS_HOST: ConfigOption[str] = (
+        ConfigOptions.key("metrics.reporter.prom.host").string_type().default_value("127.0.0.1")
+    )
+    """Address that it listens on; 0.0.0.0 lets every machine read the metrics, without a password."""
 
 
 class StateRecoveryOptions:

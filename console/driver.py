@@ -1,12 +1,13 @@
-"""Runs a driver program far enough to know its job."""
+"""Runs driver programs, to their end or far enough to know their job."""
 
 from __future__ import annotations
 
 import os
 import runpy
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 
 from ..common.errors import ConfigurationError
 from ..coordinator.spec import JobSpec
@@ -16,6 +17,8 @@ from ..datastream.submission import JobIntercepted, intercepted_submissions
 def job_of_driver(path: str, arguments: Sequence[str]) -> JobSpec:
     """The job that a driver program executes first; nothing of it is deployed.
 
+    What the program prints goes to standard error: standard output is for the result.
+
     Args:
         path: the program.
         arguments: what it finds in `sys.argv[1:]`.
@@ -24,7 +27,7 @@ def job_of_driver(path: str, arguments: Sequence[str]) -> JobSpec:
         ConfigurationError: it ended without executing a job, or raised.
     """
     jobs: list[JobSpec] = []
-    with as_main_program(path, arguments), intercepted_submissions(jobs.append):
+    with as_main_program(path, arguments), intercepted_submissions(jobs.append), redirect_stdout(sys.stderr):
         try:
             runpy.run_path(path, run_name="__main__")
         except JobIntercepted:
@@ -54,3 +57,11 @@ def as_main_program(path: str, arguments: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         sys.argv, sys.path[:] = argv, search
+
+
+def print_error(path: str, error: BaseException) -> None:
+    """Print the traceback of an error in a driver program, from the program on, as Python would."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != path:
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, frames)

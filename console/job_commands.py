@@ -1,67 +1,147 @@
-"""`tidegate list`, `stop`, `cancel` and `checkpoint`: running jobs."""
+"""`tidegate list`, `status`, `stop` and `cancel`: running jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import click
 
-from ..protocol.elements import CheckpointingMode, SavepointFormatType
-from .jobs import find_job, reports
-from .text import table
+from ..common.errors import JobTimeoutError
+from ..coordinator.job_client import JobClient, JobReport
+from ..coordinator.statistics import CheckpointOutcome, CheckpointStatistics
+from ..protocol.elements import SavepointFormatType
+from .command import Command
+from .jobs import address_option, find_job, job_argument, reports, timeout_option
+from .output import pairs, progress, say, table
+from .text import moment, size
 
-address_option = click.option("--address", metavar="HOST:PORT", help="The Ray cluster; else RAY_ADDRESS.")
 format_option = click.option(
     "--type",
     "format_name",
-    type=click.Choice(["canonical", "native"], case_sensitive=False),
-    default="canonical",
+    type=click.Choice([each.value for each in SavepointFormatType], case_sensitive=False),
+    default=SavepointFormatType.CANONICAL.value,
     show_default=True,
     help="How keyed state is stored.",
 )
-timeout_option = click.option(
-    "--timeout", "timeout_s", type=float, default=600.0, show_default=True, help="Seconds to wait."
-)
-
-_MODES = {
-    "exactly-once": (CheckpointingMode.EXACTLY_ONCE, False),
-    "at-least-once": (CheckpointingMode.AT_LEAST_ONCE, False),
-    "unaligned": (CheckpointingMode.EXACTLY_ONCE, True),
-}
+_LOOK_S = 0.2
 
 
-def format_of(name: str) -> SavepointFormatType:
-    """The format with this name."""
-    return SavepointFormatType(name.lower())
-
-
-@click.command("list")
+@click.command("list", cls=Command, examples=["tidegate list", "tidegate list --all --json"])
+@click.option("--all", "-a", "with_ended", is_flag=True, help="Also jobs that have ended.")
 @address_option
-def list_jobs(address: str | None) -> None:
-    """List the jobs of a Ray cluster: id, name, status, restarts, newest checkpoint."""
-    rows = [
-        [
-            job_id,
-            report.job_name,
-            report.status.name,
-            str(report.restarts),
-            report.checkpointing_mode,
-            report.newest_checkpoint or "",
-        ]
+def list_jobs(with_ended: bool, address: str | None) -> None:
+    """List the jobs of a Ray cluster.
+
+    A job that has ended is known for another 30 seconds (tidegate.coordinator.linger).
+    """
+    jobs = [
+        {"id": job_id, **job_document(report)}
         for job_id, (_, report) in reports(address).items()
+        if with_ended or not report.status.is_globally_terminal_state()
     ]
-    if not rows:
-        click.echo("no jobs")
-        return
-    heading = ["id", "name", "status", "restarts", "mode", "newest checkpoint"]
-    click.echo("\n".join(table([heading, *rows])))
+
+    def text() -> Iterator[Any]:
+        if not jobs:
+            yield "no jobs"
+            return
+        headings = ["id", "name", "status", "restarts", "checkpoints", "mode"]
+        rows = [
+            [
+                job["id"],
+                job["name"],
+                job["status"],
+                job["restarts"],
+                job["checkpoints"]["completed"],
+                job["checkpointing_mode"],
+            ]
+            for job in jobs
+        ]
+        yield table(headings, rows)
+
+    say({"jobs": jobs}, text)
 
 
-@click.command()
+@click.command(cls=Command, examples=["tidegate status flights", "tidegate status 3f2a --json"])
+@address_option
+@job_argument
+def status(job: str, address: str | None) -> None:
+    """Say how JOB (an id, the start of one, or a name) is."""
+    client = find_job(job, address)
+    report = client.report()
+    described = {"id": str(client.get_job_id()), **job_document(report), "processes": client.processes()}
+    say(described, lambda: _status_lines(described))
+
+
+def job_document(report: JobReport) -> dict[str, Any]:
+    """A job for programs."""
+    statistics = report.statistics
+    return {
+        "name": report.job_name,
+        "status": report.status.name,
+        "cause": report.cause,
+        "restarts": report.restarts,
+        "checkpointing_mode": report.checkpointing_mode,
+        "newest_checkpoint": report.newest_checkpoint,
+        "stopped_with": report.stopped_with or None,
+        "checkpoints": {
+            "completed": statistics.counts[CheckpointOutcome.COMPLETED],
+            "failed": statistics.counts[CheckpointOutcome.ABORTED],
+            "in_progress": len(statistics.in_progress),
+        },
+        "latest_checkpoint": _latest(statistics.latest_completed),
+        "warnings": list(statistics.warnings),
+    }
+
+
+def _latest(checkpoint: CheckpointStatistics | None) -> dict[str, Any] | None:
+    if checkpoint is None:
+        return None
+    return {
+        "id": checkpoint.checkpoint_id,
+        "triggered_ms": checkpoint.triggered_ms,
+        "duration_ms": checkpoint.duration_ms,
+        "size_bytes": checkpoint.size_bytes,
+    }
+
+
+def _status_lines(job: dict[str, Any]) -> Iterator[Any]:
+    counts, latest = job["checkpoints"], job["latest_checkpoint"]
+    yield pairs(
+        [
+            ("id", job["id"]),
+            ("name", job["name"]),
+            ("status", job["status"]),
+            ("cause", job["cause"]),
+            ("restarts", job["restarts"]),
+            ("mode", job["checkpointing_mode"]),
+            ("checkpoints", f"{counts['completed']} completed, {counts['failed']} failed"),
+            (
+                "latest",
+                latest
+                and f"{latest['id']} at {moment(latest['triggered_ms'])}, {latest['duration_ms']:.0f} ms, "
+                f"{size(latest['size_bytes'])}",
+            ),
+            ("newest checkpoint", job["newest_checkpoint"]),
+            ("stopped with", job["stopped_with"]),
+        ]
+    )
+    if job["processes"]:
+        yield ""
+        yield table(["process", "subtasks"], [[pid, name] for name, pid in sorted(job["processes"].items())])
+    yield from (f"warning: {text}" for text in job["warnings"])
+
+
+@click.command(
+    cls=Command,
+    examples=["tidegate stop flights --savepoint-path s3://backups/flights", "tidegate stop 3f2a --drain"],
+)
 @click.option("--savepoint-path", "-p", metavar="DIR", help="Where the savepoint makes its directory.")
 @click.option("--drain", "-d", is_flag=True, help="End all sources first, so that all windows fire.")
 @format_option
 @timeout_option
 @address_option
-@click.argument("job")
+@job_argument
 def stop(
     job: str,
     savepoint_path: str | None,
@@ -72,41 +152,72 @@ def stop(
 ) -> None:
     """Stop JOB (an id, the start of one, or a name) with a savepoint, and print its path."""
     client = find_job(job, address)
-    path = client.stop_with_savepoint(drain, savepoint_path, format_of(format_name), timeout_s).result()
+    path = savepoint_shown(
+        client,
+        lambda: client.stop_with_savepoint(
+            drain, savepoint_path, SavepointFormatType(format_name), timeout_s
+        ),
+    )
     client.wait(timeout_s)
-    click.echo(path)
+    say({"id": str(client.get_job_id()), "savepoint": path}, lambda: [path])
 
 
-@click.command()
+def savepoint_shown(client: JobClient, take: Callable[[], Any]) -> str:
+    """Take a savepoint, with a bar of the subtasks that have done their part; its path."""
+    taken = take()
+    with progress("savepoint", 1.0) as show:
+        while not taken.done():
+            pending = [one for one in client.report().statistics.in_progress.values() if one.subtask_count]
+            show(max((len(one.subtasks) / one.subtask_count for one in pending), default=0.0))
+            client.wait(_LOOK_S)
+    return str(taken.result())
+
+
+@click.command(cls=Command, examples=["tidegate cancel flights"])
+@timeout_option
 @address_option
-@click.argument("job")
-def cancel(job: str, address: str | None) -> None:
-    """Stop JOB (an id, the start of one, or a name) without a savepoint."""
+@job_argument
+def cancel(job: str, timeout_s: float, address: str | None) -> None:
+    """Stop JOB (an id, the start of one, or a name) without a savepoint.
+
+    Its checkpoints are removed, unless execution.checkpointing.externalized-checkpoint-retention says that
+    they stay.
+    """
     client = find_job(job, address)
     client.cancel().result()
-    click.echo(f"{client.wait().name} {client.get_job_id()}")
+    with progress("cancelling"):
+        ended = client.wait(timeout_s)
+    if not ended.is_globally_terminal_state():
+        raise JobTimeoutError(f"the job is still {ended.name} after {timeout_s:g} s; it goes on stopping")
+    job_id = str(client.get_job_id())
+    say({"id": job_id, "status": ended.name}, lambda: [f"{ended.name} {job_id}"])
 
 
-@click.group()
-def checkpoint() -> None:
-    """Checkpoints of running jobs."""
-
-
-@checkpoint.command()
-@address_option
-@click.argument("job")
-@click.argument("mode", type=click.Choice(list(_MODES), case_sensitive=False))
-def mode(job: str, mode: str, address: str | None) -> None:
-    """Change how JOB takes its checkpoints, from the next one on."""
-    client = find_job(job, address)
-    client.set_checkpointing_mode(*_MODES[mode.lower()])
-    click.echo(f"{client.get_job_id()} takes {mode.lower()} checkpoints from the next one on")
-
-
-@checkpoint.command()
-@address_option
+@click.command(
+    cls=Command, examples=["tidegate rescale flights 8", "tidegate rescale flights Totals 4 --timeout 120"]
+)
 @timeout_option
-@click.argument("job")
-def trigger(job: str, timeout_s: float, address: str | None) -> None:
-    """Take a checkpoint of JOB now, and print its number."""
-    click.echo(find_job(job, address).trigger_checkpoint(timeout_s))
+@address_option
+@job_argument
+@click.argument("numbers", metavar="[OPERATOR] PARALLELISM", nargs=-1, required=True)
+def rescale(job: str, numbers: tuple[str, ...], timeout_s: float, address: str | None) -> None:
+    """Give JOB, or its OPERATOR (a uid or a name), another parallelism while it runs.
+
+    It takes a checkpoint and goes on from it with so many subtasks. Without OPERATOR all change that the
+    program did not limit to one.
+    """
+    *operators, number = numbers
+    if len(operators) > 1 or not number.isdigit() or int(number) < 1:
+        raise click.UsageError("give PARALLELISM, a number of at least 1, and before it at most one OPERATOR")
+    client = find_job(job, address)
+    with progress("rescaling"):
+        client.rescale({operators[0]: int(number)} if operators else int(number), timeout_s)
+    job_id, parallelism = str(client.get_job_id()), _parallelism(client)
+    say(
+        {"id": job_id, "parallelism": parallelism},
+        lambda: [table(["operator", "parallelism"], parallelism.items())],
+    )
+
+
+def _parallelism(client: JobClient) -> dict[str, int]:
+    return {node["type"]: node["parallelism"] for node in client.details().plan["nodes"]}

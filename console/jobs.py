@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
-from ..common.errors import JobExecutionError, ResourceError
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..common.errors import JobExecutionError, JobNotFoundError, TidegateError
 from ..common.job_id import JobID
 from ..coordinator.job_client import JobClient, JobReport
+
+_SHORTEST_START = 4
+
+address_option = click.option(
+    "--address", metavar="HOST:PORT", help="The Ray cluster; else RAY_ADDRESS, else the one on this machine."
+)
+timeout_option = click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Seconds to wait.",
+)
+
+
+def job_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument JOB: an id, the start of one, or a name; shells complete it."""
+    return click.argument("job", shell_complete=_complete_job)(command)
 
 
 def reports(address: str | None) -> dict[str, tuple[JobClient, JobReport]]:
@@ -23,19 +50,39 @@ def reports(address: str | None) -> dict[str, tuple[JobClient, JobReport]]:
 
 
 def find_job(job: str, address: str | None) -> JobClient:
-    """The one job with this id, start of an id, or name.
+    """The one job with this id, start of an id, or name. Jobs that have not ended go first.
 
     Raises:
-        ResourceError: There is none, or more than one.
+        ClusterUnreachableError: There is no way to the cluster.
+        JobNotFoundError: There is no such job, or more than one.
     """
     there = reports(address)
     fitting = [
         job_id
         for job_id, (_, report) in there.items()
-        if job_id == job or report.job_name == job or (len(job) >= 4 and job_id.startswith(job))
+        if job_id == job or report.job_name == job or (len(job) >= _SHORTEST_START and job_id.startswith(job))
     ]
-    if len(fitting) == 1:
-        return there[fitting[0]][0]
+    live = [each for each in fitting if not there[each][1].status.is_globally_terminal_state()]
+    chosen = live or fitting
+    if len(chosen) == 1:
+        return there[chosen[0]][0]
     listed = ", ".join(f"{job_id} ({report.job_name})" for job_id, (_, report) in there.items()) or "no job"
-    how_many = "more than one job is" if fitting else "no job is"
-    raise ResourceError(f"{how_many} called {job!r}; there is: {listed}. Give an id of `tidegate list`")
+    how_many = "more than one job is" if chosen else "no job is"
+    raise JobNotFoundError(f"{how_many} called {job!r}; there is: {listed}. Give an id of `tidegate list`")
+
+
+def _complete_job(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    address = context.params.get("address")
+    is_near = address or os.environ.get("RAY_ADDRESS") or Path("/tmp/ray/ray_current_cluster").exists()
+    try:
+        there = reports(address) if is_near else {}
+    except TidegateError:
+        # A shell has no place for an error: nothing to offer.
+        return []
+    names = {report.job_name: job_id for job_id, (_, report) in there.items()}
+    offered = {**{job_id: report.job_name for job_id, (_, report) in there.items()}, **names}
+    return [
+        CompletionItem(value, help=help) for value, help in offered.items() if value.startswith(incomplete)
+    ]

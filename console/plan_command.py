@@ -7,10 +7,16 @@ import json
 import click
 
 from ..protocol.execution_plan import execution_plan
+from .command import Command
 from .driver import job_of_driver
+from .output import say
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    cls=Command,
+    context_settings={"allow_interspersed_args": False},
+    examples=["tidegate plan driver.py", "tidegate plan --picture plan.svg driver.py --airport JFK"],
+)
 @click.option(
     "--picture",
     type=click.Path(dir_okay=False, writable=True),
@@ -23,10 +29,12 @@ def plan(picture: str | None, driver: str, arguments: tuple[str, ...]) -> None:
     graph = job_of_driver(driver, arguments).graph
     drawn = execution_plan(graph)
     if picture is None:
+        # The plan is JSON in any case: the format of Flink's, for its visualizer too.
         click.echo(json.dumps(drawn, indent=2))
         return
     # Here and not above: drawing needs libraries that nothing else does.
     from .plan_picture import draw
 
     draw(drawn, graph.job_name, picture)
-    click.echo(f"drew {len(drawn['nodes'])} operators in {picture}")
+    count = len(drawn["nodes"])
+    say({"picture": picture, "operators": count}, lambda: [f"drew {count} operators in {picture}"])

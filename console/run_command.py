@@ -4,27 +4,48 @@ from __future__ import annotations
 
 import os
 import runpy
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
+from typing import Any
 
 import click
-import yaml
 
-from ..common.config_options import MAP, value_text
 from ..common.configuration import Configuration
-from ..common.errors import ConfigurationError
-from ..common.known_options import check_settings, known_options
-from ..common.options import StateRecoveryOptions
+from ..common.errors import TidegateError
+from ..common.options import DeploymentOptions, StateRecoveryOptions
+from ..coordinator.job_client import JobClient
 from ..datastream.default_settings import default_settings
-from .driver import as_main_program
+from ..datastream.submission import watched_submissions
+from .command import Command, is_json
+from .driver import as_main_program, print_error
+from .exit_codes import ExitCode, exit_code_of
+from .job_commands import job_document
+from .output import error_document, note, say
+from .settings import configuration_of, settings_options
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--conf", "-D", "settings", multiple=True, metavar="KEY=VALUE", help="One setting; repeatable.")
-@click.option(
-    "--conf-file",
-    type=click.Path(exists=True, dir_okay=False),
-    help="YAML file of settings, as Flink's config.yaml: nested, or with dots in the keys.",
+@click.command(
+    cls=Command,
+    context_settings={"allow_interspersed_args": False},
+    examples=[
+        "tidegate run driver.py --airport JFK",
+        "tidegate run --local -D parallelism.default=1 driver.py",
+        "tidegate run --address 10.0.0.1:6379 --detached --conf-file config.yaml driver.py",
+        "tidegate run --from-savepoint /savepoints/savepoint-3f2a1c-7 driver.py",
+    ],
 )
+@click.option("--local", is_flag=True, help="In this process, without Ray (execution.target: local).")
+@click.option(
+    "--address", metavar="HOST:PORT", help="On this Ray cluster; else RAY_ADDRESS, else an embedded Ray."
+)
+@click.option("--detached", "-d", is_flag=True, help="Do not wait for the job (execution.attached: false).")
+@click.option(
+    "--on-stop-signal",
+    type=click.Choice(["cancel", "stop-with-savepoint", "detach"]),
+    help="What SIGINT and SIGTERM do with the job (tidegate.on-stop-signal).",
+)
+@settings_options
 @click.option(
     "--from-savepoint",
     "--savepoint",
@@ -43,68 +64,100 @@ from .driver import as_main_program
 )
 @click.argument("driver", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
 def run(
-    settings: tuple[str, ...],
-    conf_file: str | None,
-    savepoint: str | None,
-    allow_non_restored_state: bool,
-    restore_mode: str | None,
+    context: click.Context,
+    /,
     driver: str,
     arguments: tuple[str, ...],
+    settings: tuple[str, ...],
+    conf_file: str | None,
+    **options: Any,
 ) -> None:
     """Run DRIVER with ARGUMENTS, as `python DRIVER ARGUMENTS` would, with these settings.
 
     They hold for every environment that DRIVER creates. What DRIVER itself sets goes before them, and
-    --conf goes before --conf-file.
+    --conf goes before --conf-file. With --json, what DRIVER prints goes to standard error.
     """
-    configuration = Configuration()
-    if conf_file is not None:
-        for key, value in settings_of_file(conf_file).items():
-            configuration.set_string(key, value)
-    for setting in settings:
-        key, separator, value = setting.partition("=")
-        if not separator or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--conf")
-        configuration.set_string(key.strip(), value.strip())
+    configuration = configuration_of(settings, conf_file)
+    _set_options(configuration, **options)
+    jobs: list[JobClient] = []
+    error, code = _run(driver, arguments, configuration, jobs.append)
+    described = [_described(client) for client in jobs]
+    if is_json():
+        document: dict[str, Any] = {"jobs": described}
+        if error is not None:
+            document["error"] = error_document(str(error), code, type(error).__name__)
+        say(document, lambda: ())
+    elif options["detached"]:
+        say({}, lambda: [f"submitted {job['id']} ({job['name']})" for job in described])
+    context.exit(code)
+
+
+def _set_options(
+    configuration: Configuration,
+    local: bool,
+    address: str | None,
+    detached: bool,
+    on_stop_signal: str | None,
+    savepoint: str | None,
+    allow_non_restored_state: bool,
+    restore_mode: str | None,
+) -> None:
+    if local and (address or detached):
+        raise click.UsageError(
+            "--local runs the job in this process; it goes with neither --address nor --detached"
+        )
+    if local:
+        configuration.set(DeploymentOptions.TARGET, "local")
+    if address:
+        # Where Ray itself looks, so that everything in the program goes to one cluster.
+        os.environ["RAY_ADDRESS"] = address
+    if detached:
+        configuration.set(DeploymentOptions.ATTACHED, False)
+    if on_stop_signal is not None:
+        configuration.set(DeploymentOptions.ON_STOP_SIGNAL, on_stop_signal)
     if savepoint is not None:
         configuration.set(StateRecoveryOptions.SAVEPOINT_PATH, savepoint)
     if allow_non_restored_state:
         configuration.set(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE, True)
     if restore_mode is not None:
         configuration.set(StateRecoveryOptions.RESTORE_MODE, restore_mode)
-    check_settings(configuration)
-    with as_main_program(driver, arguments), default_settings(configuration):
-        runpy.run_path(driver, run_name="__main__")
 
 
-def settings_of_file(path: str) -> dict[str, str]:
-    """The settings in a YAML file, with the keys of nested maps joined by dots.
-
-    Raises:
-        ConfigurationError: It is no YAML, or not a map.
-    """
+def _run(
+    driver: str, arguments: Sequence[str], configuration: Configuration, watch: Callable[[JobClient], None]
+) -> tuple[BaseException | None, ExitCode | int]:
+    """Run the program; the error that ended it, and the exit code."""
+    output = redirect_stdout(sys.stderr) if is_json() else nullcontext()
     try:
-        with open(path, encoding="utf-8") as file:
-            content = yaml.safe_load(file)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not a YAML file: {error}") from error
-    if content is None:
-        return {}
-    if not isinstance(content, Mapping):
-        raise ConfigurationError(f"{path} has to hold a map of settings, such as `parallelism.default: 4`")
-    return _flat(content, "", os.path.basename(path))
+        with (
+            as_main_program(driver, arguments),
+            default_settings(configuration),
+            watched_submissions(watch),
+            output,
+        ):
+            runpy.run_path(driver, run_name="__main__")
+    except TidegateError as error:
+        note(f"tidegate: {error}")
+        return error, exit_code_of(error)
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return (error, error.code) if error.code else (None, ExitCode.DONE)
+        note(str(error.code))
+        return error, ExitCode.FAILED
+    except KeyboardInterrupt as error:
+        return error, ExitCode.INTERRUPTED
+    except Exception as error:
+        print_error(driver, error)
+        return error, ExitCode.FAILED
+    return None, ExitCode.DONE
 
 
-def _flat(content: Mapping[object, object], prefix: str, file: str) -> dict[str, str]:
-    options = known_options()
-    flat: dict[str, str] = {}
-    for name, value in content.items():
-        key = f"{prefix}{name}"
-        option = options.get(key)
-        if isinstance(value, Mapping) and (option is None or option.type is not MAP):
-            flat.update(_flat(value, f"{key}.", file))
-        elif value is None or isinstance(value, list):
-            raise ConfigurationError(f"{key} in {file} is {value!r}; give it one value, or remove it")
-        else:
-            flat[key] = value_text(value)
-    return flat
+def _described(client: JobClient) -> dict[str, Any]:
+    described: dict[str, Any] = {"id": str(client.get_job_id())}
+    try:
+        return {**described, **job_document(client.report())}
+    except TidegateError:
+        # It ended with its cluster, or its coordinator with it.
+        return described

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
 from ..coordinator.restore_check import OperatorCheck, Outcome, RestoreCheck, StateCheck, check_restore_of
 from ..coordinator.savepoints import dispose_savepoint
+from ..coordinator.stored_checkpoints import stored_checkpoints
+from ..protocol.elements import SavepointFormatType
 from ..state.stored_checkpoint import read_checkpoint
+from .command import Group
 from .driver import job_of_driver
-from .job_commands import address_option, format_of, format_option, timeout_option
-from .jobs import find_job
-from .text import table
+from .exit_codes import ExitCode
+from .job_commands import format_option, savepoint_shown
+from .jobs import address_option, find_job, job_argument, timeout_option
+from .output import progress, say, table
+from .snapshot_commands import diff_command, inspect
+from .text import moment, size
 
 
-@click.group()
+@click.group(cls=Group)
 def savepoint() -> None:
-    """Savepoints and checkpoints as starting points of jobs."""
+    """Savepoints; what is about files works with checkpoints too."""
 
 
-@savepoint.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+savepoint.add_command(inspect)
+savepoint.add_command(diff_command)
+
+
+@savepoint.command(
+    context_settings={"allow_interspersed_args": False},
+    examples=["tidegate savepoint check /savepoints/savepoint-3f2a1c-7 driver.py --airport JFK"],
+)
 @click.option(
     "--allow-non-restored-state", is_flag=True, help="State of operators that are gone may be dropped."
 )
@@ -37,14 +48,13 @@ def check(
     path: str,
     driver: str,
     arguments: tuple[str, ...],
-    as_json: bool,
     allow_non_restored_state: bool,
 ) -> None:
     """Say whether the job of DRIVER would start from the checkpoint at PATH. Nothing is started.
 
     Runs DRIVER with ARGUMENTS up to its first execute(), and calls open() of the job's functions once, in
     this process and without data, to learn which states they declare. Exit code 0: it would; 1: it would
-    not; 2: the command was not understood.
+    not.
     """
     manifest = read_checkpoint(path)
     spec = job_of_driver(driver, arguments)
@@ -55,19 +65,21 @@ def check(
         allow_non_restored_state or settings.allow_non_restored_state,
         settings.job_parameters,
     )
-    if as_json:
-        click.echo(json.dumps(_described(result), indent=2))
-    else:
-        click.echo(f"checkpoint {manifest.checkpoint_id} of job {manifest.job_name!r} against {driver}")
-        click.echo("\n".join(_shown(result)))
-    context.exit(1 if result.problems else 0)
+    heading = f"checkpoint {manifest.checkpoint_id} of job {manifest.job_name!r} against {driver}"
+    say(_described(result), lambda: _shown(heading, result))
+    context.exit(ExitCode.FAILED if result.problems else ExitCode.DONE)
 
 
-@savepoint.command()
+@savepoint.command(
+    examples=[
+        "tidegate savepoint trigger flights /savepoints",
+        "tidegate savepoint trigger 3f2a s3://bucket/savepoints --type native",
+    ]
+)
 @format_option
 @timeout_option
 @address_option
-@click.argument("job")
+@job_argument
 @click.argument("directory", required=False)
 def trigger(job: str, directory: str | None, format_name: str, timeout_s: float, address: str | None) -> None:
     """Take a savepoint of JOB (an id, the start of one, or a name), and print its path.
@@ -75,16 +87,65 @@ def trigger(job: str, directory: str | None, format_name: str, timeout_s: float,
     It makes a directory of its own in DIRECTORY, by default in execution.checkpointing.savepoint-dir.
     """
     client = find_job(job, address)
-    click.echo(client.trigger_savepoint(directory, format_of(format_name), timeout_s).result())
+    format_type = SavepointFormatType(format_name)
+    path = savepoint_shown(client, lambda: client.trigger_savepoint(directory, format_type, timeout_s))
+    say({"id": str(client.get_job_id()), "savepoint": path}, lambda: [path])
 
 
-@savepoint.command()
+@savepoint.command("list", examples=["tidegate savepoint list /savepoints"])
+@click.argument("directory")
+def list_savepoints(directory: str) -> None:
+    """List the savepoints and checkpoints below DIRECTORY (also s3://…), the newest first."""
+    with progress("looking"):
+        listed = stored_checkpoints(directory)
+    found = [
+        {
+            "path": each.path,
+            "kind": each.manifest.kind.value if each.manifest else None,
+            "checkpoint_id": each.manifest.checkpoint_id if each.manifest else None,
+            "job_name": each.manifest.job_name if each.manifest else None,
+            "job_id": each.manifest.job_id if each.manifest else None,
+            "completed_ms": each.manifest.completed_ms if each.manifest else None,
+            "size_bytes": each.manifest.size_bytes if each.manifest else None,
+            "problem": each.problem or None,
+        }
+        for each in listed
+    ]
+    say({"directory": directory, "savepoints": found}, lambda: _listed(found))
+
+
+def _listed(found: list[dict[str, Any]]) -> Iterator[Any]:
+    if not found:
+        yield "no savepoints or checkpoints"
+        return
+    whole = [each for each in found if each["problem"] is None]
+    if whole:
+        rows = [
+            [
+                each["kind"],
+                each["checkpoint_id"],
+                each["job_name"],
+                moment(each["completed_ms"]),
+                size(each["size_bytes"]),
+                each["path"],
+            ]
+            for each in whole
+        ]
+        yield table(["kind", "id", "job", "completed", "size", "path"], rows)
+    yield from (f"{each['path']}: {each['problem']}" for each in found if each["problem"] is not None)
+
+
+@savepoint.command(examples=["tidegate savepoint dispose /savepoints/savepoint-3f2a1c-7"])
 @click.option("--force", is_flag=True, help="Also if a job has claimed it.")
 @click.argument("path")
 def dispose(path: str, force: bool) -> None:
     """Delete the savepoint at PATH. Checkpoints, and what a job has claimed, are refused."""
-    manifest = dispose_savepoint(path, force)
-    click.echo(f"deleted savepoint {manifest.checkpoint_id} of job {manifest.job_name!r}")
+    with progress("deleting"):
+        manifest = dispose_savepoint(path, force)
+    say(
+        {"path": path, "checkpoint_id": manifest.checkpoint_id, "job_name": manifest.job_name},
+        lambda: [f"deleted savepoint {manifest.checkpoint_id} of job {manifest.job_name!r}"],
+    )
 
 
 def _described(result: RestoreCheck) -> dict[str, Any]:
@@ -98,14 +159,14 @@ def _described(result: RestoreCheck) -> dict[str, Any]:
     }
 
 
-def _shown(result: RestoreCheck) -> Iterable[str]:
+def _shown(heading: str, result: RestoreCheck) -> Iterator[Any]:
+    yield heading
     for operator in result.operators:
         yield ""
         yield f"{operator.name} (uid {operator.uid}){_parallelism(operator)}"
         if operator.states:
-            yield from table(
-                [[state.name, state.kind, state.outcome.value, state.text] for state in operator.states]
-            )
+            rows = [[state.name, state.kind, state.outcome.value, state.text] for state in operator.states]
+            yield table(["state", "kind", "outcome", ""], rows, indent=2)
         for state in operator.states:
             if state.outcome is Outcome.INCOMPATIBLE:
                 yield from _schemas(state)
@@ -116,7 +177,7 @@ def _shown(result: RestoreCheck) -> Iterable[str]:
     yield f"would not restore: {count} problem{'s' if count > 1 else ''}" if count else "would restore"
 
 
-def _schemas(state: StateCheck) -> Iterable[str]:
+def _schemas(state: StateCheck) -> Iterator[str]:
     yield f"    {state.name} was stored as    {_schema(state.stored)}"
     yield f"    {state.name} is now declared  {_schema(state.declared)}"
 

@@ -1,46 +1,55 @@
-"""`tidegate snapshot …`: look into checkpoints and savepoints."""
+"""`tidegate savepoint inspect` and `diff`: look into savepoints, and into checkpoints too."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from ..state.snapshot_diff import SnapshotDiff, StateDiff, diff
 from ..state.snapshot_reader import Snapshot, SnapshotOperator, read_snapshot
-from .text import moment, size, table
+from .command import Command
+from .output import progress, say, table
+from .text import moment, size
 
 
-@click.group()
-def snapshot() -> None:
-    """Look into checkpoints and savepoints."""
-
-
-@snapshot.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "tidegate savepoint inspect /savepoints/savepoint-3f2a1c-7",
+        "tidegate savepoint inspect s3://bucket/checkpoints/<job id>/chk-12 --json",
+    ],
+)
+@click.option("--verify", is_flag=True, help="Also compare every file with its checksum.")
 @click.argument("path")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(path: str, as_json: bool) -> None:
-    """List the operators and states of the checkpoint at PATH (…/<job id>/chk-12, or s3://…)."""
+def inspect(path: str, verify: bool) -> None:
+    """List the operators and states of the savepoint or checkpoint at PATH.
+
+    Nothing of it is unpickled.
+    """
     opened = read_snapshot(path)
-    _print(_described(opened), as_json, lambda: _shown(opened))
+    if verify:
+        with progress("checking files"):
+            opened.verify()
+    say({**_described(opened), "verified": verify}, lambda: _shown(opened))
 
 
-@snapshot.command("diff")
+@click.command("diff", cls=Command, examples=["tidegate savepoint diff OLD NEW --limit 3"])
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=10, show_default=True, help="Keys to print for each state."
+)
 @click.argument("old")
 @click.argument("new")
-@click.option("--limit", default=10, show_default=True, help="Keys to print for each state.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def diff_command(old: str, new: str, limit: int, as_json: bool) -> None:
-    """Say which keys the checkpoint NEW added, removed and changed against the checkpoint OLD."""
+def diff_command(old: str, new: str, limit: int) -> None:
+    """Say which keys NEW added, removed and changed against OLD, both savepoints or checkpoints."""
     compared = diff(old, new)
-    states = [_counted(state, limit) for state in compared.states]
-    _print(_summary(compared, states), as_json, lambda: _compared(compared, states))
-
-
-def _print(described: dict[str, Any], as_json: bool, lines: Any) -> None:
-    click.echo(json.dumps(described, indent=2, default=str) if as_json else "\n".join(lines()))
+    states = []
+    with progress("comparing", len(compared.states)) as show:
+        for number, state in enumerate(compared.states, 1):
+            states.append(_Counted(state, limit))
+            show(number)
+    say(_summary(compared, states), lambda: _compared(compared, states))
 
 
 def _described(opened: Snapshot) -> dict[str, Any]:
@@ -74,7 +83,7 @@ def _described(opened: Snapshot) -> dict[str, Any]:
     }
 
 
-def _shown(opened: Snapshot) -> Iterable[str]:
+def _shown(opened: Snapshot) -> Iterator[Any]:
     yield f"{opened.kind} {opened.checkpoint_id} of job {opened.job_name!r} ({opened.job_id})"
     yield f"completed {moment(opened.completed_ms)}, {size(opened.size_bytes)}"
     for operator in opened.operators.values():
@@ -83,17 +92,18 @@ def _shown(opened: Snapshot) -> Iterable[str]:
             f"{operator.name} (uid {operator.uid}), parallelism {operator.parallelism} of "
             f"{operator.max_parallelism}"
         )
-        yield from _states(operator)
+        yield _states(operator)
 
 
-def _states(operator: SnapshotOperator) -> list[str]:
+def _states(operator: SnapshotOperator) -> Any:
     if not operator.states:
-        return ["  no state"]
-    rows: list[list[object]] = [["STATE", "KIND", "KEY", "MAP KEY", "VALUE", "TTL", "STORED ROWS", "SIZE"]]
+        return "  no state"
+    headings = ["state", "kind", "key", "map key", "value", "ttl", "stored rows", "size"]
+    rows: list[list[object]] = []
     for state in operator.states:
         types = [state.schema.get(name, "-") for name in ("key_type", "map_key_type", "value_type", "ttl")]
         rows.append([state.name, state.kind, *types, state.stored_rows, size(state.size_bytes)])
-    return table(rows)
+    return table(headings, rows, indent=2)
 
 
 class _Counted:
@@ -109,10 +119,6 @@ class _Counted:
                 self.counts[name] += part.num_rows
                 missing = limit - len(self.first[name])
                 self.first[name] += part.slice(0, max(0, missing)).to_pylist()
-
-
-def _counted(state: StateDiff, limit: int) -> _Counted:
-    return _Counted(state, limit)
 
 
 def _summary(compared: SnapshotDiff, states: list[_Counted]) -> dict[str, Any]:
@@ -131,14 +137,13 @@ def _summary(compared: SnapshotDiff, states: list[_Counted]) -> dict[str, Any]:
     }
 
 
-def _compared(compared: SnapshotDiff, states: list[_Counted]) -> Iterable[str]:
+def _compared(compared: SnapshotDiff, states: list[_Counted]) -> Iterator[Any]:
     for uid in compared.operators_added:
         yield f"operator {uid} is new"
     for uid in compared.operators_removed:
         yield f"operator {uid} is gone"
-    rows: list[list[object]] = [["OPERATOR", "STATE", "ADDED", "REMOVED", "CHANGED"]]
-    rows += [[each.state.operator_uid, each.state.state_name, *each.counts.values()] for each in states]
-    yield from table(rows, indent="")
+    rows = [[each.state.operator_uid, each.state.state_name, *each.counts.values()] for each in states]
+    yield table(["operator", "state", "added", "removed", "changed"], rows)
     for each in states:
         if any(each.counts.values()):
             yield ""
@@ -146,7 +151,7 @@ def _compared(compared: SnapshotDiff, states: list[_Counted]) -> Iterable[str]:
             yield from _first_changes(each)
 
 
-def _first_changes(counted: _Counted) -> Iterable[str]:
+def _first_changes(counted: _Counted) -> Iterator[str]:
     for sign, name in (("+", "added"), ("-", "removed"), ("~", "changed")):
         for row in counted.first[name]:
             yield f"  {sign} " + "  ".join(

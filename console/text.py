@@ -1,23 +1,8 @@
-"""Plain, aligned text for terminals."""
+"""Sizes and times for people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timezone
-
-
-def table(rows: Sequence[Sequence[object]], indent: str = "  ") -> list[str]:
-    """Rows as lines with aligned columns; numbers to the right."""
-    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    lines = []
-    for row, cells in zip(texts, rows, strict=True):
-        padded = (
-            text.rjust(width) if isinstance(cell, int) else text.ljust(width)
-            for text, cell, width in zip(row, cells, widths, strict=True)
-        )
-        lines.append((indent + "  ".join(padded)).rstrip())
-    return lines
 
 
 def size(size_bytes: int) -> str:

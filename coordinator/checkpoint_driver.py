@@ -12,30 +12,25 @@ from ..protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from ..protocol.handles import FileHandle
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
-from ..protocol.task_events import CheckpointAborted, CheckpointCompleted, EndSource, TriggerCheckpoint
-from ..telemetry import AttributeValue, Span, Tracer
-from ..telemetry.spans import (
-    ACKNOWLEDGE,
-    CHECKPOINT,
-    CHECKPOINT_ABORT_REASON,
-    CHECKPOINT_ID,
-    CHECKPOINT_SIZE_BYTES,
-    CHECKPOINT_SUBTASKS,
-    CHECKPOINT_TYPE,
-    JOB_ATTEMPT,
-    JOB_ID,
-    JOB_NAME,
-    SUBTASK_INDEX,
+from ..protocol.plan import ExecutionGraph
+from ..protocol.task_events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    EndSource,
+    SpansRecorded,
+    TriggerCheckpoint,
 )
 from .barrier_mode import BarrierMode, store_mode, stored_mode
 from .checkpoint_store import CheckpointStore, FencedError
+from .checkpoint_traces import CheckpointTraces
 from .cleaner import CheckpointCleaner
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .savepoints import check_savepoint_directory, discard_savepoint, savepoint_path, write_savepoint
 from .spec import JobSpec
-from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
+from .statistics import CheckpointOutcome, CheckpointStatistics, JobShape, JobStatistics, job_shape
 from .stored_statistics import stored_statistics
+from .traces import JobTraces
 
 REQUESTS_PER_EPOCH = 1_000_000_000
 """Request numbers of one coordinator are below those of the next, so answers are never mixed up."""
@@ -56,7 +51,7 @@ class CheckpointDriver:
         spec: JobSpec,
         store: CheckpointStore,
         ports: CoordinatorPorts,
-        tracer: Tracer,
+        traces: JobTraces,
         statistics: JobStatistics,
         operators: OperatorCoordinators,
         fail: Callable[[str], None],
@@ -65,9 +60,12 @@ class CheckpointDriver:
     ) -> None:
         assert spec.settings.trigger is not None
         self._spec = spec
+        self._graph = ExecutionGraph({}, {}, {})
+        self._shape: JobShape = {}
         self._store = store
         self._ports = ports
-        self._tracer = tracer
+        self._job_traces = traces
+        self._traces = CheckpointTraces(traces, statistics)
         self._statistics = statistics
         self._halves = operators
         self._fail = fail
@@ -75,15 +73,13 @@ class CheckpointDriver:
         self._restart = restart
         self._attempt = Attempt(0)
         self._attempt_number = 0
-        self._subtask_count = 0
-        self._spans: dict[CheckpointId, Span] = {}
         self._request_count = 0
         self._savepoint_paths: dict[CheckpointId, str] = {}
         started_with = BarrierMode(spec.settings.mode, spec.settings.aligned_timeout_ms)
         self._mode = self._wanted_mode = stored_mode(store.storage) or started_with
         self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
         self._counted_before = statistics.acknowledgements
-        self._cleaner = CheckpointCleaner(store, ports, statistics.warnings.append, self._count_cleaning)
+        self._cleaner = CheckpointCleaner(store, ports, statistics.warnings.append, self._cleaned)
         self._cleaning_count = 0
 
     def next_due_ms(self) -> int:
@@ -136,6 +132,11 @@ class CheckpointDriver:
         return kind is SnapshotKind.SAVEPOINT and all(mode.aligned_timeout_ms is None for mode in modes)
 
     @property
+    def ending(self) -> str:
+        """Why the job is about to end, an empty text if it is not."""
+        return self._core.ending
+
+    @property
     def mode(self) -> BarrierMode:
         """How the barriers of the next checkpoint are handled."""
         return self._wanted_mode
@@ -153,17 +154,12 @@ class CheckpointDriver:
         store_mode(self._store.storage, mode)
         self._wanted_mode = mode
 
-    def start(
-        self,
-        attempt: Attempt,
-        attempt_number: int,
-        subtasks: frozenset[SubtaskId],
-        sources: frozenset[SubtaskId],
-    ) -> None:
+    def start(self, attempt: Attempt, attempt_number: int, graph: ExecutionGraph) -> None:
         """All subtasks of an attempt run."""
         self._attempt, self._attempt_number = attempt, attempt_number
-        self._subtask_count = len(subtasks)
-        self.handle(core.TasksRunning(attempt, subtasks, sources, self._initial_delay_ms()))
+        self._graph, self._shape = graph, job_shape(graph)
+        subtasks = frozenset(graph.subtasks)
+        self.handle(core.TasksRunning(attempt, subtasks, graph.sources, self._initial_delay_ms()))
 
     def _initial_delay_ms(self) -> int:
         policy = self._spec.settings.trigger
@@ -186,8 +182,8 @@ class CheckpointDriver:
         except CheckpointStorageError as error:
             self._fail(f"checkpoint ids cannot be reserved: {error}")
             return
-        if isinstance(event, core.SubtaskAcknowledged) and event.attempt == self._attempt:
-            self._trace_acknowledgement(event, started_ns)
+        if isinstance(event, core.TasksStopped):
+            self._traces.attempt_ended()
         commands = self._core.handle(event, started_ns // 1_000_000)
         self._statistics.acknowledgements = {
             result: before + self._core.counts[result] for result, before in self._counted_before.items()
@@ -206,8 +202,11 @@ class CheckpointDriver:
         elif isinstance(command, core.WriteManifest):
             self._write_manifest(command)
         elif isinstance(command, core.NotifyComplete):
+            context = self._traces.context(command.checkpoint_id)
+            completed = CheckpointCompleted(command.checkpoint_id, context)
+            self._traces.notified(command.checkpoint_id, command.subtasks)
             for subtask in command.subtasks:
-                self._ports.send(self._attempt, subtask, CheckpointCompleted(command.checkpoint_id))
+                self._ports.send(self._attempt, subtask, completed)
             self._halves.complete(command.checkpoint_id)
         elif isinstance(command, core.NotifyAborted):
             self._aborted(command)
@@ -228,9 +227,37 @@ class CheckpointDriver:
             command.subtask, command.checkpoint_id, _files(acknowledgement), command.is_pending
         )
         if command.is_pending:
-            self._statistics.acknowledged(command.checkpoint_id, command.subtask, acknowledgement.metrics)
+            metrics = self._located(command.checkpoint_id, command.subtask, acknowledgement.metrics)
+            self._statistics.acknowledged(command.checkpoint_id, command.subtask, metrics)
+            checkpoint = self._statistics.in_progress[command.checkpoint_id]
+            self._traces.acknowledged(checkpoint, command.subtask, metrics, self._ports.now_ns())
         else:
             self._discard_savepoint(acknowledgement)
+
+    def _located(
+        self, checkpoint_id: CheckpointId, subtask: SubtaskId, metrics: core.SubtaskMetrics
+    ) -> core.SubtaskMetrics:
+        """What a subtask measured, by the coordinator's clock, and whose barrier it waited for."""
+        acknowledged_ms = (
+            self._ports.now_ns() / 1e6 - self._statistics.in_progress[checkpoint_id].triggered_ms
+        )
+        if metrics.taken_ms is None:
+            return replace(metrics, acknowledged_ms=acknowledged_ms)
+        first_ms = min(metrics.start_delay_ms, metrics.taken_ms - metrics.queued_ms)
+        told_ms = (
+            metrics.taken_ms + metrics.prepare_ms + metrics.sync_ms + metrics.async_ms + metrics.report_ms
+        )
+        skew_ms = self._job_traces.skews.observe(subtask, told_ms - acknowledged_ms, first_ms)
+        index = metrics.last_channel
+        channel = None if index < 0 else self._graph.subtasks[subtask].inputs[index].channel
+        return replace(
+            metrics,
+            start_delay_ms=max(0.0, metrics.start_delay_ms - skew_ms),
+            taken_ms=max(0.0, metrics.taken_ms - skew_ms),
+            acknowledged_ms=acknowledged_ms,
+            skew_ms=skew_ms,
+            upstream=None if channel is None else self._graph.senders[channel],
+        )
 
     def _trigger(self, command: core.TriggerSubtasks) -> None:
         barrier = command.barrier
@@ -245,27 +272,16 @@ class CheckpointDriver:
                     barrier.timestamp_ms,
                     0.0,
                     kind=barrier.kind,
-                    subtask_count=self._subtask_count,
+                    subtask_count=len(self._graph.subtasks),
+                    shape=self._shape,
                 )
             )
-            self._spans[barrier.checkpoint_id] = self._tracer.start_root(
-                CHECKPOINT,
-                {
-                    JOB_ID: self._spec.job_id,
-                    JOB_NAME: self._spec.job_name,
-                    JOB_ATTEMPT: self._attempt_number,
-                    CHECKPOINT_ID: barrier.checkpoint_id,
-                    CHECKPOINT_TYPE: barrier.kind.value,
-                    CHECKPOINT_SUBTASKS: self._subtask_count,
-                },
-                self._ports.now_ns(),
-            )
+            self._traces.begin(barrier, self._attempt_number, len(self._graph.subtasks))
         if command.is_new and not self._snapshot_halves(barrier.checkpoint_id):
             return
-        span = self._spans.get(barrier.checkpoint_id)
         sent = replace(
             barrier,
-            trace_context=span.context if span else None,
+            trace_context=self._traces.context(barrier.checkpoint_id),
             mode=self._mode.mode,
             aligned_timeout_ms=None if barrier.savepoint else self._mode.aligned_timeout_ms,
             savepoint=self._target(barrier),
@@ -293,6 +309,7 @@ class CheckpointDriver:
         return replace(barrier.savepoint, directory=path, inline_threshold_bytes=threshold)
 
     def _write_manifest(self, command: core.WriteManifest) -> None:
+        started_ns = self._ports.now_ns()
         manifest = self._manifest(command.barrier, command)
         completed = self._completed(manifest)
         if manifest.kind is not SnapshotKind.SAVEPOINT:
@@ -311,11 +328,15 @@ class CheckpointDriver:
             self._keep_doubtful_savepoint(manifest)
             self.handle(core.ManifestFailed(command.checkpoint_id, str(error)))
             return
+        self._traces.committed(command.checkpoint_id, started_ns)
         self._record(completed)
         self._count_cleaning()
         self.handle(core.ManifestWritten(command.checkpoint_id))
         self._savepoint_paths.pop(command.checkpoint_id, None)
         self._cleaner.collect()
+        if self._cleaner.is_deleting:
+            self._traces.cleaning(command.checkpoint_id)
+        self._traces.settled(command.checkpoint_id)
 
     def _write_savepoint(self, command: core.WriteManifest, manifest: CheckpointManifest) -> None:
         """Before the checkpoint of a stop: nothing may be committed that the savepoint could still lose."""
@@ -445,25 +466,15 @@ class CheckpointDriver:
         now_ns = self._ports.now_ns()
         statistics = replace(checkpoint, duration_ms=now_ns / 1e6 - checkpoint.triggered_ms)
         self._statistics.ended(statistics)
-        span = self._spans.pop(checkpoint.checkpoint_id, None)
-        if span is None:
-            return
-        failed = statistics.outcome is CheckpointOutcome.ABORTED
-        if failed:
-            span.set_attribute(CHECKPOINT_ABORT_REASON, statistics.reason)
-        span.set_attribute(CHECKPOINT_SIZE_BYTES, statistics.new_bytes)
-        span.end(statistics.reason if failed else None, now_ns)
+        self._traces.ended(statistics, now_ns)
 
-    def _trace_acknowledgement(self, event: core.SubtaskAcknowledged, started_ns: int) -> None:
-        span = self._spans.get(event.checkpoint_id)
-        attributes: dict[str, AttributeValue] = {
-            JOB_ID: self._spec.job_id,
-            CHECKPOINT_ID: event.checkpoint_id,
-            SUBTASK_INDEX: event.subtask.index,
-        }
-        if span is not None:
-            now_ns = self._ports.now_ns()
-            self._tracer.record_span(ACKNOWLEDGE, span.context, started_ns, now_ns, attributes)
+    def spans_recorded(self, event: SpansRecorded) -> None:
+        """A task sent spans, which were forwarded."""
+        self._traces.heard(event, self._ports.now_ns())
+
+    def _cleaned(self) -> None:
+        self._traces.cleaned(self._ports.now_ns())
+        self._count_cleaning()
 
 
 def _files(acknowledgement: core.Acknowledgement) -> list[FileHandle]:

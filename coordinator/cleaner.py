@@ -33,6 +33,11 @@ class CheckpointCleaner:
         self._deleting_count = 0
 
     @property
+    def is_deleting(self) -> bool:
+        """Whether a deletion is under way; `cleaned` will be called."""
+        return self._is_deleting
+
+    @property
     def waiting_count(self) -> int:
         """Checkpoints that are not needed any more and not deleted yet (Flink's `CheckpointsCleaner`).
 

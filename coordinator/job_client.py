@@ -7,9 +7,9 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..common.completable_future import CompletableFuture
 from ..common.errors import (
@@ -17,6 +17,7 @@ from ..common.errors import (
     ConfigurationError,
     JobCancelledError,
     JobExecutionError,
+    JobTimeoutError,
     StateError,
 )
 from ..common.failpoints import FailPointReport
@@ -28,17 +29,25 @@ from ..common.time import Duration
 from ..protocol.checkpoint_events import AnswerRequest, RequestId
 from ..protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from ..protocol.ids import CheckpointId
+from ..protocol.rescaling import ALL_OPERATORS, RescaleError
 from ..state import read_snapshot
 from ..state.key_codec import encode_key
 from .barrier_mode import BarrierMode
 from .state_queries import StateAnswer, StateQuery
-from .statistics import JobStatistics
+from .statistics import JobStatistics, RescaleStatistics
+
+if TYPE_CHECKING:
+    from .job_details import JobDetails
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _POLL_S = 0.02
+_DETACHED = (
+    "the job was started detached (execution.attached: false), so nobody waited for its {}; ask "
+    "`tidegate status`"
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,12 @@ class JobReport:
     job_name: str = ""
     checkpointing_mode: str = ""
     """`exactly-once`, `at-least-once` or `unaligned`; empty without checkpoints."""
+    parallelism: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of subtasks by operator uid."""
+    rescaling: RescaleStatistics | None = None
+    """The rescale that is under way, if any."""
+    metrics_url: str = ""
+    """Address of the page that shows the job's metrics to Prometheus; empty where there is none."""
     fail_points: tuple[FailPointReport, ...] = ()
     """What became of the points that `TIDEGATE_FAILPOINTS` armed."""
 
@@ -66,6 +81,9 @@ class JobHandle(Protocol):
 
     def report(self) -> JobReport:
         """How the job is."""
+
+    def details(self) -> JobDetails:
+        """The same with its plan, its subtasks and its failures: more than is to be polled often."""
 
     def cancel(self) -> None:
         """Ask the job to stop."""
@@ -80,6 +98,9 @@ class JobHandle(Protocol):
 
     def set_barrier_mode(self, mode: BarrierMode) -> str:
         """Change how barriers are handled; why that is not possible, or an empty text."""
+
+    def rescale(self, parallelism: Mapping[str, int]) -> str:
+        """Give operators, by uid or name, another parallelism; why that cannot be, or an empty text."""
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         """Ask the task that owns a key for live state; the answer may be that it should be asked again."""
@@ -104,6 +125,19 @@ class FinishedJob(JobExecutionResult):
     report: JobReport
 
 
+class DetachedJob(FinishedJob):
+    """A job that goes on without its driver; `report` is from its start."""
+
+    def get_net_runtime(self) -> int:
+        raise ConfigurationError(_DETACHED.format("runtime"))
+
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        raise ConfigurationError(_DETACHED.format("accumulators"))
+
+    def __str__(self) -> str:
+        return f"Job has been submitted with JobID {self.job_id}\n"
+
+
 class JobClient(BaseJobClient):
     """Watches and steers one job. Calls that PyFlink answers with a future do so here too."""
 
@@ -123,6 +157,10 @@ class JobClient(BaseJobClient):
     def report(self) -> JobReport:
         """Status, last failure, restarts, checkpoint history."""
         return self._handle.report()
+
+    def details(self) -> JobDetails:
+        """The report with plan, subtasks, metrics, failures and settings, as the console shows them."""
+        return self._handle.details()
 
     def processes(self) -> dict[str, int]:
         """The live task processes, each with its id and named after its subtasks: `operator (1/2)`.
@@ -213,6 +251,53 @@ class JobClient(BaseJobClient):
         if problem:
             raise ConfigurationError(f"the checkpointing mode cannot be changed to {mode}: {problem}")
 
+    def rescale(self, parallelism: int | Mapping[str, int], timeout_s: float = 60.0) -> None:
+        """Give the running job another parallelism, through a checkpoint, and wait until it runs so.
+
+        The job keeps it when it is restarted. If its new subtasks do not come to run, it goes back.
+
+        Args:
+            parallelism: Numbers of subtasks by the uid or the name of an operator. What is chained, or joined
+                by a forward exchange, changes together. A single number is for every operator that the
+                program did not limit to one subtask.
+            timeout_s: How long to wait.
+
+        Raises:
+            RescaleError: It cannot be, or failed; the message says why, and nothing has changed.
+            JobExecutionError: The job is over, or the time is; then the rescale may still come.
+        """
+        wanted = {ALL_OPERATORS: parallelism} if isinstance(parallelism, int) else dict(parallelism)
+        deadline = time.monotonic() + timeout_s
+        before = _last_rescale(self._handle.report())
+        is_asked_again = False
+        while True:
+            problem = self._handle.rescale(wanted)
+            if problem:
+                raise RescaleError(f"the job cannot be rescaled to {_listed(wanted)}: {problem}")
+            ended = self._rescale_ended(deadline, before)
+            if ended is not None and ended.failure:
+                raise RescaleError(f"the job was not rescaled to {_listed(wanted)}: {ended.failure}")
+            if ended is not None or is_asked_again:
+                return
+            # Nothing was to be done, or a coordinator was lost that knew of it; the next one is asked too.
+            is_asked_again = True
+
+    def _rescale_ended(self, deadline: float, before: int) -> RescaleStatistics | None:
+        """The rescale after number `before` when it is over, `None` if none is under way."""
+        while True:
+            report = self._handle.report()
+            if report.status.is_globally_terminal_state():
+                raise JobExecutionError(f"the job is {report.status.name}; it was not rescaled")
+            if report.rescaling is None:
+                last = _last_rescale(report)
+                return report.statistics.rescales[-1] if last > before else None
+            if time.monotonic() >= deadline:
+                raise JobTimeoutError(
+                    f"the rescale to {_listed(report.rescaling.to_parallelism)} was not over in time; it "
+                    f"goes on, and report().rescaling says how it is"
+                )
+            self._handle.wait(_POLL_S)
+
     def _savepoint(
         self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType, timeout_s: float
     ) -> CompletableFuture[str]:
@@ -245,7 +330,7 @@ class JobClient(BaseJobClient):
                 # Its coordinator is gone, and the next one does not know of it.
                 request = _requested(ask)
             self._handle.wait(_POLL_S)
-        raise JobExecutionError(f"no {what} completed within {timeout_s} s")
+        raise JobTimeoutError(f"no {what} completed within {timeout_s:g} s; the job may still complete it")
 
     def query_state(
         self,
@@ -321,7 +406,7 @@ class JobClient(BaseJobClient):
             if answer.is_final:
                 raise StateError(answer.error)
             if left <= 0:
-                raise JobExecutionError(
+                raise JobTimeoutError(
                     f"no answer about state {query.state_name!r} within {timeout_s} s: {answer.error}"
                 )
             self._handle.wait(_POLL_S)
@@ -371,6 +456,16 @@ class JobClient(BaseJobClient):
             self._handle.cancel()
             self._handle.wait(None)
         self._handle.release()
+
+
+def _last_rescale(report: JobReport) -> int:
+    """Number of the last rescale that is over, 0 if there is none."""
+    rescales = report.statistics.rescales
+    return rescales[-1].number if rescales else 0
+
+
+def _listed(parallelism: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}: {number}" for name, number in parallelism.items())
 
 
 def _requested(ask: Callable[[], RequestId | None]) -> RequestId:

@@ -6,38 +6,43 @@ same job and checkpoint storage resumes the job from the newest complete checkpo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..actors.ports import TaskDeployment, TaskSettings
 from ..common.errors import CheckpointStorageError, TidegateError
 from ..common.job_status import JobStatus
 from ..protocol import checkpoint as core
 from ..protocol import task_events as events
 from ..protocol.elements import SavepointFormatType, SavepointTarget, SnapshotKind
-from ..protocol.failover import GiveUp
-from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.failover import GiveUp, Restart, RestartDecision
+from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
-from ..protocol.plan import build_execution_graph
-from ..state.inline_storage import InlineStorage
+from ..protocol.plan import JobGraph, Subtask, build_execution_graph
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import read_checkpoint
 from ..telemetry import Tracer
+from ..telemetry.spans import RECOVERY, RESCALE
 from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
 from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
+from .job_history import JobHistory
+from .job_metrics import JobMetrics
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
-from .restore import check_restore, recovered_records, restored_state
+from .rescaler import Rescaler
+from .restart_traces import RestartTraces
+from .restore import check_restore
 from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
-from .statistics import JobStatistics, RecoveryStatistics, RestoredCheckpoint
+from .statistics import JobStatistics, RecoveryStatistics, RescaleStatistics, RestoredCheckpoint
 from .step_back import newer_checkpoints, step_back_warning
 from .stored_statistics import read_statistics
+from .task_deployments import AttemptStart, task_deployments, task_settings
+from .traces import JobTraces
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
@@ -76,13 +81,18 @@ class JobCoordinator:
     ) -> None:
         self._spec = spec
         self.statistics = JobStatistics()
+        self.history = JobHistory()
         self._operators = OperatorCoordinators(
             spec.graph, ports, self._operator_failed, lambda text: self.statistics.warnings.append(text)
         )
         self._ports = self._operators.ports
-        self._tracer = tracer
+        self._traces = JobTraces(spec, tracer, ports.now_ns)
+        self._restart_traces = RestartTraces(self._traces)
         self._storage = storage
         self._before_clean_up = before_clean_up
+        self._rescaler = Rescaler(
+            spec.graph, self._ports, lambda: self.statistics, self._restart_to_rescale, self._give_way
+        )
         self._graph = build_execution_graph(spec.graph)
         self._life = JobLifeCycle()
         self._strategy = spec.settings.new_restart_strategy()
@@ -92,6 +102,7 @@ class JobCoordinator:
         self._restored: CheckpointManifest | None = None
         self._attempt = Attempt(0)
         self._restarts = -1
+        self._rescales = 0
         self._live: set[SubtaskId] = set()
         self._initialized: set[SubtaskId] = set()
         self._finished: set[SubtaskId] = set()
@@ -101,12 +112,17 @@ class JobCoordinator:
         self._stopped_with = ""
         self._keeps_checkpoints: bool | None = None
         self._failure: Failure | None = None
+        self._to_recover: Failure | None = None
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
-        self._queries = StateQueries(
-            spec.graph, lambda subtask, query: ports.send(self._attempt, subtask, query)
-        )
+        self._queries = self._new_queries(spec.graph)
         self.results = ResultBuffer()
+        self.metrics = JobMetrics()
+        self.running_since_ms: int | None = None
+        """When all subtasks of the newest attempt that got so far began to run."""
+
+    def _new_queries(self, graph: JobGraph) -> StateQueries:
+        return StateQueries(graph, lambda subtask, query: self._ports.send(self._attempt, subtask, query))
 
     # ------------------------------------------------------------ seen from outside
 
@@ -121,6 +137,31 @@ class JobCoordinator:
         return self._spec.job_name
 
     @property
+    def graph(self) -> JobGraph:
+        """The job with the parallelism that it has now."""
+        return self._rescaler.graph
+
+    @property
+    def rescaling(self) -> RescaleStatistics | None:
+        """The rescale that is under way, if any."""
+        return self._rescaler.in_progress
+
+    @property
+    def job_id(self) -> JobId:
+        """Id of the job."""
+        return self._spec.job_id
+
+    @property
+    def subtasks(self) -> Mapping[SubtaskId, Subtask]:
+        """Its subtasks as they are deployed now."""
+        return self._graph.subtasks
+
+    @property
+    def now_ms(self) -> int:
+        """What the clock of the coordinator says, in milliseconds since the Unix epoch."""
+        return self._now_ms()
+
+    @property
     def failure(self) -> Failure | None:
         """The last failure, if any."""
         return self._failure
@@ -132,8 +173,8 @@ class JobCoordinator:
 
     @property
     def restarts(self) -> int:
-        """How often this coordinator restarted the job."""
-        return max(0, self._restarts)
+        """How often this coordinator restarted the job, not counting rescales."""
+        return max(0, self._restarts - self._rescales)
 
     @property
     def store(self) -> CheckpointStore | None:
@@ -148,7 +189,7 @@ class JobCoordinator:
 
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
-        due = self._operators.next_due_ms()
+        due = min(self._operators.next_due_ms(), self._rescaler.next_due_ms())
         if self._restart_at_ms is not None:
             due = min(due, self._restart_at_ms)
         if self._checkpoints is not None:
@@ -164,15 +205,18 @@ class JobCoordinator:
 
     def start(self) -> None:
         """Claim the job, find the state to start from, and deploy."""
+        self.history.started(self._now_ms())
         try:
             self._open_storage()
             self._find_foreign_state()
             self.fail_points = JobFailPoints(self._spec, self._store.storage if self._store else None)
         except TidegateError as error:
-            self._failure = Failure(str(error), "", self._now_ms())
+            self._fails(Failure(str(error), "", self._now_ms()))
             self._life.handle(JobEvent.GAVE_UP)
             return
         self._life.handle(JobEvent.DEPLOYED)
+        if self._store is not None and self._store.newest is not None:
+            self._restart_traces.begin("the coordinator was started again", self._ports.now_ns())
         self._deploy()
 
     def finish_clean_up(self, keep_checkpoints: bool) -> None:
@@ -216,13 +260,14 @@ class JobCoordinator:
             self._spec,
             self._store,
             self._ports,
-            self._tracer,
+            self._traces,
             self.statistics,
             self._operators,
             fail=self._fail_job,
             stop=self._give_way,
             restart=self._restart_now,
         )
+        self._rescaler.open(self._store, self._checkpoints)
 
     def _find_foreign_state(self) -> None:
         path = self._spec.settings.restore_path
@@ -248,14 +293,24 @@ class JobCoordinator:
         return ClaimedCheckpoint(settings.restore_path, self._spec.job_id)
 
     def _deploy(self) -> None:
+        self._rescaler.deploy()
+        graph = self._rescaler.graph
+        self._graph, self._queries = build_execution_graph(graph), self._new_queries(graph)
+        self._operators.rescaled(graph)
         self._attempt = Attempt(self._attempt + 1)
         self._restarts += 1
         self._restart_at_ms = None
         self._initialized, self._finished = set(), set()
         self._live = set(self._graph.subtasks)
+        self.history.deployed(self._live, self._restarts, self._now_ms())
         own = self._store.newest if self._store is not None else None
         manifest = own or self._foreign
         self._restored = manifest
+        self._traces.attempt_begins()
+        restored_id = None if manifest is None else manifest.checkpoint_id
+        trace_context = self._restart_traces.deploying(
+            self._restarts, len(self._live), restored_id, self._ports.now_ns()
+        )
         self._operators.deploy(self._attempt)
         if self._checkpoints is not None:
             self._checkpoints.remove_orphans(is_recovery=manifest is not None)
@@ -263,64 +318,27 @@ class JobCoordinator:
             self.statistics.restored(
                 RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
             )
-        restored = None if manifest is None else restored_state(self._spec.graph, manifest)
-        recovered = {} if manifest is None else recovered_records(self._spec.graph, manifest)
-        task_settings = self._task_settings()
-        self._ports.deploy(
-            [
-                TaskDeployment(
-                    job_id=self._spec.job_id,
-                    attempt=self._attempt,
-                    attempt_number=self._restarts,
-                    subtask=subtask,
-                    settings=task_settings,
-                    restored=None if restored is None else restored.get(subtask_id, {}),
-                    restored_is_owned=own is not None,
-                    is_stopped=self._is_stopped,
-                    restored_checkpoint_id=None if manifest is None else manifest.checkpoint_id,
-                    recovered=recovered.get(subtask_id, ()),
-                )
-                for subtask_id, subtask in self._graph.subtasks.items()
-            ]
+        start = AttemptStart(
+            self._attempt, self._restarts, manifest, own is not None, self._is_stopped, trace_context
         )
-
-    def _task_settings(self) -> TaskSettings:
-        settings = self._spec.settings
-        storage = None
-        if self._store is not None:
-            limit = settings.max_inline_state_bytes
-            threshold = settings.inline_threshold_bytes if limit is None else None
-            storage = InlineStorage(self._store.storage, threshold)
-        return TaskSettings(
-            state_backend=settings.state_backend,
-            storage=storage,
-            storage_probe=None if self._store is None else self._store.probe,
-            max_inline_state_bytes=settings.max_inline_state_bytes,
-            max_buffered_bytes=settings.max_buffered_bytes,
-            local_dir=settings.local_dir,
-            local_snapshots_dir=settings.local_snapshots_dir,
-            is_checkpointing=settings.trigger is not None,
-            mode=settings.mode,
-            batch_size=settings.batch_size,
-            buffer_timeout_ms=settings.buffer_timeout_ms,
-            auto_watermark_interval_ms=settings.auto_watermark_interval_ms,
-            channel_credit_bytes=settings.channel_credit_bytes,
-            result_credit_bytes=settings.result_credit_bytes,
-            job_parameters=settings.job_parameters,
-            files=settings.files,
-            is_batch=settings.is_batch,
-            fail_points=self.fail_points.arming if self.fail_points is not None else None,
-        )
+        settings = task_settings(self._spec.settings, self._store, self.fail_points)
+        self.metrics.begin(self._attempt)
+        deployments = task_deployments(self._spec.job_id, graph, self._graph, start, settings)
+        self._ports.deploy(self._graph, deployments)
 
     # ------------------------------------------------------------ events
 
     def handle(self, event: events.TaskEvent) -> None:
         """Take one event from a task."""
+        if event.attempt == self._attempt:
+            self.history.saw(event, self._now_ms())
         if isinstance(event, events.ResultsCollected):
             if not self.results.add(event):
                 self._ports.send(event.attempt, event.subtask, events.ResultsTaken(event.size_bytes))
         elif isinstance(event, events.SpansRecorded):
-            self._tracer.forward(event.spans)
+            self._traces.forward(event)
+            if self._checkpoints is not None and event.attempt == self._attempt:
+                self._checkpoints.spans_recorded(event)
         elif event.attempt != self._attempt:
             if self._checkpoints is not None and isinstance(event, core.SubtaskAcknowledged):
                 # It is counted, and nobody else would ever delete its files.
@@ -334,18 +352,21 @@ class JobCoordinator:
         elif isinstance(event, events.TaskFailed):
             self._on_failed(event)
         elif isinstance(event, events.TaskFinished):
+            self.metrics.ended(event.attempt, event.subtask, event.metrics, self._now_ms())
             self._on_finished(event.subtask)
         elif isinstance(event, events.TaskStopped):
             self._live.discard(event.subtask)
             self._go_on_when_stopped()
         elif self._checkpoints is not None:
             self._checkpoints.handle(event)
+            self._rescaler.advance()
 
     def tick(self) -> None:
         """Time passed: perform what is due."""
         self._operators.tick()
         if self._checkpoints is not None and not self.status.is_terminal_state():
             self._checkpoints.handle(core.TimePassed())
+            self._rescaler.advance()
         self._go_on_when_stopped()
 
     def cancel(self) -> None:
@@ -353,6 +374,7 @@ class JobCoordinator:
         if not self._life.allows(JobEvent.CANCEL_REQUESTED):
             return
         self._life.handle(JobEvent.CANCEL_REQUESTED)
+        self._rescaler.abandon("the job is cancelled", is_job_over=True)
         self._stop_tasks()
         self._go_on_when_stopped()
 
@@ -376,8 +398,26 @@ class JobCoordinator:
         """
         if self._checkpoints is None:
             return None
+        if kind.ends_job:
+            self._rescaler.stops_job()
         target = SavepointTarget(directory or self._spec.settings.savepoint_dir or "", format_type)
         return self._checkpoints.request(kind, target)
+
+    def rescale(self, parallelism: Mapping[str, int], cause: str = "requested") -> str:
+        """Give operators another number of subtasks while the job runs.
+
+        The outcome will be among `statistics.rescales`, where it is not the parallelism it has already.
+
+        Args:
+            parallelism: As `protocol.rescaling.rescaled` takes it.
+            cause: Who asks.
+
+        Returns:
+            Why it cannot be, or an empty text.
+        """
+        if self.status is not JobStatus.RUNNING:
+            return f"the job is {self.status.name}; only a running job can be rescaled"
+        return self._rescaler.begin(parallelism, cause)
 
     @property
     def barrier_mode(self) -> BarrierMode | None:
@@ -415,15 +455,17 @@ class JobCoordinator:
             return
         was_restart = self.status is JobStatus.RESTARTING
         self._life.handle(JobEvent.TASKS_RUNNING)
+        self.running_since_ms = self._now_ms()
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
-        if was_restart:
+        self._restart_traces.running()
+        if was_restart and not self._rescaler.running():
             self._record_recovery()
+        self._to_recover = None
         if self._is_stopped or not self._operators.run(self._restored):
             return
         if self._checkpoints is not None:
-            subtasks = frozenset(self._graph.subtasks)
-            self._checkpoints.start(self._attempt, self._restarts, subtasks, self._graph.sources)
+            self._checkpoints.start(self._attempt, self._restarts, self._graph)
 
     @property
     def _is_stopped(self) -> bool:
@@ -432,14 +474,17 @@ class JobCoordinator:
         return newest is not None and newest.kind.ends_job
 
     def _record_recovery(self) -> None:
-        assert self._failure is not None
+        failure = self._to_recover
+        if failure is None:
+            # A rescale that came to nothing when the tasks had been stopped for it.
+            return
         newest = self._store.newest if self._store is not None else None
         self.statistics.recoveries.append(
             RecoveryStatistics(
                 self._attempt,
-                self._failure.occurred_ms,
+                failure.occurred_ms,
                 self._now_ms(),
-                self._failure.cause,
+                failure.cause,
                 None if newest is None else newest.checkpoint_id,
             )
         )
@@ -450,6 +495,7 @@ class JobCoordinator:
         self._queries.fail("the subtask that owns the key has finished", subtask)
         if self.status is JobStatus.RUNNING and not self._live:
             self._life.handle(JobEvent.TASKS_FINISHED)
+            self._rescaler.abandon("the job has finished", is_job_over=True)
             self._operators.stop()
             if self._checkpoints is not None:
                 self._checkpoints.handle(core.TasksStopped(core.AbortReason.SHUT_DOWN))
@@ -476,47 +522,75 @@ class JobCoordinator:
     def _give_way(self, cause: str) -> None:
         """Another coordinator runs the job now: everything in storage is its own."""
         self._is_fenced = True
+        self._rescaler.abandon(cause, is_job_over=True)
         if self._life.allows(JobEvent.TASK_FAILED):
             self._restart_or_give_up(cause, "", is_recoverable=False)
 
     def _restart_now(self, cause: str) -> None:
         """The tasks cannot go on from where they are, but nothing failed: no restart is used up."""
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
-            self._life.handle(JobEvent.TASK_FAILED)
-            self._failure = Failure(cause, "", self._now_ms())
-            self._restart_at_ms = self._now_ms()
-            self._stop_tasks()
-            self._go_on_when_stopped()
+            self._fails(Failure(cause, "", self._now_ms()))
+            self._restart_because(JobEvent.TASK_FAILED)
+
+    def _restart_to_rescale(self) -> None:
+        """The tasks run as they should, and are stopped at a checkpoint."""
+        self._rescales += 1
+        self._restart_because(JobEvent.RESCALED)
+
+    def _restart_because(self, event: JobEvent) -> None:
+        self._life.handle(event)
+        self._restart_at_ms = self._now_ms()
+        self._stop_tasks()
+        self._go_on_when_stopped()
 
     def _restart_or_give_up(self, cause: str, details: str, is_recoverable: bool) -> None:
         now_ms = self._now_ms()
         self._life.handle(JobEvent.TASK_FAILED)
-        self._failure = Failure(cause, details, now_ms)
-        decision = self._strategy.on_failure(now_ms) if is_recoverable else GiveUp("")
+        self._fails(Failure(cause, details, now_ms))
+        decision = self._decide(cause, is_recoverable)
         if isinstance(decision, GiveUp):
             self._is_beyond_restart = not is_recoverable
             if decision.reason and self._restarts:
                 self._failure = Failure(f"{cause} ({decision.reason})", details, now_ms)
+            self._rescaler.abandon(cause, is_job_over=True)
             self._life.handle(JobEvent.GAVE_UP)
         else:
             self._restart_at_ms = now_ms + decision.delay_ms
         self._stop_tasks()
         self._go_on_when_stopped()
 
+    def _decide(self, cause: str, is_recoverable: bool) -> RestartDecision:
+        if not self._is_fenced and self._rescaler.failed(cause):
+            # The job itself did not fail, and runs again as it did before.
+            return Restart(0)
+        return self._strategy.on_failure(self._now_ms()) if is_recoverable else GiveUp("")
+
+    def _fails(self, failure: Failure) -> None:
+        self._failure = self._to_recover = failure
+        self.history.failed(failure.cause, failure.details, failure.occurred_ms)
+
     def _stop_tasks(self) -> None:
         self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
         self._queries.fail(f"the job is {self.status.name}")
         self._operators.stop()
+        is_restart, cause = self.status is JobStatus.RESTARTING, f"the job is {self.status.name}"
+        if is_restart:
+            is_rescale, failure = self._rescaler.is_stopping, self._failure
+            cause = self._rescaler.description if is_rescale else "" if failure is None else failure.cause
+            self._restart_traces.begin(cause, self._ports.now_ns(), RESCALE if is_rescale else RECOVERY)
+        else:
+            self._restart_traces.failed(cause)
         if self._checkpoints is not None:
-            is_restart = self.status is JobStatus.RESTARTING
             reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN
             self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
+            self.history.stopping(self._live, self._now_ms())
             self._ports.stop(self._attempt, sorted(self._live))
 
     def _go_on_when_stopped(self) -> None:
         if self._live:
             return
+        self._restart_traces.stopped(self._ports.now_ns())
         if self.status is JobStatus.RESTARTING and self._restart_at_ms is not None:
             if self._restart_at_ms <= self._now_ms() and self._knows_newest():
                 self._deploy()
@@ -559,6 +633,7 @@ class JobCoordinator:
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
         self._keeps_checkpoints = keep_checkpoints
+        self.history.ended(self._now_ms())
         if self.fail_points is not None:
             self.fail_points.settle()
         if self._store is not None and not self._is_fenced:

@@ -7,6 +7,7 @@ Messages are handed over as objects, snapshots are persisted by one background t
 from __future__ import annotations
 
 import random
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,8 +22,9 @@ from ..common.errors import JobExecutionError
 from ..operators.async_loop import EventLoopThread
 from ..protocol.elements import Batch, Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.plan import build_execution_graph
+from ..protocol.plan import ExecutionGraph, build_execution_graph
 from ..protocol.task_events import CreditReturned, ResultsTaken, TaskEvent, TaskMail
+from ..protocol.task_metrics import ProcessMetrics
 from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer
 from .job_coordinator import JobCoordinator
@@ -59,8 +61,10 @@ class LocalExecutor:
         self._wake = threading.Event()
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-snapshot")
         self._new_tasks: list[StreamTask] = []
-        self._receivers = build_execution_graph(spec.graph).receivers
-        self._senders = build_execution_graph(spec.graph).senders
+        self._ready: Callable[[str], None] | None = None
+        self._graph = build_execution_graph(spec.graph)
+        self._metrics_interval_ms = spec.settings.metrics_interval_ms
+        self._metrics_due_ms = 0
         self.coordinator = JobCoordinator(spec, self, tracer, storage)
         self._done = threading.Event()
 
@@ -139,10 +143,20 @@ class LocalExecutor:
         while self._events:
             progressed = True
             self.coordinator.handle(self._events.popleft())
-        if self.coordinator.next_due_ms() <= self.now_ns() // 1_000_000:
+        now_ms = self.now_ns() // 1_000_000
+        if self._metrics_interval_ms and self._metrics_due_ms <= now_ms:
+            self._metrics_due_ms = now_ms + self._metrics_interval_ms
+            self._take_metrics(now_ms)
+        if self.coordinator.next_due_ms() <= now_ms:
             self.coordinator.tick()
             progressed = True
         return progressed or bool(new)
+
+    def _take_metrics(self, now_ms: int) -> None:
+        live = {subtask: task for subtask, task in self._tasks.items() if not task.phase.is_terminal}
+        metrics = {subtask: task.metrics() for subtask, task in live.items()}
+        taken = ProcessMetrics(self._attempt, socket.gethostname(), 0, metrics)
+        self.coordinator.metrics.update(taken, now_ms)
 
     def _take_requests(self) -> bool:
         progressed = bool(self._requests)
@@ -167,8 +181,22 @@ class LocalExecutor:
         self._requests.append(action)
         self._wake.set()
 
-    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
-        self._attempt = deployments[0].attempt
+    def prepare(self, graph: ExecutionGraph, ready: Callable[[str], None]) -> str:
+        # One process has room for any number of subtasks.
+        self._ready = ready
+        self.post(self._tell_ready)
+        return ""
+
+    def _tell_ready(self) -> None:
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready("")
+
+    def release(self) -> None:
+        self._ready = None
+
+    def deploy(self, graph: ExecutionGraph, deployments: Sequence[TaskDeployment]) -> None:
+        self._attempt, self._graph = deployments[0].attempt, graph
         self._tasks = {
             deployment.subtask_id: StreamTask(deployment, _LocalTaskPorts(self)) for deployment in deployments
         }
@@ -191,11 +219,11 @@ class LocalExecutor:
 
     def route(self, message: Message) -> None:
         """Hand a message to the subtask at the end of its channel."""
-        self._tasks[self._receivers[message.channel]].put(message)
+        self._tasks[self._graph.receivers[message.channel]].put(message)
 
     def return_credit(self, channel: ChannelId, size_bytes: int) -> None:
         """Give credit back to the sender of a channel."""
-        self._tasks[self._senders[channel]].put(CreditReturned(channel, size_bytes))
+        self._tasks[self._graph.senders[channel]].put(CreditReturned(channel, size_bytes))
 
     def wake(self) -> None:
         """A task has mail from another thread."""

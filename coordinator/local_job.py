@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ..actors.local_dirs import JobDirectories
 from ..common.errors import JobExecutionError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
+from ..protocol.rescaling import parallelism_of
 from ..telemetry import (
     AttributeValue,
     FinishedSpan,
@@ -22,8 +23,12 @@ from ..telemetry import (
     create_tracer,
 )
 from .barrier_mode import BarrierMode
+from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
+from .job_details import JobDetails
+from .job_reporters import JobReporters
+from .job_view import JobView
 from .local_executor import LocalExecutor
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery, waited_answer
@@ -33,11 +38,13 @@ class LocalJob:
     """The `JobHandle` of a job in this process."""
 
     def __init__(self, spec: JobSpec, otlp: OtlpSettings | None = None) -> None:
-        settings = spec.settings
+        settings = self._settings = spec.settings
         self._job_id = spec.job_id
         self._roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
+        self._archive_dir = settings.archive_dir
         self._tracer = coordinator_tracer(spec, otlp)
         self._executor = LocalExecutor(spec, self._tracer, resources=self._resources())
+        self._view = JobView(spec, self._executor.coordinator)
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
@@ -47,11 +54,20 @@ class LocalJob:
     @contextlib.contextmanager
     def _resources(self) -> Iterator[None]:
         """The job's directories; after its end the trace is whole and they are gone."""
+        job, settings = self._executor.coordinator, self._settings
         try:
-            with contextlib.closing(JobDirectories(self._roots, self._job_id)):
+            with (
+                contextlib.closing(JobDirectories(self._roots, self._job_id)),
+                contextlib.closing(JobReporters(job, settings.prometheus, settings.otlp_metrics)),
+            ):
                 yield
         finally:
+            self._archive()
             self._tracer.close()
+
+    def _archive(self) -> None:
+        if self._archive_dir is not None and self._executor.coordinator.status.is_globally_terminal_state():
+            archive_job(self._archive_dir, self._details())
 
     def start(self) -> None:
         """Run in a thread of its own."""
@@ -65,6 +81,19 @@ class LocalJob:
 
     def report(self) -> JobReport:
         return report_of(self._executor.coordinator)
+
+    def details(self) -> JobDetails:
+        executor = self._executor
+        if executor.wait(0):
+            return self._details()
+        try:
+            return executor.call(self._details)  # type: ignore[no-any-return]
+        except JobExecutionError:
+            # It ended between the question and the request.
+            return self._details()
+
+    def _details(self) -> JobDetails:
+        return self._view.details(self.report(), self._executor.now_ns() // 1_000_000)
 
     def cancel(self) -> None:
         if not self.wait(0):
@@ -88,6 +117,11 @@ class LocalJob:
     def set_barrier_mode(self, mode: BarrierMode) -> str:
         coordinator = self._executor.coordinator
         problem: str = self._executor.call(lambda: coordinator.set_barrier_mode(mode))
+        return problem
+
+    def rescale(self, parallelism: Mapping[str, int]) -> str:
+        coordinator = self._executor.coordinator
+        problem: str = self._executor.call(lambda: coordinator.rescale(parallelism))
         return problem
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
@@ -160,5 +194,8 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         stopped_with=coordinator.stopped_with,
         job_name=coordinator.job_name,
         checkpointing_mode=str(coordinator.barrier_mode or ""),
+        parallelism=parallelism_of(coordinator.graph),
+        rescaling=coordinator.rescaling,
+        metrics_url=coordinator.metrics.url,
         fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),
     )

@@ -42,8 +42,7 @@ class OperatorCoordinators:
     ) -> None:
         self._fail = fail
         self._warn = warn
-        self._nodes = {node.uid: node for node in graph.operators if node.is_coordinated}
-        self._task_ids = {uid: graph.task_of_node(node.node_id).task_id for uid, node in self._nodes.items()}
+        self._set_nodes(graph)
         self.ports = OrderedPorts(ports, self.subtasks)
         """The shell for everybody who speaks to the tasks."""
         self._attempt = Attempt(0)
@@ -53,6 +52,15 @@ class OperatorCoordinators:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_numbers = count()
         self._aligner = WatermarkAligner()
+
+    def _set_nodes(self, graph: JobGraph) -> None:
+        self._nodes = {node.uid: node for node in graph.operators if node.is_coordinated}
+        self._task_ids = {uid: graph.task_of_node(node.node_id).task_id for uid, node in self._nodes.items()}
+
+    def rescaled(self, graph: JobGraph) -> None:
+        """The operators have another parallelism from the next attempt on."""
+        self._set_nodes(graph)
+        self.ports.rescaled(self.subtasks)
 
     @property
     def subtasks(self) -> list[SubtaskId]:

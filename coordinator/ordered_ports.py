@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..actors.ports import TaskDeployment
 from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.plan import ExecutionGraph
 from ..protocol.task_events import Numbered, StartRunning, TaskMail, ToOperator, TriggerCheckpoint
 from .ports import CoordinatorPorts
 
@@ -23,9 +24,13 @@ class OrderedPorts:
 
     def __init__(self, ports: CoordinatorPorts, subtasks: Iterable[SubtaskId]) -> None:
         self._ports = ports
-        self._subtasks = frozenset(subtasks)
+        self.rescaled(subtasks)
         self._attempt = Attempt(0)
         self._numbers: Counter[SubtaskId] = Counter()
+
+    def rescaled(self, subtasks: Iterable[SubtaskId]) -> None:
+        """The other halves run in other subtasks from the next deployment on."""
+        self._subtasks = frozenset(subtasks)
 
     def now_ns(self) -> int:
         return self._ports.now_ns()
@@ -39,10 +44,16 @@ class OrderedPorts:
     def post(self, action: Callable[[], None]) -> None:
         self._ports.post(action)
 
-    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+    def prepare(self, graph: ExecutionGraph, ready: Callable[[str], None]) -> str:
+        return self._ports.prepare(graph, ready)
+
+    def release(self) -> None:
+        self._ports.release()
+
+    def deploy(self, graph: ExecutionGraph, deployments: Sequence[TaskDeployment]) -> None:
         self._attempt = deployments[0].attempt
         self._numbers.clear()
-        self._ports.deploy(deployments)
+        self._ports.deploy(graph, deployments)
 
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         if subtask in self._subtasks and attempt == self._attempt and isinstance(mail, _ORDERED):

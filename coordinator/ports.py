@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ..actors.ports import TaskDeployment
 from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.plan import ExecutionGraph
 from ..protocol.task_events import TaskMail
 
 
@@ -25,8 +26,22 @@ class CoordinatorPorts(Protocol):
     def post(self, action: Callable[[], None]) -> None:
         """Run `action` on the coordinator's loop soon; may be called from any thread."""
 
-    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
-        """Place and initialise subtasks; each answers `TaskInitialized` or `TaskFailed`."""
+    def prepare(self, graph: ExecutionGraph, ready: Callable[[str], None]) -> str:
+        """Make room for a graph that may be deployed soon, while another one runs.
+
+        Args:
+            graph: All its subtasks.
+            ready: Called once on the coordinator's loop, with why there is no room, or an empty text.
+
+        Returns:
+            Why there can be no room, and then `ready` is not called; or an empty text.
+        """
+
+    def release(self) -> None:
+        """Let go of what was prepared: no other graph is to come. `ready` is not called any more."""
+
+    def deploy(self, graph: ExecutionGraph, deployments: Sequence[TaskDeployment]) -> None:
+        """Place and initialise the subtasks of a graph; each answers `TaskInitialized` or `TaskFailed`."""
 
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         """Mail to a deployed subtask; lost if it is gone."""

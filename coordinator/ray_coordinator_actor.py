@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -22,10 +22,14 @@ from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
+from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
+from .job_details import JobDetails
+from .job_reporters import JobReporters
+from .job_view import JobView
 from .local_job import coordinator_tracer, report_of
-from .ray_deployment import RayTaskGateway
+from .ray_gateway import RayTaskGateway
 from .report_order import ReportOrder
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQuery, waited_answer
@@ -47,11 +51,19 @@ class CoordinatorActor:
         self._tracer = coordinator_tracer(self._spec, otlp)
         self._self = ray.get_runtime_context().current_actor
         self._gateway = RayTaskGateway(
-            self._spec, self._self, self._requests.put, lambda event: self._coordinator.handle(event)
+            self._spec,
+            self._self,
+            self._requests.put,
+            lambda event: self._coordinator.handle(event),
+            lambda metrics, taken_ms: self._coordinator.metrics.update(metrics, taken_ms),
         )
         self._coordinator = JobCoordinator(
             self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
         )
+        self._reporters = JobReporters(
+            self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
+        )
+        self._view = JobView(self._spec, self._coordinator)
         self._end: JobReport | None = None
         self._stored_end = StoredEnd(self._spec)
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
@@ -69,8 +81,13 @@ class CoordinatorActor:
             report = report_of(self._coordinator)
             details = traceback.format_exc()
             self._end = replace(report, status=JobStatus.FAILED, cause=cause, details=details)
+        # While it is known where the subtasks were.
+        last = self._details()
         self._gateway.close()
         self._coordinator.sweep()
+        self._reporters.close()
+        if self._spec.settings.archive_dir is not None:
+            archive_job(self._spec.settings.archive_dir, last)
         self._tracer.close()
         self._done.set()
         self._linger()
@@ -158,6 +175,14 @@ class CoordinatorActor:
         """A pickled `JobReport`."""
         return self._call(lambda: pickle.dumps(self._end or report_of(self._coordinator)))
 
+    def details(self) -> bytes:
+        """A pickled `JobDetails`."""
+        return self._call(lambda: pickle.dumps(self._details()))
+
+    def _details(self) -> JobDetails:
+        report = self._end or report_of(self._coordinator)
+        return self._view.details(report, self._gateway.now_ns() // 1_000_000)
+
     def cancel(self) -> None:
         """Stop the job."""
         self._call(self._coordinator.cancel)
@@ -175,6 +200,10 @@ class CoordinatorActor:
     def set_barrier_mode(self, mode: BarrierMode) -> str:
         """Change how barriers are handled; why that is not possible, or an empty text."""
         return self._call(lambda: self._coordinator.set_barrier_mode(mode))
+
+    def rescale(self, parallelism: Mapping[str, int]) -> str:
+        """Give operators another parallelism; why that cannot be, or an empty text."""
+        return self._call(lambda: self._coordinator.rescale(parallelism))
 
     def query_state(self, query: bytes, timeout_s: float) -> StateAnswer:
         """The answer to a pickled `StateQuery` about live state."""

@@ -6,7 +6,7 @@ It belongs to the user: no job deletes it, unless the user let a job claim it.
 
 from __future__ import annotations
 
-from ..common.errors import CheckpointStorageError
+from ..common.errors import CheckpointNotFoundError, CheckpointStorageError
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import CheckpointId, JobId
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
@@ -80,14 +80,15 @@ def dispose_savepoint(path: str, force: bool = False) -> CheckpointManifest:
         What was removed.
 
     Raises:
-        CheckpointStorageError: There is none, or it is a checkpoint, or a job has claimed it.
+        CheckpointNotFoundError: There is none.
+        CheckpointStorageError: It is a checkpoint, or a job has claimed it.
         CorruptCheckpointError: It is damaged, so that nobody can tell what it is.
     """
     path = path.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
     storage = open_storage(path)
     found = storage.list_files("")
     if MANIFEST_NAME not in found:
-        raise CheckpointStorageError(f"there is no savepoint at {path}: it has no file {MANIFEST_NAME}")
+        raise CheckpointNotFoundError(f"there is no savepoint at {path}: it has no file {MANIFEST_NAME}")
     manifest = decode_manifest(storage.read(MANIFEST_NAME), f"{path}/{MANIFEST_NAME}")
     if manifest.kind is not SnapshotKind.SAVEPOINT:
         raise CheckpointStorageError(

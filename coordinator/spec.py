@@ -16,6 +16,7 @@ from ..protocol.ids import JobId
 from ..protocol.plan import JobGraph
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import StateBackend
+from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,16 @@ class JobSettings:
         redundant_processes: How many started processes wait to replace one that dies (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
+        metrics_interval_ms: How often the coordinator asks the subtasks for their metrics; 0 for never.
+        prometheus: Where Prometheus finds the metrics; `None` for nowhere.
+        otlp_metrics: Where the metrics are sent; `None` for nowhere.
         trace_file: Where the coordinator writes the traces, or `None`.
         fail_points: What `TIDEGATE_FAILPOINTS` arms.
         files: Files that travel with the job, which every process gets with its tasks.
         python: What its processes are to be started with (Ray shell).
         is_batch: Whether every source ends and only final results are wanted.
+        configuration: What was set, by Flink's names and without secrets, for people to look at.
+        archive_dir: Where the job tells of itself when it has ended, or `None`.
     """
 
     state_backend: StateBackend
@@ -125,12 +131,17 @@ class JobSettings:
     redundant_processes: int = 0
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
+    metrics_interval_ms: int = 1_000
+    prometheus: PrometheusSettings | None = None
+    otlp_metrics: OtlpMetricSettings | None = None
     trace_file: str | None = None
     local_snapshots_dir: str | None = None
     fail_points: tuple[FailPoint, ...] = ()
     files: tuple[JobFile, ...] = ()
     python: PythonEnvironment = field(default_factory=PythonEnvironment)
     is_batch: bool = False
+    configuration: dict[str, str] = field(default_factory=dict)
+    archive_dir: str | None = None
 
     def __post_init__(self) -> None:
         if self.trigger is not None and self.checkpoint_dir is None:

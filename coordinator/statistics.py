@@ -5,13 +5,14 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import AcknowledgeResult, AnswerRequest, RequestId, SubtaskMetrics
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
+from ..protocol.plan import ExecutionGraph
 
 HISTORY_LENGTH = 1_000
 
@@ -22,6 +23,24 @@ class CheckpointOutcome(enum.Enum):
     IN_PROGRESS = "in progress"
     COMPLETED = "completed"
     ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskShape:
+    """What one needs of a task to name its subtasks: `name` of its operators, as in the job graph."""
+
+    name: str
+    parallelism: int
+
+
+JobShape = Mapping[str, TaskShape]
+"""The tasks of a job by their ids; all checkpoints of one coordinator share one."""
+
+
+def job_shape(graph: ExecutionGraph) -> JobShape:
+    """The shape of a job as it runs."""
+    tasks = {subtask.task.task_id: subtask.task for subtask in graph.subtasks.values()}
+    return {task_id: TaskShape(task.name, task.parallelism) for task_id, task in tasks.items()}
 
 
 @dataclass(frozen=True)
@@ -44,6 +63,17 @@ class CheckpointStatistics:
     """Those that have acknowledged."""
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
     subtask_count: int = 0
+    notified_ms: float = 0.0
+    """From its completion until every subtask had dealt with it (committed); 0 while that is not known."""
+    clean_up_ms: float = 0.0
+    """From its completion until the checkpoints that it subsumed were deleted; 0 while that is not known."""
+    shape: JobShape = field(default_factory=dict)
+    """The job at that time; empty where it is not known."""
+
+    def subtask_name(self, subtask: SubtaskId) -> str:
+        """`operator (1/2)`, or the id where the job's shape is not known."""
+        task = self.shape.get(subtask.task_id)
+        return str(subtask) if task is None else f"{task.name} ({subtask.index + 1}/{task.parallelism})"
 
     @property
     def start_delay_ms(self) -> float:
@@ -144,6 +174,32 @@ class RecoveryStatistics:
         return self.running_ms - self.failed_ms
 
 
+@dataclass(frozen=True)
+class RescaleStatistics:
+    """One change of parallelism; times in milliseconds since the Unix epoch.
+
+    `cause` says who asked: `requested`, `reactive` or `autoscaler`. The two mappings are the numbers of
+    subtasks by operator uid. `stopped_ms` and `running_ms` are 0 where it did not come so far.
+    """
+
+    number: int
+    cause: str
+    from_parallelism: Mapping[str, int]
+    to_parallelism: Mapping[str, int]
+    requested_ms: int
+    stopped_ms: int = 0
+    running_ms: int = 0
+    checkpoint_id: CheckpointId | None = None
+    """The one that it went through."""
+    failure: str = ""
+    """Why the job has the parallelism that it had before."""
+
+    @property
+    def pause_ms(self) -> int:
+        """From the completion of the checkpoint until every subtask ran, 0 if it did not come so far."""
+        return max(0, self.running_ms - self.stopped_ms)
+
+
 @dataclass
 class JobStatistics:
     """History of one job; the oldest entries go beyond `HISTORY_LENGTH`, the counts stay."""
@@ -164,6 +220,8 @@ class JobStatistics:
     latest_savepoint: CheckpointStatistics | None = None
     latest_restored: RestoredCheckpoint | None = None
     recoveries: deque[RecoveryStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+    rescales: deque[RescaleStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+    """Those that ended, well or not, in the order of their end."""
     requests: dict[RequestId, AnswerRequest | None] = field(default_factory=dict)
     """Manual requests and their answers, `None` while they wait."""
 
@@ -182,13 +240,12 @@ class JobStatistics:
     def acknowledged(self, checkpoint_id: CheckpointId, subtask: SubtaskId, metrics: SubtaskMetrics) -> None:
         """A subtask did its part of a checkpoint in progress."""
         known = self.in_progress[checkpoint_id]
-        ended_ms = metrics.start_delay_ms + metrics.alignment_ms + metrics.sync_ms + metrics.async_ms
         self.started(
             replace(
                 known,
                 subtasks={**known.subtasks, subtask: metrics},
                 size_bytes=known.size_bytes + metrics.size_bytes,
-                duration_ms=max(known.duration_ms, ended_ms),
+                duration_ms=max(known.duration_ms, metrics.acknowledged_ms or 0.0),
             )
         )
 
@@ -204,6 +261,31 @@ class JobStatistics:
             self.latest_savepoint = checkpoint
         else:
             self.latest_completed = checkpoint
+
+    def followed(
+        self, checkpoint_id: CheckpointId, notified_ms: float | None = None, clean_up_ms: float | None = None
+    ) -> None:
+        """Something that a completed checkpoint led to has ended, so long after its completion."""
+        for index in range(len(self.checkpoints) - 1, -1, -1):
+            before = self.checkpoints[index]
+            if before.checkpoint_id == checkpoint_id:
+                self.checkpoints[index] = after = replace(
+                    before,
+                    notified_ms=before.notified_ms if notified_ms is None else notified_ms,
+                    clean_up_ms=before.clean_up_ms if clean_up_ms is None else clean_up_ms,
+                )
+                if self.latest_completed is before:
+                    self.latest_completed = after
+                if self.latest_savepoint is before:
+                    self.latest_savepoint = after
+                return
+
+    def completed(self, checkpoint_id: CheckpointId) -> CheckpointStatistics | None:
+        """A completed checkpoint of the history."""
+        for checkpoint in reversed(self.checkpoints):
+            if checkpoint.checkpoint_id == checkpoint_id:
+                return checkpoint
+        return None
 
     def restored(self, checkpoint: RestoredCheckpoint) -> None:
         """The job was started from a checkpoint."""

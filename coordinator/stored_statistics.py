@@ -7,7 +7,7 @@ no files of its own. What came after the newest complete checkpoint dies with it
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -15,15 +15,18 @@ from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import AcknowledgeResult, SubtaskMetrics
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import CheckpointId, SubtaskId
-from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
+from .statistics import CheckpointOutcome, CheckpointStatistics, JobShape, JobStatistics, TaskShape
 
-_values = attrgetter(*(field.name for field in dataclasses.fields(SubtaskMetrics)))
+_values = attrgetter(
+    *(field.name for field in dataclasses.fields(SubtaskMetrics) if field.name != "upstream")
+)
+_VALUE_COUNT = len(dataclasses.fields(SubtaskMetrics)) - 1
 
 STORED_CHECKPOINTS = 20
-"""The newest ones travel in a manifest; each takes some 150 bytes there."""
+"""The newest ones travel in a manifest; each takes some 180 bytes there."""
 
 STORED_SUBTASKS = 400
-"""As long as there are not more of them, subtasks travel too, at some 60 bytes each; those of the newest
+"""As long as there are not more of them, subtasks travel too, at some 120 bytes each; those of the newest
 checkpoint always do."""
 
 
@@ -36,20 +39,30 @@ def stored_statistics(statistics: JobStatistics, newest: CheckpointStatistics) -
     """
     counts = statistics.counts.copy()
     counts[newest.outcome] += 1
-    before = list(statistics.checkpoints)[1 - STORED_CHECKPOINTS :]
+    kept = [*list(statistics.checkpoints)[1 - STORED_CHECKPOINTS :], newest]
+    shapes: list[JobShape] = []
+    for checkpoint in kept:
+        if checkpoint.shape not in shapes:
+            shapes.append(checkpoint.shape)
     return {
         "counts": {outcome.name: count for outcome, count in counts.items()},
         "acknowledgements": {result.name: count for result, count in statistics.acknowledgements.items()},
         "restored_count": statistics.restored_count,
-        "checkpoints": _within_bounds([*before, newest]),
+        "shapes": [
+            {task_id: [task.name, task.parallelism] for task_id, task in shape.items()} for shape in shapes
+        ],
+        "checkpoints": _within_bounds(kept, shapes),
     }
 
 
 def read_statistics(stored: Mapping[str, Any]) -> JobStatistics:
     """The history that `stored_statistics` made a document of."""
     statistics = JobStatistics()
+    shapes = [
+        {task_id: TaskShape(*task) for task_id, task in shape.items()} for shape in stored.get("shapes", ())
+    ]
     for entry in stored["checkpoints"]:
-        statistics.ended(_from_json(entry))
+        statistics.ended(_from_json(entry, shapes))
     statistics.counts.clear()
     statistics.counts.update({CheckpointOutcome[name]: n for name, n in stored["counts"].items()})
     statistics.acknowledgements = {
@@ -60,12 +73,15 @@ def read_statistics(stored: Mapping[str, Any]) -> JobStatistics:
     return statistics
 
 
-def _within_bounds(checkpoints: Iterable[CheckpointStatistics]) -> list[dict[str, Any]]:
+def _within_bounds(
+    checkpoints: Sequence[CheckpointStatistics], shapes: Sequence[JobShape]
+) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     subtasks = 0
-    for checkpoint in reversed(list(checkpoints)):
+    for checkpoint in reversed(checkpoints):
         subtasks += len(checkpoint.subtasks)
-        entries.append(_to_json(checkpoint, not entries or subtasks <= STORED_SUBTASKS))
+        entry = _to_json(checkpoint, not entries or subtasks <= STORED_SUBTASKS)
+        entries.append({**entry, "shape": shapes.index(checkpoint.shape)})
     return entries[::-1]
 
 
@@ -83,13 +99,27 @@ def _to_json(checkpoint: CheckpointStatistics, has_subtasks: bool) -> dict[str, 
         "kind": checkpoint.kind.value,
         "subtask_count": checkpoint.subtask_count,
         "subtasks": [
-            [subtask.task_id, subtask.index, *(round(value, 3) for value in _values(metrics))]
-            for subtask, metrics in subtasks
+            [subtask.task_id, subtask.index, *_metrics_to_json(metrics)] for subtask, metrics in subtasks
         ],
+        "notified_ms": round(checkpoint.notified_ms, 3),
+        "clean_up_ms": round(checkpoint.clean_up_ms, 3),
     }
 
 
-def _from_json(entry: Mapping[str, Any]) -> CheckpointStatistics:
+def _metrics_to_json(metrics: SubtaskMetrics) -> list[Any]:
+    upstream = metrics.upstream
+    whose = [] if upstream is None else [upstream.task_id, upstream.index]
+    return [*(value and round(value, 3) for value in _values(metrics)), *whose]
+
+
+def _metrics_from_json(values: list[Any]) -> SubtaskMetrics:
+    """Earlier versions stored fewer values."""
+    whose = values[_VALUE_COUNT:]
+    metrics = SubtaskMetrics(*values[:_VALUE_COUNT])
+    return dataclasses.replace(metrics, upstream=SubtaskId(*whose)) if whose else metrics
+
+
+def _from_json(entry: Mapping[str, Any], shapes: Sequence[JobShape]) -> CheckpointStatistics:
     reason = entry["abort_reason"]
     return CheckpointStatistics(
         CheckpointId(entry["id"]),
@@ -101,9 +131,12 @@ def _from_json(entry: Mapping[str, Any]) -> CheckpointStatistics:
         entry["reason"],
         None if reason is None else AbortReason[reason],
         {
-            SubtaskId(task_id, index): SubtaskMetrics(*metrics)
+            SubtaskId(task_id, index): _metrics_from_json(metrics)
             for task_id, index, *metrics in entry["subtasks"]
         },
         SnapshotKind(entry["kind"]),
         entry["subtask_count"],
+        entry.get("notified_ms", 0.0),
+        entry.get("clean_up_ms", 0.0),
+        shapes[entry["shape"]] if "shape" in entry else {},
     )

@@ -17,6 +17,8 @@ from ..common.options import (
     DataPlaneOptions,
     DeploymentOptions,
     ExecutionOptions,
+    JobManagerOptions,
+    MetricOptions,
     PipelineOptions,
     StateBackendOptions,
     StateRecoveryOptions,
@@ -28,6 +30,7 @@ from ..common.restart_strategy import (
     FixedDelayRestartStrategyConfiguration,
     RestartStrategyConfiguration,
 )
+from ..common.secrets import without_secrets
 from ..coordinator.spec import JobSettings
 from ..protocol.failover import (
     ExponentialDelayRestart,
@@ -42,6 +45,7 @@ from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
 from ..state.storage import is_absolute
+from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings, parse_ports
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 
 DEFAULT_RESTART = ExponentialDelayRestart(
@@ -124,9 +128,37 @@ def job_settings(
         redundant_processes=_not_negative(configuration, DeploymentOptions.REDUNDANT_PROCESSES),
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
+        metrics_interval_ms=configuration.get(MetricOptions.UPDATE_INTERVAL).to_millis(),
+        prometheus=_prometheus(configuration),
+        otlp_metrics=OtlpMetricSettings.from_environment(os.environ),
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
+        configuration=_shown(configuration, backend),
+        archive_dir=_archive_dir(configuration),
         fail_points=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
     )
+
+
+def _prometheus(configuration: Configuration) -> PrometheusSettings | None:
+    ports = configuration.get(MetricOptions.PROMETHEUS_PORT)
+    if ports is None:
+        return None
+    host = configuration.get(MetricOptions.PROMETHEUS_HOST)
+    return PrometheusSettings(parse_ports(ports, MetricOptions.PROMETHEUS_PORT.key), host)
+
+
+def _shown(configuration: Configuration, backend: StateBackend) -> dict[str, str]:
+    """What was set, and the backend that was chosen in code, without secrets."""
+    chosen = {name for name, kind in _BACKENDS.items() if type(backend) is kind}
+    key = StateBackendOptions.STATE_BACKEND.key
+    settings = configuration.to_dict()
+    if settings.get(key) not in chosen:
+        settings[key] = min(chosen, default=type(backend).__name__)
+    return without_secrets(settings)
+
+
+def _archive_dir(configuration: Configuration) -> str | None:
+    path = configuration.get(JobManagerOptions.ARCHIVE_DIR)
+    return None if path is None else _shared(path, configuration, JobManagerOptions.ARCHIVE_DIR.key)
 
 
 def buffer_timeout_ms(configuration: Configuration) -> int:
@@ -197,9 +229,10 @@ def _checkpoint_dir(configuration: Configuration, backend: StateBackend) -> str 
     return None if path is None else _shared(path, configuration)
 
 
-def _shared(path: str, configuration: Configuration) -> str:
+def _shared(
+    path: str, configuration: Configuration, key: str = CheckpointingOptions.CHECKPOINTS_DIRECTORY.key
+) -> str:
     """`path`, if it means the same to every process of the job."""
-    key = CheckpointingOptions.CHECKPOINTS_DIRECTORY.key
     if configuration.get(DeploymentOptions.TARGET) == "local":
         return path
     if not is_absolute(path):

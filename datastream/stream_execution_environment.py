@@ -31,7 +31,7 @@ from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.arrow_source import DEFAULT_BATCH_ROWS, ArrowSource
 from ..connectors.collection import CollectionSource
 from ..connectors.socket_source import SocketTextSource
-from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
+from ..coordinator.job_client import DetachedJob, FinishedJob, JobClient, JobHandle
 from ..coordinator.local_job import LocalJob
 from ..coordinator.spec import JobSpec
 from ..coordinator.validation import validate_before_start
@@ -55,7 +55,8 @@ from .execution_mode import RuntimeExecutionMode
 from .job_settings import buffer_timeout_ms, job_settings
 from .slot_sharing_group import SlotSharingGroup
 from .spark_settings import spark_settings
-from .submission import offer
+from .stop_signals import StopSignals, stop_action
+from .submission import offer, submitted
 from .transformation import (
     Input,
     Transformation,
@@ -431,40 +432,58 @@ class StreamExecutionEnvironment(Dependencies):
         )
 
     def execute(self, job_name: str | None = None) -> FinishedJob:
-        """Run the job and wait for its end.
+        """Run the job and wait for its end, or not, if `execution.attached` is false.
+
+        SIGINT and SIGTERM do meanwhile with the job what `tidegate.on-stop-signal` says; then the program
+        ends.
 
         Raises:
             ConfigurationError: The job cannot run as written; nothing was started.
             JobExecutionError: The job failed.
         """
         spec = self._job_spec(job_name)
-        if self._configuration.get(DeploymentOptions.TARGET) == "local":
+        action = stop_action(self._configuration, spec.settings.trigger is not None)
+        is_attached = self._configuration.get(DeploymentOptions.ATTACHED)
+        if self._is_local:
+            self._check_outlives(is_attached and action != "detach", "it runs in its driver's process")
             job = LocalJob(spec, OtlpSettings.from_environment(os.environ))
-            client = JobClient(JobID(spec.job_id), job)
-            self._fill_caches(client)
-            job.run()
+            client = self._started(spec, job)
+            with StopSignals(client, action):
+                job.run()
+                return client.result()
+        if not is_attached or action == "detach":
+            self._check_outlives(not _is_ray_embedded(), "its Ray is embedded in its driver; set RAY_ADDRESS")
+        client = self._started(spec, _submit_to_ray(spec))
+        if not is_attached:
+            return DetachedJob(client.get_job_id(), 0, client.report())
+        with StopSignals(client, action):
             return client.result()
-        client = JobClient(JobID(spec.job_id), _submit_to_ray(spec))
-        self._fill_caches(client)
-        try:
-            return client.result()
-        except KeyboardInterrupt:
-            client.close()
-            raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start the job and return at once."""
         spec = self._job_spec(job_name)
-        handle: JobHandle
-        if self._configuration.get(DeploymentOptions.TARGET) == "local":
-            job = LocalJob(spec, OtlpSettings.from_environment(os.environ))
-            job.start()
-            handle = job
-        else:
-            handle = _submit_to_ray(spec)
+        if not self._is_local:
+            return self._started(spec, _submit_to_ray(spec))
+        job = LocalJob(spec, OtlpSettings.from_environment(os.environ))
+        job.start()
+        return self._started(spec, job)
+
+    @property
+    def _is_local(self) -> bool:
+        return self._configuration.get(DeploymentOptions.TARGET) == "local"
+
+    def _started(self, spec: JobSpec, handle: JobHandle) -> JobClient:
         client = JobClient(JobID(spec.job_id), handle)
         self._fill_caches(client)
+        submitted(client)
         return client
+
+    def _check_outlives(self, is_possible: bool, why_not: str) -> None:
+        if not is_possible:
+            raise ConfigurationError(
+                f"the job cannot go on without its driver ({DeploymentOptions.ATTACHED.key}: false, or "
+                f"{DeploymentOptions.ON_STOP_SIGNAL.key}: detach): {why_not}"
+            )
 
     def _prepare_caches(self) -> list[Cache]:
         """The caches that the next job needs, each as its writer or as a source."""
@@ -517,7 +536,7 @@ class StreamExecutionEnvironment(Dependencies):
             )
         spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self.is_chaining_enabled()), settings)
         offer(spec)
-        if self._configuration.get(DeploymentOptions.TARGET) == "local":
+        if self._is_local:
             check_local_python(settings.python)
         validate_before_start(spec)
         if settings.trigger is not None:
@@ -531,3 +550,9 @@ def _submit_to_ray(spec: JobSpec) -> JobHandle:
     from ..coordinator.ray_deployment import submit
 
     return submit(spec, OtlpSettings.from_environment(os.environ))
+
+
+def _is_ray_embedded() -> bool:
+    from ..coordinator.ray_deployment import is_embedded
+
+    return is_embedded()

@@ -1,13 +1,15 @@
-"""Takes the job of a driver program instead of running it, for checks before anything starts."""
+"""What the command line sees of a driver program: its jobs, before anything starts or while they run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..coordinator.job_client import JobClient
 from ..coordinator.spec import JobSpec
 
 _interceptors: list[Callable[[JobSpec], None]] = []
+_watchers: list[Callable[[JobClient], None]] = []
 
 
 class JobIntercepted(BaseException):
@@ -33,3 +35,19 @@ def offer(spec: JobSpec) -> None:
     if _interceptors:
         _interceptors[-1](spec)
         raise JobIntercepted
+
+
+@contextmanager
+def watched_submissions(watch: Callable[[JobClient], None]) -> Iterator[None]:
+    """While this is open, `watch` gets every job that an environment has started."""
+    _watchers.append(watch)
+    try:
+        yield
+    finally:
+        _watchers.pop()
+
+
+def submitted(client: JobClient) -> None:
+    """Called with every job once it is started."""
+    if _watchers:
+        _watchers[-1](client)

@@ -174,6 +174,8 @@ def build_stream_graph(
             description=transformation.description,
             slot_sharing_group=groups[id(transformation)],
             buffer_timeout_ms=transformation.buffer_timeout_ms,
+            highest_parallelism=transformation.highest_parallelism,
+            stays_single=1 in (transformation.parallelism, transformation.highest_parallelism),
         )
     numbers = count()
     for transformation in ordered:

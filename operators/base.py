@@ -27,6 +27,7 @@ from ..state.raw_state import (
     RawOperatorStateOutput,
     split_raw,
 )
+from ..telemetry import AttributeValue
 from ..telemetry.metrics import MetricGroup, MetricRegistry
 from .async_loop import EventLoopThread, SharedEventLoop
 from .output import Emit, Output
@@ -49,6 +50,27 @@ class ResultPort(Protocol):
 
 def _no_coordinator(event: ReaderEvent) -> None:
     raise ConfigurationError("only a source with an enumerator has somebody to talk to in the coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something that an operator did, for the trace of the checkpoint that it was part of.
+
+    Attributes:
+        name: Of its span, see `telemetry.spans`.
+        started_ns: Wall-clock time, as `ended_ns`.
+        parts: What it consisted of.
+    """
+
+    name: str
+    started_ns: int
+    ended_ns: int
+    attributes: Mapping[str, AttributeValue]
+    parts: tuple[Work, ...] = ()
+
+
+def _no_trace(work: Work) -> None:
+    """Nobody traces."""
 
 
 @dataclass
@@ -87,10 +109,12 @@ class OperatorContext:
     cached_files: Mapping[str, str] = field(default_factory=dict)
     """Where the files that travelled with the job are, by name."""
     is_batch: bool = False
-    metrics: MetricGroup = field(default_factory=lambda: MetricGroup(MetricRegistry(), ()))
     """Whether every source ends and only final results are wanted."""
+    metrics: MetricGroup = field(default_factory=lambda: MetricGroup(MetricRegistry(), ()))
     auto_watermark_interval_ms: int = 200
     send_to_coordinator: Callable[[ReaderEvent], None] = _no_coordinator
+    trace_work: Callable[[Work], None] = _no_trace
+    """Takes what belongs into the trace of the next checkpoint; on the task's loop."""
 
     def send_source_event(self, event: Any) -> None:
         """Send something (picklable) to `SplitEnumerator.handle_source_event` of this source."""
@@ -130,6 +154,11 @@ class EventTimeTimers(ABC):
     @abstractmethod
     def is_behind(self) -> bool:
         """Whether some are due that have yet to fire: `advance_further` is to be called, and nothing else."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many timers are registered, in event time and in processing time."""
 
     @abstractmethod
     def advance_watermark(self, timestamp_ms: int) -> None:

@@ -12,9 +12,11 @@ from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.plan import StreamNode, Subtask
 from ..protocol.source_events import CoordinatorEvent
+from ..protocol.watermarks import MIN_WATERMARK_MS
 from ..state.backend import FrozenKeyedState
+from ..telemetry.metrics import MetricGroup
 from .base import FrozenOperator, OperatorContext, StreamOperator
-from .output import Output, Receiver
+from .output import Emit, Output, Receiver
 from .sources import PolledOperator
 
 
@@ -26,6 +28,9 @@ class OperatorChain:
         context_of: Makes the context of an operator.
         exchange_of: The edges that leave the task, by edge id.
     """
+
+    records_read = 0
+    """Records that the source at the head has emitted."""
 
     def __init__(
         self,
@@ -39,7 +44,10 @@ class OperatorChain:
             for node in self._nodes:
                 context = context_of(node)
                 output = Output(self._receivers(subtask, node, exchange_of), context.is_batch)
-                self._operators[node.node_id].setup(context, output)
+                operator = self._operators[node.node_id]
+                if isinstance(operator, PolledOperator):
+                    output.emit = self._counting(output.emit)
+                operator.setup(context, output)
         except BaseException:
             # Nobody gets hold of this chain, so what its first operators opened is closed here.
             self.close()
@@ -62,6 +70,13 @@ class OperatorChain:
         outer = [out.edge for out in subtask.outputs if out.edge.source_id == node.node_id]
         return receivers + [exchange_of[edge.edge_id] for edge in outer]
 
+    def _counting(self, emit: Emit) -> Emit:
+        def count(batch: Batch) -> None:
+            self.records_read += len(batch)
+            emit(batch)
+
+        return count
+
     def _in_order(self) -> list[StreamOperator]:
         return [self._operators[node.node_id] for node in self._nodes]
 
@@ -69,6 +84,22 @@ class OperatorChain:
     def source(self) -> PolledOperator | None:
         """The source at the head, if the task has no input."""
         return self._head if isinstance(self._head, PolledOperator) else None
+
+    @property
+    def watermark_ms(self) -> int:
+        """Event time of the first operator that has one; `MIN_WATERMARK_MS` if none has."""
+        found = (operator.current_watermark_ms for operator in self._in_order())
+        return next((each for each in found if each != MIN_WATERMARK_MS), MIN_WATERMARK_MS)
+
+    @property
+    def timer_count(self) -> int:
+        """Registered timers of all operators."""
+        services = (operator.timer_services for operator in self._in_order())
+        return sum(each.count for each in services if each is not None)
+
+    def metric_groups(self) -> list[MetricGroup]:
+        """The metrics of each operator."""
+        return [operator.context.metrics for operator in self._in_order()]
 
     def restore(self, snapshots: Mapping[str, OperatorSnapshot], owned: bool) -> None:
         """Give every operator its restored state; before `open`."""

@@ -64,11 +64,14 @@ class TimerQueue:
         self._firing: Due = iter(())
         self._last_ms = _BEFORE_ALL
         self._batch_size = _LARGEST_BATCH
+        self.count = 0
+        """How many timers are registered; those of a batch count until it has fired."""
         for key, entry in self._table.take_restored():
             if namespaced:
                 self._put(entry[0], (key, entry[1]))
             else:
                 self._put(entry, key)
+            self.count += 1
 
     @property
     def first_ms(self) -> int | None:
@@ -96,6 +99,7 @@ class TimerQueue:
             if timestamp_ms < self._last_ms:
                 self._end_batch()
         if self._put(timestamp_ms, owner):
+            self.count += 1
             self._table.add(key, (timestamp_ms, namespace) if self._namespaced else timestamp_ms)
 
     def remove(self, namespace: Any, timestamp_ms: int) -> None:
@@ -105,6 +109,7 @@ class TimerQueue:
             timestamp_ms = self._checked(key, timestamp_ms)
         owner = (key, namespace) if self._namespaced else key
         if self._forget(owner, timestamp_ms):
+            self.count -= 1
             self._table.discard(key, (timestamp_ms, namespace) if self._namespaced else timestamp_ms)
 
     def _forget(self, owner: Any, timestamp_ms: int) -> bool:
@@ -173,6 +178,7 @@ class TimerQueue:
     def fired(self) -> int:
         """What was taken has fired, or was put back; how many timers fired."""
         count = len(self._batch)
+        self.count -= count
         if self._last_ms > _BEFORE_ALL:
             self._runs[-1].at = self._positions[-1] + 1
             self._batch_size = min(_LARGEST_BATCH, self._batch_size * 2)

@@ -119,6 +119,11 @@ class InternalTimerService:
         self._has_ended = watermark == MAX_WATERMARK_MS
         self._set_alarm()
 
+    @property
+    def count(self) -> int:
+        """How many timers are registered."""
+        return self._event.count + self._processing.count
+
     def current_watermark(self) -> int:
         """The event time in milliseconds; `MIN_WATERMARK_MS` before the first watermark."""
         return self._watermark
@@ -225,6 +230,10 @@ class TimerServices(EventTimeTimers):
     @property
     def is_behind(self) -> bool:
         return bool(self._behind)
+
+    @property
+    def count(self) -> int:
+        return sum(service.count for service in self._services)
 
     def advance_watermark(self, timestamp_ms: int) -> None:
         self._watermark = timestamp_ms

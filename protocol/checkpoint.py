@@ -143,6 +143,13 @@ class CheckpointCoordinator:
         return self._pending
 
     @property
+    def ending(self) -> str:
+        """Why the job is about to end, an empty text if it is not."""
+        if self._stop is not None or (self._final_completed and not self._all_input_ended):
+            return "the job is being stopped with a savepoint"
+        return "all input of the job has ended" if self._all_input_ended else ""
+
+    @property
     def failures(self) -> int:
         """Checkpoints that failed since the last one that completed."""
         return self._failures

@@ -29,7 +29,10 @@ class AcknowledgeResult(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubtaskMetrics:
-    """How one subtask's snapshot went; times are wall-clock milliseconds or durations in ms."""
+    """How one subtask's snapshot went; durations in milliseconds.
+
+    New fields go to the end: manifests hold the values in this order.
+    """
 
     start_delay_ms: float = 0.0
     alignment_ms: float = 0.0
@@ -40,6 +43,32 @@ class SubtaskMetrics:
     """What the subtask processed between the first barrier and the last."""
     persisted_bytes: int = 0
     """What of the records under way was stored with the checkpoint."""
+    taken_ms: float | None = None
+    """From the trigger until the task began its snapshot; `None` where it is not known."""
+    prepare_ms: float = 0.0
+    """What operators did before they passed the barrier on."""
+    waiting_ms: float = 0.0
+    """In the asynchronous part: until the thread that stores snapshots had time for this one."""
+    upload_ms: float = 0.0
+    """In the asynchronous part: writing to checkpoint storage."""
+    report_ms: float = 0.0
+    """From the end of the asynchronous part until the task's loop had time to acknowledge."""
+    last_channel: int = -1
+    """The channel, from 0, whose barrier the snapshot waited for; -1 where the coordinator sent it."""
+    queued_ms: float = 0.0
+    """How long that barrier was there already and waited for its turn."""
+    busy_ms: float = 0.0
+    """In how much of that the task was busy."""
+    backpressured_ms: float = 0.0
+    """In how much of that the task had no credit for its output."""
+    acknowledged_ms: float | None = None
+    """From the trigger until the acknowledgement was with the coordinator; `None` where it is not known."""
+    skew_ms: float = 0.0
+    """By how much the task's clock must be ahead of the coordinator's (behind, if negative), at least."""
+    worked_ms: float = 0.0
+    """How long the task was busy since its snapshot before."""
+    upstream: SubtaskId | None = None
+    """The subtask at the other end of `last_channel`, as the coordinator knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The plan of a job as data for people and tools, in the form of Flink's JSON plan.
 
-Source of the form: Flink's `JSONGenerator`. Beyond it a node says its `uid` and its `task`, the number of
-the chain that it runs in.
+Source of the form: Flink's `JSONGenerator`. Beyond it a node says its `uid`, its `max_parallelism` and its
+`task`, the number of the chain that it runs in.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .plan import JobGraph, StreamEdge, StreamNode
 def execution_plan(job: JobGraph) -> dict[str, Any]:
     """`{"nodes": […]}`: one entry per operator, with its predecessors by input.
 
-    A node has `id`, `type`, `pact`, `contents`, `parallelism`, `uid`, `task` and, unless it is a source,
-    `predecessors`: each with `id`, `ship_strategy` and `side`, and with `output_tag` where it is a side
-    output.
+    A node has `id`, `type`, `pact`, `contents`, `parallelism`, `max_parallelism`, `uid`, `task` and, unless
+    it is a source, `predecessors`: each with `id`, `ship_strategy` and `side`, and with `output_tag` where it
+    is a side output.
     """
     edges = [*job.edges, *(edge for task in job.tasks for edge in task.chained)]
     tasks = {node.node_id: number for number, task in enumerate(job.tasks, 1) for node in task.nodes}
@@ -32,6 +32,7 @@ def _node(node: StreamNode, task: int, edges: list[StreamEdge]) -> dict[str, Any
         "pact": {"Source: ": "Data Source", "Sink: ": "Data Sink", "": "Operator"}[kind],
         "contents": node.description or kind + node.name,
         "parallelism": node.parallelism,
+        "max_parallelism": node.max_parallelism,
         "uid": node.uid,
         "task": task,
     }

@@ -18,6 +18,7 @@ class JobEvent(enum.Enum):
     CANCEL_REQUESTED = "cancel requested"
     TASKS_STOPPED = "tasks stopped"
     TASKS_FINISHED = "tasks finished"
+    RESCALED = "rescaled"
 
 
 TRANSITIONS: dict[tuple[JobStatus, JobEvent], JobStatus] = {
@@ -28,6 +29,7 @@ TRANSITIONS: dict[tuple[JobStatus, JobEvent], JobStatus] = {
     (JobStatus.INITIALIZING, JobEvent.TASK_FAILED): JobStatus.RESTARTING,
     (JobStatus.INITIALIZING, JobEvent.CANCEL_REQUESTED): JobStatus.CANCELLING,
     (JobStatus.RUNNING, JobEvent.TASK_FAILED): JobStatus.RESTARTING,
+    (JobStatus.RUNNING, JobEvent.RESCALED): JobStatus.RESTARTING,
     (JobStatus.RUNNING, JobEvent.CANCEL_REQUESTED): JobStatus.CANCELLING,
     (JobStatus.RUNNING, JobEvent.TASKS_FINISHED): JobStatus.FINISHED,
     (JobStatus.RESTARTING, JobEvent.TASKS_RUNNING): JobStatus.RUNNING,

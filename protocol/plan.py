@@ -92,6 +92,10 @@ class StreamNode:
     """Subtasks of one group with the same index share one slot."""
     buffer_timeout_ms: int | None = None
     """How long its records wait for their batch to fill: -1 for ever, `None` as the job's do."""
+    highest_parallelism: int | None = None
+    """The most subtasks in which it can run, `None` where only its key groups bound them."""
+    stays_single: bool = False
+    """Whether the program limited it to one subtask: a rescale of the whole job leaves it alone."""
 
     def __str__(self) -> str:
         return f"operator {self.name!r} ({self.defined_at})"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from .checkpoint_events import SubtaskAcknowledged, SubtaskDeclined, SubtaskInputEnded
 from .elements import CheckpointBarrier
 from .ids import Attempt, ChannelId, CheckpointId, SubtaskId
 from .source_events import CoordinatorEvent, ReaderEvent
+from .task_metrics import TaskMetrics
 
 # ---------------------------------------------------------------- to a task
 
@@ -35,6 +36,8 @@ class CheckpointCompleted:
     """A checkpoint is complete."""
 
     checkpoint_id: CheckpointId
+    trace_context: str | None = None
+    """W3C traceparent of the checkpoint's root span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ class TaskFinished:
 
     attempt: Attempt
     subtask: SubtaskId
+    metrics: TaskMetrics = field(default_factory=TaskMetrics, compare=False)
+    """The last ones: nobody asks a task that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,8 @@ class SpansRecorded:
     attempt: Attempt
     subtask: SubtaskId
     spans: tuple[Any, ...]
+    notified: CheckpointId | None = None
+    """The checkpoint whose completion the subtask has dealt with."""
 
 
 @dataclass(frozen=True, slots=True)

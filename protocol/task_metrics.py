@@ -6,6 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .ids import Attempt, SubtaskId
+
 UserMetric = int | float | Mapping[str, int | float]
 
 
@@ -23,6 +25,22 @@ class ExecutionState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class MetricScope:
+    """What the dotted name of a user's metric is made of.
+
+    Attributes:
+        operator_uid: Uid of the operator.
+        path: Its groups and its own name; of a group with a key and a value only the key.
+        labels: Those keys and values.
+    """
+
+    operator_name: str
+    operator_uid: str
+    path: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskMetrics:
     """One subtask at one moment. Counts and times grow from 0 in every attempt.
 
@@ -36,6 +54,7 @@ class TaskMetrics:
         state_bytes: Estimated size of its keyed and operator state, `None` where it has none.
         timers: Registered timers.
         user: Metrics of user functions by dotted name: operator, groups, metric.
+        scopes: What those names are made of.
     """
 
     records_in: int = 0
@@ -52,6 +71,7 @@ class TaskMetrics:
     timers: int = 0
     late_records: int = 0
     user: Mapping[str, UserMetric] = field(default_factory=dict)
+    scopes: Mapping[str, MetricScope] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +85,18 @@ class TaskRates:
     busy_ms: float = 0.0
     backpressured_ms: float = 0.0
     idle_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMetrics:
+    """What one process says about the subtasks of an attempt that run in it.
+
+    Attributes:
+        host: Name of its machine.
+        process_id: 0 where the job runs in the driver's process.
+    """
+
+    attempt: Attempt
+    host: str
+    process_id: int
+    subtasks: Mapping[SubtaskId, TaskMetrics]

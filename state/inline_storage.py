@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ..protocol.handles import FileHandle
 from .storage import CheckpointStorage, checked_relative
+from .upload_time import uploading
 
 
 class InlineStorage(CheckpointStorage):
@@ -29,7 +30,8 @@ class InlineStorage(CheckpointStorage):
 
     def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
         if self._threshold_bytes is not None and len(data) > self._threshold_bytes:
-            return self._storage.write_file(path, data)
+            with uploading():
+                return self._storage.write_file(path, data)
         content = bytes(data)
         return FileHandle(checked_relative(path), len(content), hashlib.sha256(content).hexdigest(), content)
 

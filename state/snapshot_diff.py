@@ -155,7 +155,7 @@ def diff(a: str | Snapshot, b: str | Snapshot) -> SnapshotDiff:
         b: the newer one.
 
     Raises:
-        CheckpointStorageError: there is no checkpoint at a path.
+        CheckpointNotFoundError: there is no checkpoint at a path.
         CorruptCheckpointError: a manifest is damaged.
         StateError: when a state cannot be compared: its kind or its max parallelism is another one.
     """

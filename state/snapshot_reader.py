@@ -143,7 +143,7 @@ def read_snapshot(path: str) -> Snapshot:
             relative, or any address of a checkpoint storage, such as `s3://…`.
 
     Raises:
-        CheckpointStorageError: there is no checkpoint at `path`.
+        CheckpointNotFoundError: there is no checkpoint at `path`.
         CorruptCheckpointError: its manifest is damaged, or of a newer format.
     """
     return Snapshot(path, read_checkpoint(path))

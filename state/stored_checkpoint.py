@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..common.errors import CheckpointStorageError
+from ..common.errors import CheckpointNotFoundError, CheckpointStorageError
 from ..protocol.elements import SnapshotKind
 from ..protocol.handles import FileHandle
 from ..protocol.manifest import CheckpointManifest, decode_manifest
@@ -22,7 +22,7 @@ def read_checkpoint(path: str) -> CheckpointManifest:
             address that `open_storage` takes.
 
     Raises:
-        CheckpointStorageError: There is no checkpoint at `path`.
+        CheckpointNotFoundError: There is no checkpoint at `path`.
         CorruptCheckpointError: Its manifest is damaged.
     """
     path = path.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
@@ -30,8 +30,11 @@ def read_checkpoint(path: str) -> CheckpointManifest:
     try:
         data = storage.read(MANIFEST_NAME)
     except CheckpointStorageError as error:
-        is_flink = any(name == _OF_FLINK for name in storage.list_files(""))
-        raise CheckpointStorageError(
+        found = storage.list_files("")
+        if MANIFEST_NAME in found:
+            raise
+        is_flink = any(name == _OF_FLINK for name in found)
+        raise CheckpointNotFoundError(
             f"there is no checkpoint at {path}: {error}. Give the directory that holds the file "
             f"{MANIFEST_NAME}, such as …/<job id>/chk-12"
             + (

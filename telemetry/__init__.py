@@ -11,11 +11,12 @@ from __future__ import annotations
 from .jaeger_json import JaegerJsonFile
 from .metrics import Counter, Distribution, Meter, MetricGroup, metric_values
 from .settings import OtlpSettings
-from .spans import AttributeValue, FinishedSpan, SpanSink
+from .spans import Attributes, AttributeValue, FinishedSpan, SpanSink
 from .tracing import Span, Tracer, create_tracer
 
 __all__ = [
     "AttributeValue",
+    "Attributes",
     "Counter",
     "Distribution",
     "FinishedSpan",

@@ -162,6 +162,9 @@ def _tags(attributes: dict[str, AttributeValue]) -> list[dict[str, object]]:
 
 def _as_json(item: tuple[str, AttributeValue]) -> tuple[str, AttributeValue]:
     key, value = item
+    if isinstance(value, tuple):
+        # Jaeger has no lists; it shows those of OpenTelemetry as JSON.
+        return key, json.dumps(value, ensure_ascii=False)
     # JSON has no NaN and no infinity, and a browser refuses the whole file for one of them.
     if isinstance(value, float) and not math.isfinite(value):
         return key, str(value)

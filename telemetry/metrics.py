@@ -9,13 +9,20 @@ of this process; so of all in local mode, and elsewhere of those of one worker.
 
 from __future__ import annotations
 
+import logging
 import math
+import numbers
 import time
 from collections import Counter as Counts
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-MetricValue = int | float | Mapping[str, int | float]
+from ..protocol.task_metrics import MetricScope, UserMetric
+
+MetricValue = UserMetric
+
+logger = logging.getLogger(__name__)
 
 
 class Counter:
@@ -100,38 +107,68 @@ class Distribution:
 
 
 Metric = Counter | Meter | Distribution | Callable[[], int | float]
+_Root = tuple[tuple[str, ...], tuple[str, ...]]
+"""The owner of some metrics, and what all their names begin with."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    metric: Metric
+    scope: MetricScope
+    has_failed: bool = False
 
 
 class MetricRegistry:
     """The metrics of the tasks in one process, by their owners and names."""
 
     def __init__(self) -> None:
-        self._metrics: dict[tuple[tuple[str, ...], tuple[str, ...]], Metric] = {}
+        # By the root that they are under, so that those of one operator are found without a look at others.
+        self._roots: dict[_Root, dict[tuple[str, ...], _Entry]] = {}
 
-    def register(self, owner: tuple[str, ...], name: tuple[str, ...], metric: Metric) -> Metric:
+    def register(self, root: _Root, name: tuple[str, ...], metric: Metric, scope: MetricScope) -> Metric:
         """The metric of that name: the one there is, if it is of the same kind, else `metric`."""
-        known = self._metrics.get((owner, name))
-        if known is not None and type(known) is type(metric) and not callable(metric):
-            return known
-        self._metrics[owner, name] = metric
+        entries = self._roots.setdefault(root, {})
+        known = entries.get(name)
+        if known is not None and type(known.metric) is type(metric) and not callable(metric):
+            return known.metric
+        entries[name] = _Entry(metric, scope)
         return metric
 
-    def forget(self, owner: tuple[str, ...], scope: tuple[str, ...]) -> None:
-        """Drop all metrics of an owner whose names begin so."""
-        for key in [key for key in list(self._metrics) if key[0] == owner and key[1][: len(scope)] == scope]:
-            del self._metrics[key]
+    def forget(self, root: _Root, scope: tuple[str, ...]) -> None:
+        """Drop all metrics under a root whose names begin so."""
+        entries = self._roots.get(root, {})
+        for name in [name for name in list(entries) if name[: len(scope)] == scope]:
+            del entries[name]
+        if not entries:
+            self._roots.pop(root, None)
 
     def values(self) -> dict[str, MetricValue]:
         """What each metric says now, by its dotted name; NaN for a gauge that raises.
 
         Names that several owners use begin with the owner.
         """
-        metrics = list(self._metrics.items())
-        uses = Counts(name for (_, name), _ in metrics)
+        metrics = [
+            (owner, (*prefix, *name), entry.metric)
+            for (owner, prefix), entries in list(self._roots.items())
+            for name, entry in list(entries.items())
+        ]
+        uses = Counts(name for _, name, _ in metrics)
         return {
             ".".join(name if uses[name] == 1 else (*owner, *name)): _value(metric)
-            for (owner, name), metric in metrics
+            for owner, name, metric in metrics
         }
+
+    def samples(self, root: _Root) -> list[tuple[tuple[str, ...], MetricScope, UserMetric]]:
+        """Name below the root, scope and value of each metric under a root.
+
+        A gauge that raises, or gives no finite number, is left out; the first time a warning says so.
+        """
+        found = []
+        for name, entry in list(self._roots.get(root, {}).items()):
+            value = _sample(entry, name)
+            if value is not None:
+                found.append((name, entry.scope, value))
+        return found
 
 
 def _value(metric: Metric) -> MetricValue:
@@ -148,50 +185,97 @@ def _value(metric: Metric) -> MetricValue:
         return math.nan
 
 
+def _sample(entry: _Entry, name: tuple[str, ...]) -> UserMetric | None:
+    metric = entry.metric
+    try:
+        if isinstance(metric, Counter | Meter | Distribution):
+            value = _value(metric)
+            if isinstance(value, Mapping):
+                return {name: _finite(each) for name, each in value.items()}
+            return _finite(value)
+        return _finite(metric())
+    except Exception as error:  # of whatever kind: it is user code, and must not fail what asks
+        if not entry.has_failed:
+            entry.has_failed = True
+            logger.warning(
+                "The metric %s of operator %r is left out of the metrics: it gave no finite number (%s: %s)",
+                ".".join(name),
+                entry.scope.operator_name,
+                type(error).__name__,
+                error,
+            )
+        return None
+
+
+def _finite(value: object) -> int | float:
+    """A number of Python's own: NumPy's would need NumPy to be read again."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real) and math.isfinite(value):
+        return float(value)
+    raise ValueError(f"{value!r:.100} is not a finite number")
+
+
 class MetricGroup:
     """Where a function makes its metrics; asked twice for one name, it gives the same one.
 
     Args:
         registry: Where they are kept.
-        scope: What their names begin with.
+        scope: What their names begin with: the operator's name, and the index of the subtask.
         owner: Whose they are: the ids of the job and of its operator, two of which may have one name.
     """
 
     def __init__(self, registry: MetricRegistry, scope: tuple[str, ...], owner: tuple[str, ...] = ()) -> None:
         self._registry = registry
-        self._scope = scope
-        self._owner = owner
+        self._root: _Root = (owner, scope)
+        self._name: tuple[str, ...] = ()
+        self._scope = MetricScope(scope[0] if scope else "", owner[-1] if owner else "", ())
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """A group within this one; with `extra`, a key and its value."""
-        scope = (*self._scope, name, *(() if extra is None else (extra,)))
-        return MetricGroup(self._registry, scope, self._owner)
+        """A group within this one; with `extra`, a key and its value.
+
+        As in Flink both are part of a metric's name; where a metric has labels the value is one, and only the
+        key is in the name.
+        """
+        group = MetricGroup(self._registry, self._root[1], self._root[0])
+        group._name = (*self._name, name, *(() if extra is None else (extra,)))
+        labels = self._scope.labels if extra is None else {**self._scope.labels, name: extra}
+        group._scope = replace(self._scope, path=(*self._scope.path, name), labels=labels)
+        return group
 
     def counter(self, name: str) -> Counter:
         """A counter."""
-        metric = self._registry.register(self._owner, (*self._scope, name), Counter())
+        metric = self._register(name, Counter())
         assert isinstance(metric, Counter)
         return metric
 
     def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
         """A value that `obj()` gives when somebody asks, from any thread."""
-        self._registry.register(self._owner, (*self._scope, name), obj)
+        self._register(name, obj)
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
         """A meter of the rate over a time span."""
-        metric = self._registry.register(self._owner, (*self._scope, name), Meter(time_span_in_seconds))
+        metric = self._register(name, Meter(time_span_in_seconds))
         assert isinstance(metric, Meter)
         return metric
 
     def distribution(self, name: str) -> Distribution:
         """A distribution."""
-        metric = self._registry.register(self._owner, (*self._scope, name), Distribution())
+        metric = self._register(name, Distribution())
         assert isinstance(metric, Distribution)
         return metric
 
+    def samples(self) -> list[tuple[tuple[str, ...], MetricScope, UserMetric]]:
+        """Name, scope and value of each metric of the operator; see `MetricRegistry.samples`."""
+        return self._registry.samples(self._root)
+
     def close(self) -> None:
         """Drop its metrics and those of its groups."""
-        self._registry.forget(self._owner, self._scope)
+        self._registry.forget(self._root, self._name)
+
+    def _register(self, name: str, metric: Metric) -> Metric:
+        scope = replace(self._scope, path=(*self._scope.path, name))
+        return self._registry.register(self._root, (*self._name, name), metric, scope)
 
 
 PROCESS_METRICS = MetricRegistry()

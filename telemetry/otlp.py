@@ -88,11 +88,23 @@ def create_otlp_exporter(settings: OtlpSettings) -> OtlpSpanExporter | None:
     except ValueError as error:
         logger.warning("Spans are not exported to %s: %s", settings.endpoint, error)
         return None
-    # Without this, every batch that finds no collector adds a handful of lines to the job's log.
+    quieten_exporters()
+    return OtlpSpanExporter(_OutageReporter(exporter, settings.endpoint))
+
+
+def quieten_exporters() -> None:
+    """Without this, every batch that finds no collector adds a handful of lines to the job's log."""
     otlp_logger = logging.getLogger("opentelemetry.exporter.otlp")
     if otlp_logger.level == logging.NOTSET:
         otlp_logger.setLevel(logging.CRITICAL)
-    return OtlpSpanExporter(_OutageReporter(exporter, settings.endpoint))
+
+
+def unsupported_protocol(settings: OtlpSettings) -> ValueError:
+    """The error for a protocol that there is no exporter for."""
+    return ValueError(
+        f"the OTLP protocol {settings.protocol!r} is not supported; "
+        f"set OTEL_EXPORTER_OTLP_PROTOCOL to '{DEFAULT_PROTOCOL}' or 'grpc'"
+    )
 
 
 def _create_protocol_exporter(settings: OtlpSettings) -> SpanExporter:
@@ -109,10 +121,7 @@ def _create_protocol_exporter(settings: OtlpSettings) -> SpanExporter:
         )
 
         return GrpcSpanExporter(endpoint=settings.endpoint, headers=headers)
-    raise ValueError(
-        f"the OTLP protocol {settings.protocol!r} is not supported; "
-        f"set OTEL_EXPORTER_OTLP_PROTOCOL to '{DEFAULT_PROTOCOL}' or 'grpc'"
-    )
+    raise unsupported_protocol(settings)
 
 
 def to_readable_span(span: FinishedSpan) -> ReadableSpan:

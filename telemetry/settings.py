@@ -13,7 +13,7 @@ class OtlpSettings:
     """How to reach an OTLP collector; read in the driver, shipped to the process that exports.
 
     Attributes:
-        endpoint: URL for traces: with its path for `http/protobuf`, host and port for `grpc`.
+        endpoint: URL for a signal: with its path for `http/protobuf`, host and port for `grpc`.
         protocol: `http/protobuf` or `grpc`.
         headers: sent with every request. They may hold credentials, so `repr` leaves them out.
     """
@@ -23,30 +23,33 @@ class OtlpSettings:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def from_environment(environ: Mapping[str, str]) -> OtlpSettings | None:
+    def from_environment(environ: Mapping[str, str], signal: str = "traces") -> OtlpSettings | None:
         """Settings from the `OTEL_…` variables, or None where no endpoint is set.
 
-        The variables for traces win over the general ones, and the path `v1/traces` is added to a
-        general HTTP endpoint only, as the OpenTelemetry specification of OTLP exporters says.
+        The variables for a signal win over the general ones, and the path `v1/…` is added to a general HTTP
+        endpoint only, as the OpenTelemetry specification of OTLP exporters says.
+
+        Args:
+            signal: `traces` or `metrics`.
         """
         if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
             return None
-        protocol = (
-            environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-            or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-            or DEFAULT_PROTOCOL
-        )
-        endpoint = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+
+        def of_signal(name: str) -> str:
+            return environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_{name}", "")
+
+        def general(name: str) -> str:
+            return environ.get(f"OTEL_EXPORTER_OTLP_{name}", "")
+
+        protocol = of_signal("PROTOCOL") or general("PROTOCOL") or DEFAULT_PROTOCOL
+        endpoint = of_signal("ENDPOINT")
         if not endpoint:
-            endpoint = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+            endpoint = general("ENDPOINT")
             if endpoint and protocol == DEFAULT_PROTOCOL:
-                endpoint = endpoint.rstrip("/") + "/v1/traces"
+                endpoint = f"{endpoint.rstrip('/')}/v1/{signal}"
         if not endpoint:
             return None
-        headers = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or environ.get(
-            "OTEL_EXPORTER_OTLP_HEADERS", ""
-        )
-        return OtlpSettings(endpoint, protocol, _parse_headers(headers))
+        return OtlpSettings(endpoint, protocol, _parse_headers(of_signal("HEADERS") or general("HEADERS")))
 
 
 def _parse_headers(text: str) -> dict[str, str]:

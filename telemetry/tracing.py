@@ -49,6 +49,16 @@ class Span:
         self._ended = False
 
     @property
+    def trace_id(self) -> str:
+        """The trace that it is the root of."""
+        return self._trace_id
+
+    @property
+    def start_unix_ns(self) -> int:
+        """When it began, in nanoseconds since the Unix epoch."""
+        return self._start_unix_ns
+
+    @property
     def context(self) -> str | None:
         """The W3C `traceparent` for the barrier; None where nothing records."""
         if not self._tracer.is_recording:
@@ -125,7 +135,7 @@ class Tracer:
         end_unix_ns: int,
         attributes: Attributes | None = None,
         error: str | None = None,
-    ) -> None:
+    ) -> str | None:
         """Record a span whose start and end are known.
 
         Args:
@@ -136,16 +146,20 @@ class Tracer:
             end_unix_ns: likewise.
             attributes: what is known about the span.
             error: why it failed; None for success.
+
+        Returns:
+            The `traceparent` for spans within this one; None where it was not recorded.
         """
         if parent is None or not self._sinks:
-            return
+            return None
         ids = parse_traceparent(parent)
         if ids is None:
             logger.warning("Span %s is not recorded: %r is no W3C traceparent", name, parent)
-            return
+            return None
         trace_id, parent_span_id = ids
         own_ids = (trace_id, new_span_id(), parent_span_id)
         self._finish(own_ids, name, (start_unix_ns, end_unix_ns), dict(attributes or {}), error)
+        return format_traceparent(trace_id, own_ids[1])
 
     def forward(self, spans: Iterable[FinishedSpan]) -> None:
         """Hand on spans that another process finished, as they are."""

@@ -17,7 +17,7 @@ from ..coordinator.spec import JobSpec
 from ..coordinator.stored_end import StoredEnd
 from ..protocol.elements import CheckpointingMode, Message, SnapshotKind
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
-from ..protocol.plan import build_execution_graph
+from ..protocol.plan import ExecutionGraph, build_execution_graph
 from ..protocol.task_events import (
     CancelTask,
     CheckpointAborted,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .simulated_shell import SimulatedShell
 
 _NOTICED_NS = 20 * MILLISECOND
+_PREPARED_NS = 10 * MILLISECOND
 _SLOWNESS = 60
 _VALIDATED_EVERY = 3
 """Of so many steps of a coordinator one is followed by a look at its books, which are long."""
@@ -64,6 +65,7 @@ class Incarnation:
         self._faults = shell.plan.faults
         self._graph = build_execution_graph(spec.graph)
         self._order = ReportOrder()
+        self._ready: Callable[[str], None] | None = None
         self._stops: set[CheckpointId] = set()
         self._alarm_ms = NEVER_MS
         self._performed = 0
@@ -176,7 +178,27 @@ class Incarnation:
     def post(self, action: Callable[[], None]) -> None:
         self._world.soon(DELAY_NS, lambda: self.perform(action))
 
-    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+    def prepare(self, graph: ExecutionGraph, ready: Callable[[str], None]) -> str:
+        self.shell.point()
+        self._ready = ready
+        problem = "no node came up (simulated)" if self._world.chance(self._faults.no_room) else ""
+
+        def tell() -> None:
+            if self._ready is ready:
+                self._ready = None
+                self.perform(lambda: ready(problem))
+
+        self._world.soon(_PREPARED_NS, tell)
+        return ""
+
+    def release(self) -> None:
+        self._ready = None
+
+    def deploy(self, graph: ExecutionGraph, deployments: Sequence[TaskDeployment]) -> None:
+        for subtask in self.processes.keys() - graph.subtasks.keys():
+            self.kill(self.processes.pop(subtask))
+        self._graph = graph
+        self.shell.user.rescales.deployed(self, graph)
         self.shell.deployed(deployments[0])
         for deployment in deployments:
             self.shell.point()

@@ -7,7 +7,7 @@ which events happen is not in it: that comes from the `World` of the same seed.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from ..protocol.elements import CheckpointingMode
@@ -30,6 +30,7 @@ _CHANGE_SHARES = {"exactly-once": 2, "unaligned": 2, "aligned at first": 1, "at-
 """Of the modes that people change to: going to at-least-once and back is the greatest change."""
 _LMDB_SHARE = 0.02
 _COPIES_SHARE = 0.08
+_RESCALED_SHARE = 0.3
 _EXTRA_STATES = ("map", "list", "reducing", "aggregating", "folding")
 _SPREAD = (
     Partitioning.REBALANCE,
@@ -159,15 +160,18 @@ class Ask(enum.Enum):
     CANONICAL = "canonical savepoint"
     NATIVE = "native savepoint"
     MODE = "mode"
+    RESCALE = "rescale"
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request, after so many events; of a change of mode, with the name of the mode."""
+    """One request, after so many events; of a change of mode, with the name of the mode; of a rescale, with
+    the parallelism of every stage."""
 
     at: int
     ask: Ask = Ask.CHECKPOINT
     mode: str = ""
+    parallelism: tuple[int, ...] = ()
 
 
 class Victim(enum.Enum):
@@ -211,8 +215,12 @@ class Faults:
     crashes: tuple[Crash, ...] = ()
     repeated_crash: float = 0.0
     """How often a task dies again soon after the job has recovered."""
+    no_room: float = 0.0
+    """How often the cluster has no room for another parallelism."""
     crash_at_stop: float = 0.0
     """How often somebody dies soon after the job was asked to stop."""
+    crash_at_rescale: float = 0.0
+    """How often somebody dies soon after the job was asked to have another parallelism."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +281,10 @@ def draw_plan(seed: int) -> Plan:
     settings = _draw_settings(random)
     faults = _draw_faults(random)
     runs = _draw_runs(random, stages)
-    return Plan(seed, stages, splits, records, runs, settings, faults, _draw_requests(random, runs, settings))
+    requests = _draw_requests(random, runs, settings)
+    plan = Plan(seed, stages, splits, records, runs, settings, faults, requests)
+    # Drawn by themselves: the other seeds stay what they were.
+    return _with_rescales(plan, Random(f"rescales of {seed}"))
 
 
 def draw_stages(random: Random) -> tuple[Stage, ...]:
@@ -354,6 +365,23 @@ def _draw_requests(random: Random, runs: tuple[Run, ...], settings: Settings) ->
         mode = random.choices(list(_CHANGE_SHARES), list(_CHANGE_SHARES.values()))[0]
         requests.append(Request(random.randint(1, _EVENTS_OF_A_JOB), Ask.MODE, mode))
     return tuple(requests)
+
+
+def _with_rescales(plan: Plan, random: Random) -> Plan:
+    if random.random() >= _RESCALED_SHARE:
+        return plan
+    rescales = tuple(
+        Request(
+            random.randint(1, _EVENTS_OF_A_JOB),
+            Ask.RESCALE,
+            parallelism=_draw_parallelism(random, plan.stages),
+        )
+        for _ in range(random.choice((1, 1, 2, 4)))
+    )
+    faults = replace(
+        plan.faults, no_room=random.choice((0.0, 0.3)), crash_at_rescale=random.choice((0.0, 0.5, 0.8))
+    )
+    return replace(plan, faults=faults, requests=(*plan.requests, *rescales))
 
 
 def _draw_parallelism(random: Random, stages: tuple[Stage, ...]) -> tuple[int, ...]:

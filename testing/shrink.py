@@ -55,6 +55,8 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
         "damaged_copy",
         "repeated_crash",
         "crash_at_stop",
+        "crash_at_rescale",
+        "no_room",
     ):
         if getattr(faults, name):
             yield _with_faults(plan, **{name: 0.0})
@@ -108,5 +110,8 @@ def describe(plan: Plan) -> str:
         )
     lines += [f"{plan.settings}", f"{plan.faults}"]
     for request in sorted(plan.requests, key=lambda each: each.at):
-        lines.append(f"  after {request.at} events a request: {request.ask.value} {request.mode}".rstrip())
+        lines.append(
+            f"  after {request.at} events a request: {request.ask.value} {request.mode}".rstrip()
+            + (f" {request.parallelism}" if request.parallelism else "")
+        )
     return "\n".join(lines)

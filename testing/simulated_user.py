@@ -14,6 +14,7 @@ from .outside import outside
 from .plan import ALIGNED_TIMEOUTS_MS, MODES, Ask, Ending, Handover, Request, Victim
 from .simulated_storage import ROOT
 from .storage_watcher import SAVEPOINTS
+from .watched_rescales import WatchedRescales
 
 if TYPE_CHECKING:
     from .incarnation import Incarnation
@@ -45,6 +46,7 @@ class SimulatedUser:
         self._newest_savepoint = ""
         self._modes: dict[JobId, BarrierMode] = {}
         self._unanswered: dict[JobId, BarrierMode] = {}
+        self.rescales = WatchedRescales(shell)
         self._removes: str | None = None
         self.ending: Ending | None = None
         """How the current run is about to end, if it is."""
@@ -87,6 +89,8 @@ class SimulatedUser:
             coordinator.trigger_checkpoint()
         elif request.ask is Ask.MODE:
             self._change_mode(request.mode)
+        elif request.ask is Ask.RESCALE:
+            self.rescales.ask(self._shell.current, request.parallelism)
         else:
             is_native = request.ask is Ask.NATIVE
             self._waiting.add(self._savepoint(SnapshotKind.SAVEPOINT, is_native))
@@ -134,6 +138,7 @@ class SimulatedUser:
         if life.spec.job_id != self._shell.current.spec.job_id:
             # A coordinator that was cut off, of a job that has ended: its numbers mean other requests.
             return
+        self.rescales.hear(life)
         answers = life.coordinator.statistics.requests
         for request in [*self._waiting, *(() if self._stop is None else (self._stop,))]:
             answer = answers.get(request)

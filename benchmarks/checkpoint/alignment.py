@@ -7,10 +7,10 @@ import time
 
 from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics
 
-from ..goals import row
 from ..jobs.parts import CountSum
 from ..jobs.probes import SlowSink, mark, orders_for, wait_for
 from ..jobs.workloads import keyed
+from ..parts import row
 from ..plan import CHECKPOINT_INTERVAL_MS, K_SMALL
 
 # An unhindered sink with its channel takes about 1.5 µs a record.

@@ -9,7 +9,6 @@ from tidegate.common import Types, WatermarkStrategy
 from tidegate.coordinator.statistics import Summary
 from tidegate.datastream import StreamExecutionEnvironment
 
-from ..goals import row
 from ..jobs.parts import (
     CountSum,
     KeyOf,
@@ -18,6 +17,7 @@ from ..jobs.parts import (
     configuration,
 )
 from ..jobs.probes import completed_since, orders_for, wait_for
+from ..parts import row
 from ..peers.measure import Orders
 
 PARALLELISM = 2

@@ -6,10 +6,10 @@ import argparse
 import statistics
 
 from .. import expected
-from ..goals import row
 from ..jobs.parts import CountSum, TallySink
 from ..jobs.probes import mark, orders_for
 from ..jobs.workloads import keyed
+from ..parts import row
 from ..plan import CHECKPOINT_INTERVAL_MS, K_LARGE
 
 ROUNDS = 3

@@ -16,7 +16,6 @@ from typing import Any
 import psutil
 
 from .. import expected
-from ..goals import row
 from ..jobs.parts import TallySink
 from ..jobs.probes import (
     WatchedCountSum,
@@ -27,6 +26,7 @@ from ..jobs.probes import (
     wait_for,
 )
 from ..jobs.workloads import keyed
+from ..parts import row
 from ..plan import CHECKPOINT_INTERVAL_MS, K_LARGE
 
 ROUNDS = 3

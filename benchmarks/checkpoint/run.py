@@ -7,7 +7,7 @@ Each part runs in a process of its own, with a Ray of its own. `--quick` is a sm
 
 from __future__ import annotations
 
-from .. import goals
+from .. import parts
 
 PARTS: dict[str, tuple[str, list[str]]] = {
     "durations": ("durations", []),
@@ -20,4 +20,4 @@ PARTS: dict[str, tuple[str, list[str]]] = {
 }
 
 if __name__ == "__main__":
-    goals.run(__doc__, "benchmarks.checkpoint", PARTS)
+    parts.run(__doc__, "benchmarks.checkpoint", PARTS)

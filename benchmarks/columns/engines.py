@@ -18,7 +18,7 @@ import pyarrow as pa
 from tidegate.operators.grouping import Grouping
 from tidegate.operators.key_slots import IntegerSlots
 
-from ..goals import row
+from ..parts import row
 from .common import ROUNDS, Rate, batches, median, prepare_process, timed
 
 Array = npt.NDArray[np.int64]

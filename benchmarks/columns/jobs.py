@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tidegate.common import Configuration, WatermarkStrategy
+from tidegate.common import WatermarkStrategy
 from tidegate.datastream import (
     Count,
     DataStream,
@@ -24,7 +24,8 @@ from tidegate.operators.columnar_windows import ColumnarWindowOperator
 from tidegate.operators.columns import as_timestamps
 from tidegate.protocol.elements import Batch
 
-from ..goals import row
+from ..local_job import environment
+from ..parts import row
 from .common import COUNT_AND_SUM, ROUNDS, SCHEMA, Rate, batches, median, prepare_process, timed
 
 ROWS = 65_536
@@ -74,18 +75,6 @@ class Watermarks(StreamOperator):
         self.emit(batch)
         assert batch.timestamps is not None
         self.output.emit_watermark(batch.timestamps[-1])
-
-
-def environment(directory: str) -> StreamExecutionEnvironment:
-    configuration = Configuration()
-    for key, value in {
-        "execution.target": "local",
-        "tidegate.local-dir": f"{directory}/local",
-        "execution.checkpointing.dir": f"{directory}/checkpoints",
-        "execution.checkpointing.interval": "1 s",
-    }.items():
-        configuration.set_string(key, value)
-    return StreamExecutionEnvironment.get_execution_environment(configuration)
 
 
 def source(env: StreamExecutionEnvironment, data: list[pa.RecordBatch], count: int) -> DataStream:

@@ -24,7 +24,7 @@ from tidegate.state.backend import HashMapStateBackend, StateBackend
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
-from ..goals import row
+from ..parts import row
 from .common import (
     ROUNDS,
     SCHEMA,

@@ -7,7 +7,7 @@ Each part runs in a process of its own. `--quick` is a smoke test with a tenth o
 
 from __future__ import annotations
 
-from .. import goals
+from .. import parts
 
 PARTS: dict[str, tuple[str, list[str]]] = {
     "operators": ("operators", []),
@@ -15,4 +15,4 @@ PARTS: dict[str, tuple[str, list[str]]] = {
     "engines": ("engines", []),
 }
 if __name__ == "__main__":
-    goals.run(__doc__, "benchmarks.columns", PARTS)
+    parts.run(__doc__, "benchmarks.columns", PARTS)

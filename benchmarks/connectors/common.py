@@ -1,4 +1,4 @@
-"""What the benchmarks of connectors share: an environment, and rates in turns."""
+"""What the benchmarks of connectors share: rates in turns."""
 
 from __future__ import annotations
 
@@ -6,25 +6,9 @@ import statistics
 import time
 from collections.abc import Callable
 
-from tidegate.common import Configuration
-from tidegate.datastream import StreamExecutionEnvironment
-
-from ..goals import row
+from ..parts import row
 
 ROUNDS = 5
-
-
-def environment(directory: str) -> StreamExecutionEnvironment:
-    """One task in the local shell, with a checkpoint each second."""
-    configuration = Configuration()
-    for key, value in {
-        "execution.target": "local",
-        "tidegate.local-dir": f"{directory}/local",
-        "execution.checkpointing.dir": f"{directory}/checkpoints",
-        "execution.checkpointing.interval": "1 s",
-    }.items():
-        configuration.set_string(key, value)
-    return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
 
 
 def compare(

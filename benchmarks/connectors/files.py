@@ -16,7 +16,8 @@ from tidegate.datastream import Sink, SinkWriter
 from tidegate.datastream.connectors.file_system import FileSink, FileSource
 from tidegate.protocol.elements import Batch
 
-from .common import compare, environment
+from ..local_job import environment
+from .common import compare
 
 FILES = 4
 

@@ -16,7 +16,8 @@ from tidegate.datastream.connectors.postgres import PostgresSink
 from tidegate.protocol.elements import Batch
 from tidegate.testing.postgres_server import PostgresServer
 
-from .common import compare, environment
+from ..local_job import environment
+from .common import compare
 
 BATCH = 4_096
 ROWS: list[tuple[int, str, float, int]] = []

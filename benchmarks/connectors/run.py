@@ -9,9 +9,9 @@ comes with the tests' dependencies.
 
 from __future__ import annotations
 
-from .. import goals
+from .. import parts
 
 PARTS: dict[str, tuple[str, list[str]]] = {"files": ("files", []), "postgres": ("postgres", [])}
 
 if __name__ == "__main__":
-    goals.run(__doc__, "benchmarks.connectors", PARTS)
+    parts.run(__doc__, "benchmarks.connectors", PARTS)

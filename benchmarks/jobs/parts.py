@@ -12,7 +12,9 @@ from typing import Any
 
 from tidegate.common import Configuration, Types
 from tidegate.datastream import (
+    DataStream,
     KeyedProcessFunction,
+    KeyedStream,
     RuntimeContext,
     Sink,
     SinkWriter,
@@ -28,10 +30,15 @@ TRIPLE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 
 
 class TimedNumbers(NumberSequenceSource):
-    """`NumberSequenceSource` that notes when its first batch is asked for."""
+    """`NumberSequenceSource` that notes when its first batch is asked for.
 
-    def __init__(self, orders: Orders) -> None:
-        super().__init__(0, orders.records - 1)
+    Args:
+        orders: where the note goes.
+        records: how many numbers; those of the orders if omitted.
+    """
+
+    def __init__(self, orders: Orders, records: int | None = None) -> None:
+        super().__init__(0, (orders.records if records is None else records) - 1)
         self._marks_dir = orders.marks_dir
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
@@ -119,6 +126,11 @@ def is_odd(x: int) -> bool:
     return x % 2 == 1
 
 
+def keyed_totals(by_key: KeyedStream) -> DataStream:
+    """W2's process function behind a keyed stream."""
+    return by_key.process(CountSum(), output_type=TRIPLE).uid("count-sum")
+
+
 class TallySink(Sink):
     """Counts and sums, and keeps nothing."""
 
@@ -137,7 +149,8 @@ class _TallyWriter(SinkWriter):
         tally = Tally(self._orders, context.subtask_index)
         self._tally = tally
         # Bound once: the tally's method takes a whole batch, as the writer does.
-        self._add = tally.add_numbers if self._orders.workload == "W1" else tally.add_triples
+        takers = {"W1": tally.add_numbers, "W4": tally.add_windows}
+        self._add = takers.get(self._orders.workload, tally.add_triples)
 
     def write_batch(self, values: list[Any]) -> None:
         self._add(values)

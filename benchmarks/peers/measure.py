@@ -16,6 +16,20 @@ from pathlib import Path
 from typing import Any
 
 MULTIPLIER = 2654435761
+WINDOW_MS = 10_000
+RECORDS_PER_MS = 10
+DISORDER_MS = 500
+JOIN_BLOCK = 1024
+
+
+def event_time_ms(i: int) -> int:
+    """W4's event time of record i: ten records a millisecond, each up to half a second out of order."""
+    return i // RECORDS_PER_MS + DISORDER_MS - i * 40503 % DISORDER_MS
+
+
+def right_id(i: int) -> int:
+    """W6's id of the right stream's i-th record: the left one's ids, shuffled in blocks."""
+    return i - i % JOIN_BLOCK + i * 613 % JOIN_BLOCK
 
 
 @dataclass(frozen=True)
@@ -23,7 +37,7 @@ class Orders:
     """One run, as the harness orders it.
 
     Attributes:
-        workload: `W1`, `W2`, `W3`, `W5-fill` or `W5`.
+        workload: what to run: a name of `plan.Case`, or `W5-fill`.
         records: records the source emits (0 … records-1).
         keys: number of distinct keys K.
         marks_dir: directory the program leaves its time stamps and sums in.
@@ -34,6 +48,9 @@ class Orders:
         interval_ms: checkpoint interval; 0 means none.
         restore_path: checkpoint to start from; empty means a fresh start.
         fill_records: `W5-fill` reports as soon as the sink has seen this many records.
+        rate: records a second that a paced source emits; 0 for as fast as it can.
+        warmup_records: the first of a paced source's records, whose latencies are not counted.
+        mode: which of its ways a peer takes, such as `process` for PyFlink; empty for the usual one.
         options: further configuration keys and their values (Tidegate only).
     """
 
@@ -48,6 +65,9 @@ class Orders:
     interval_ms: int = 0
     restore_path: str = ""
     fill_records: int = 0
+    rate: int = 0
+    warmup_records: int = 0
+    mode: str = ""
     options: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -57,8 +77,11 @@ class Orders:
 
 
 def leave_mark(marks_dir: str, name: str, **facts: Any) -> None:
-    """Writes one mark atomically, so that the harness never reads half of it."""
-    stamped = {"at_ns": time.monotonic_ns(), **facts}
+    """Writes one mark atomically, so that the harness never reads half of it.
+
+    A mark tells by which process and at which of its CPU times it was left.
+    """
+    stamped = {"at_ns": time.monotonic_ns(), "pid": os.getpid(), "cpu_ns": time.process_time_ns(), **facts}
     target = Path(marks_dir) / f"{name}.json"
     draft = target.with_suffix(f".{os.getpid()}.draft")
     draft.write_text(json.dumps(stamped))
@@ -72,12 +95,15 @@ class Tally:
     all records, so one lost, doubled or misplaced update anywhere changes the result.
     """
 
-    def __init__(self, orders: Orders, subtask: int = 0) -> None:
+    def __init__(self, orders: Orders, subtask: int | str = 0) -> None:
         self.orders = orders
         self.subtask = subtask
         self.records = 0
         self.counts = 0
         self.sums = 0
+        self.squares = 0
+        # Of the source, where it cannot stop at the ordered number.
+        self.source_records = 0
         self.last_ns = 0
         self.awaits_first = bool(orders.restore_path)
         self._filled = False
@@ -106,6 +132,26 @@ class Tally:
         if self.awaits_first:
             self.first(list(triple))
 
+    def add_sums(self, records: int, counts: int, sums: int) -> None:
+        """Takes a batch whose columns have been summed up already."""
+        self.records += records
+        self.counts += counts
+        self.sums += sums
+        self.last_ns = time.monotonic_ns()
+
+    def add_windows(self, results: Iterable[Any]) -> None:
+        """Takes a batch of W4's `(key, start of the window in ms, count, sum)`.
+
+        Sums weighted by the window's number tell a record in a wrong window, squared counts one with a
+        wrong key.
+        """
+        for _, start_ms, count, total in results:
+            self.records += 1
+            self.counts += count
+            self.sums += total * (start_ms // WINDOW_MS + 1)
+            self.squares += count * count
+        self.last_ns = time.monotonic_ns()
+
     def end_of_commit(self) -> None:
         """Stamps the time for systems whose results come row by row in commits."""
         self.last_ns = time.monotonic_ns()
@@ -131,4 +177,6 @@ class Tally:
             records=self.records,
             counts=self.counts,
             sums=self.sums,
+            squares=self.squares,
+            source_records=self.source_records,
         )

@@ -7,11 +7,11 @@ Each part runs in a process of its own, with a local Spark session of two cores.
 
 from __future__ import annotations
 
-from .. import goals
+from .. import parts
 
 PARTS: dict[str, tuple[str, list[str]]] = {
     "state_processor": ("state_processor", []),
     "stage": ("stage", []),
 }
 if __name__ == "__main__":
-    goals.run(__doc__, "benchmarks.spark", PARTS)
+    parts.run(__doc__, "benchmarks.spark", PARTS)

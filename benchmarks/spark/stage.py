@@ -18,7 +18,7 @@ from tidegate.common import WatermarkStrategy
 from tidegate.datastream import Source, SourceReader, StreamExecutionEnvironment
 from tidegate.protocol.elements import Batch
 
-from ..goals import row
+from ..parts import row
 from .common import QUICK, ROUNDS, configuration, seconds, spark_session
 
 EPOCHS = 4 if QUICK else 10

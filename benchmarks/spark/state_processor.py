@@ -12,7 +12,7 @@ from tidegate.common import Types
 from tidegate.spark_bridge import SavepointWriter, read_savepoint
 from tidegate.state.descriptors import ValueStateDescriptor
 
-from ..goals import row
+from ..parts import row
 from .common import QUICK, median_seconds, scratch, seconds, spark_session
 
 KEYS = 100_000 if QUICK else 1_000_000

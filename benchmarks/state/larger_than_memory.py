@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
-from benchmarks.goals import row
+from benchmarks.parts import row
 from benchmarks.state.common import (
     Subtask,
     parameters,

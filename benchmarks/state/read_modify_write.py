@@ -15,7 +15,7 @@ from rocksdict import Options, Rdict
 from tidegate.state.backend import HashMapStateBackend, StateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
-from benchmarks.goals import row
+from benchmarks.parts import row
 from benchmarks.state.common import (
     BATCH,
     Subtask,

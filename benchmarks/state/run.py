@@ -7,7 +7,7 @@ Each part runs in a process of its own. `--quick` is a smoke test with a tenth o
 
 from __future__ import annotations
 
-from .. import goals
+from .. import parts
 
 PARTS: dict[str, tuple[str, list[str]]] = {
     "read_modify_write": ("read_modify_write", []),
@@ -17,4 +17,4 @@ PARTS: dict[str, tuple[str, list[str]]] = {
     "larger_with_checkpoints": ("larger_than_memory", ["--checkpoints"]),
 }
 if __name__ == "__main__":
-    goals.run(__doc__, "benchmarks.state", PARTS)
+    parts.run(__doc__, "benchmarks.state", PARTS)

@@ -16,7 +16,7 @@ from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.lmdb_store import LmdbStore
 from tidegate.state.memory_budget import MemoryBudget
 
-from benchmarks.goals import row
+from benchmarks.parts import row
 from benchmarks.state.common import (
     BATCH,
     DESCRIPTOR,

@@ -16,7 +16,7 @@ from tidegate.datastream import HashMapStateBackend, KeyedProcessFunction, LmdbS
 from tidegate.testing.harness import HarnessSnapshot
 from tidegate.testing.harness_forms import KeyedOneInputHarness
 
-from benchmarks.goals import row
+from benchmarks.parts import row
 from benchmarks.state.common import BATCH, prepare_process
 
 GOAL_PER_S = 300_000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tidegate.common.errors import ConfigurationError
 from tidegate.console.main import main
-from tidegate.console.run_command import settings_of_file
+from tidegate.console.settings import settings_of_file
 
 PROGRAM = """
 import json, pathlib, sys
@@ -164,5 +164,5 @@ def test_a_file_that_holds_no_settings_is_refused(tmp_path: Path, content: str, 
 @pytest.mark.parametrize("name", ["--from-savepoint", "--savepoint", "-s"])
 def test_what_a_job_starts_from_and_how_are_options(runner: Runner, name: str) -> None:
     chosen = (name, "/nowhere", "--allow-non-restored-state", "--restore-mode", "no_claim")
-    assert runner.run(*LOCAL, *chosen) == 1
+    assert runner.run(*LOCAL, *chosen) == 3
     assert "there is no checkpoint at /nowhere" in runner.error

@@ -24,7 +24,14 @@ from tidegate.protocol.handles import (
 from tidegate.protocol.ids import Attempt, CheckpointId, JobId, SubtaskId
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
 from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
+from tidegate.protocol.plan import (
+    ExecutionGraph,
+    JobGraph,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+    build_job_graph,
+)
 from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.backend import HashMapStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
@@ -67,6 +74,9 @@ class FakeCluster:
 
     def __init__(self, spec: JobSpec | None = None, storage: CheckpointStorage | None = None) -> None:
         self.time_ms = 1_000
+        self.ready: Callable[[str], None] | None = None
+        """How to say that there is room for other subtasks, or why there is not, while that is asked."""
+        self.refusal = ""
         self.deployments: list[list[TaskDeployment]] = []
         self.sent: list[tuple[Attempt, SubtaskId, events.TaskMail]] = []
         self.stopped: list[tuple[Attempt, list[SubtaskId]]] = []
@@ -86,7 +96,15 @@ class FakeCluster:
     def post(self, action: Callable[[], None]) -> None:
         action()
 
-    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+    def prepare(self, graph: ExecutionGraph, ready: Callable[[str], None]) -> str:
+        self.ready = ready
+        return self.refusal
+
+    def release(self) -> None:
+        self.ready = None
+
+    def deploy(self, graph: ExecutionGraph, deployments: Sequence[TaskDeployment]) -> None:
+        assert list(graph.subtasks) == [each.subtask_id for each in deployments]
         self.deployments.append(list(deployments))
 
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: events.TaskMail) -> None:

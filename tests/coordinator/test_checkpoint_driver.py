@@ -274,12 +274,14 @@ def test_a_request_that_waits_when_the_job_ends_is_refused(ends: str) -> None:
 def test_a_checkpoint_in_progress_shows_who_has_acknowledged() -> None:
     cluster = tolerant()
     cluster.pass_ms(100)
+    cluster.time_ms += 20
     metrics = SubtaskMetrics(5.0, 10.0, 1.0, 4.0, 100, 30, 20)
     acknowledged = Acknowledgement({}, metrics)
     cluster.coordinator.handle(SubtaskAcknowledged(cluster.attempt, SOURCE, CheckpointId(1), acknowledged))
     (entry,) = cluster.coordinator.statistics.in_progress.values()
     assert entry.outcome is CheckpointOutcome.IN_PROGRESS
-    assert (entry.subtasks, entry.subtask_count) == ({SOURCE: metrics}, len(SUBTASKS))
+    assert entry.subtasks == {SOURCE: dataclasses.replace(metrics, acknowledged_ms=20.0)}
+    assert entry.subtask_count == len(SUBTASKS)
     assert (entry.size_bytes, entry.duration_ms) == (100, 20.0)
     assert (entry.start_delay_ms, entry.async_ms) == (5.0, 4.0)
     assert (entry.processed_bytes, entry.persisted_bytes) == (30, 20)

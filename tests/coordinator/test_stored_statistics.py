@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
+from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics, TaskShape
 from tidegate.coordinator.stored_statistics import (
     STORED_CHECKPOINTS,
     STORED_SUBTASKS,
@@ -73,10 +73,14 @@ def entry(checkpoint_id: int, subtasks: int) -> CheckpointStatistics:
         1_000,
         12.5,
         subtasks={
-            SubtaskId("task-1", index): SubtaskMetrics(1.5, 2.5, 3.5, 4.5, 5, 6, 7)
+            SubtaskId("task-1", index): replace(
+                METRICS, taken_ms=1.25, last_channel=2, acknowledged_ms=9.5, upstream=SubtaskId("task-0", 3)
+            )
             for index in range(subtasks)
         },
         subtask_count=subtasks,
+        notified_ms=1.5,
+        shape={"task-1": TaskShape("sum", checkpoint_id)},
     )
 
 
@@ -94,3 +98,15 @@ def test_a_manifest_carries_a_bounded_part_of_the_history() -> None:
     with_subtasks = [one for one in few.checkpoints if one.subtasks]
     assert sum(len(one.subtasks) for one in with_subtasks) <= STORED_SUBTASKS
     assert len(with_subtasks) == 1 + (STORED_SUBTASKS - 1) // 150
+
+
+def test_history_in_manifests_of_earlier_versions_is_still_read() -> None:
+    stored = stored_statistics(JobStatistics(), entry(1, 2))
+    (checkpoint,) = stored["checkpoints"]
+    checkpoint["subtasks"] = [["task-1", 0, 1.5, 2.5, 3.5, 4.5, 5, 6, 7]]
+    for name in ("notified_ms", "clean_up_ms", "shape"):
+        del checkpoint[name]
+    del stored["shapes"]
+    (read,) = read_statistics(stored).checkpoints
+    assert read.subtasks == {SubtaskId("task-1", 0): METRICS}
+    assert (read.shape, read.subtask_name(SubtaskId("task-1", 0))) == ({}, "task-1#0")

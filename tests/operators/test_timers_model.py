@@ -153,6 +153,7 @@ def test_timers_behave_like_a_plain_set_of_them(backend: StateBackend, namespace
                     job.change(what, *how)
                 else:
                     getattr(job, what)(*how)
+                assert sum(test.operator.timers.count for test in job.subtasks) == len(job.live)
             job.advance("processing", 100)
             job.advance("event", 100)
             assert job.live == set()
@@ -256,6 +257,7 @@ def test_timers_that_change_timers_fire_in_the_order_of_one_heap(
         test.advance_watermark(watermark)
     seen, left = expected_order(timers, dict(script), max(watermarks, default=-1))
     assert [each[1:3] for each in fired(test)] == seen
+    assert test.operator.timers.count == len(left)
     restored = OperatorUnderTest(
         Alarms(), restored=test.checkpoint(2), storage=test.storage, parallelism=1
     ).open()

@@ -66,6 +66,14 @@ def test_type_checkers_find_the_marker_of_typed_packages(pyproject: dict[str, An
     assert (ROOT / marker).is_file()
 
 
+def test_every_file_of_the_console_s_page_is_in_the_wheel(pyproject: dict[str, Any]) -> None:
+    console = ROOT / "console"
+    on_disk = {path for path in (console / "web").rglob("*") if path.is_file()}
+    patterns = pyproject["tool"]["setuptools"]["package-data"]["tidegate.console"]
+    assert {path for pattern in patterns for path in console.glob(pattern) if path.is_file()} == on_disk
+    assert console / "web" / "index.html" in on_disk
+
+
 def test_every_room_has_its_layer(pyproject: dict[str, Any]) -> None:
     contracts = pyproject["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")

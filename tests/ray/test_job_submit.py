@@ -1,48 +1,130 @@
-"""A driver submitted to a running Ray that asks for a token, with a module of the user's beside it."""
+"""Drivers submitted to a running Ray that asks for a token, and the command line beside them."""
 
 from __future__ import annotations
 
+import json
 import os
-import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ray.job_submission import JobStatus, JobSubmissionClient
+
+from .jobs import Gate, assert_gone, eventually, expected, records_in
 
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
-MODULE = """
-def key_of(number):
-    return number % 7
-"""
+TIDEGATE = [sys.executable, "-m", "tidegate.console"]
+TIMEOUT_S = 300
+"""Each command starts a Python with Ray, which takes a loaded machine long."""
+pytestmark = pytest.mark.timeout(2 * TIMEOUT_S)
+COUNT = 400
+# `jobs` lies beside the driver, `tariffs` comes in a wheel; functions of both run in task processes.
 DRIVER = """
-from collections import Counter
+import sys
+from pathlib import Path
 
-import pricing
-from tidegate.common import Types, WatermarkStrategy
-from tidegate.datastream import StreamExecutionEnvironment
-from tidegate.datastream.connectors.number_seq import NumberSequenceSource
+import jobs
+import tariffs
 
-env = StreamExecutionEnvironment.get_execution_environment()
-numbers = env.from_source(NumberSequenceSource(0, 699), WatermarkStrategy.no_watermarks(), "numbers")
-keyed = numbers.map(lambda n: (pricing.key_of(n), 1)).key_by(lambda pair: pair[0], key_type=Types.LONG())
-with keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).execute_and_collect("submitted") as results:
-    print("totals", sorted(Counter(key for key, _ in results).items()))
+directory, count, how = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+settings = jobs.configuration(directory, parallelism=1)
+settings.set_string("execution.checkpointing.savepoint-dir", str(directory / "savepoints"))
+settings.set_string("tidegate.coordinator.linger", "5 s")
+counts = jobs.counts(settings, count, jobs.Gate(directory))
+stream = counts.map(tariffs.charged).name("charged").uid("charged")
+stream.sink_to(jobs.FileSink(directory / "out.txt")).name("sink").uid("sink")
+env = stream.get_execution_environment()
+if how == "waits":
+    env.execute(directory.name)
+    print("the program went on")
+else:
+    client = env.execute_async(directory.name)
+    client.trigger_checkpoint()
+    print(client.get_job_id())
+"""
+WHEEL = """
+def charged(pair):
+    return pair
 """
 
 
 @dataclass(frozen=True)
 class Head:
-    """A Ray of its own, with a dashboard."""
+    """A Ray of its own, with a dashboard, and a directory with a driver and what it needs."""
 
+    address: str
     dashboard: str
-    environment: dict[str, str]
+    project: Path
+    runtime_env: dict[str, Any]
+    stranger: Future[Ended]
+    """`tidegate list` with a wrong token."""
+
+    @property
+    def client(self) -> JobSubmissionClient:
+        return JobSubmissionClient(self.dashboard)
+
+    def submit(self, *command: str, options: tuple[str, ...] = (), **changes: str) -> Ended:
+        """`ray job submit --working-dir . -- python COMMAND`."""
+        place = ["--address", self.dashboard, "--runtime-env-json", json.dumps(self.runtime_env)]
+        entry = ["job", "submit", *place, "--working-dir", ".", *options, "--", *command]
+        return run([*RAY, *entry], cwd=self.project, changes=changes)
+
+    def tidegate(self, *command: str, **changes: str) -> Ended:
+        return run([*TIDEGATE, *command], changes={"RAY_ADDRESS": self.address, **changes})
+
+    def jobs(self, *options: str) -> list[dict[str, Any]]:
+        """What `tidegate list` finds."""
+        listed: list[dict[str, Any]] = json.loads(self.tidegate("list", "--json", *options).out)["jobs"]
+        return listed
+
+    def status(self, job: str) -> dict[str, Any]:
+        status: dict[str, Any] = json.loads(self.tidegate("status", "--json", job).out)
+        return status
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(command: list[str], changes: dict[str, str], cwd: Path | None = None) -> Ended:
+    environment = {**os.environ, **changes}
+    done = subprocess.run(
+        command,
+        env={name: value for name, value in environment.items() if value},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def wheel(directory: Path) -> Path:
+    """A wheel of one module, made by hand: nothing is taken from an index."""
+    path = directory / "tariffs-1.0-py3-none-any.whl"
+    about = "tariffs-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tariffs.py", WHEEL)
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tariffs\nVersion: 1.0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return path
 
 
 def free_ports(count: int) -> list[int]:
@@ -74,14 +156,17 @@ def head_command(ports: list[int], temp_dir: str) -> list[str]:
     ]
 
 
-@pytest.fixture
-def head(tmp_path: Path) -> Iterator[Head]:
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+    home, project = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("project")
+    (project / "driver.py").write_text(DRIVER)
+    shutil.copy(Path(__file__).with_name("jobs.py"), project)
+    runtime_env = {"py_modules": [str(wheel(tmp_path_factory.mktemp("wheel")))]}
     temp_dir = tempfile.mkdtemp(prefix="tgh", dir="/tmp")
     ports = free_ports(5)
-    environment = {**os.environ, "RAY_AUTH_TOKEN": secrets.token_hex(32), "HOME": str(tmp_path)}
     process = subprocess.Popen(
         head_command(ports, temp_dir),
-        env=environment,
+        env={**os.environ, "HOME": str(home), "RAY_JOB_STOP_WAIT_TIME_S": "60"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -96,11 +181,17 @@ def head(tmp_path: Path) -> Iterator[Head]:
                 break
         else:
             pytest.fail("the head did not start:\n" + "".join(said))
-        yield Head(f"http://127.0.0.1:{ports[1]}", environment)
+        address = f"127.0.0.1:{ports[0]}"
+        # Ray tries a wrong token for 20 seconds; meanwhile other tests can run.
+        with ThreadPoolExecutor(1) as background:
+            stranger = background.submit(
+                run, [*TIDEGATE, "list"], {"RAY_ADDRESS": address, "RAY_AUTH_TOKEN": "0" * 64}
+            )
+            yield Head(address, f"http://127.0.0.1:{ports[1]}", project, runtime_env, stranger)
     finally:
         # A session of its own, so this reaches every process of this head and of no other Ray.
-        process.terminate()
-        process.wait(30)
+        process.kill()
+        process.wait()
         for pid in pids_of_session(process.pid):
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(temp_dir, ignore_errors=True)
@@ -118,34 +209,84 @@ def pids_of_session(session: int) -> list[int]:
     return pids
 
 
-def submit(head: Head, directory: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    address = [f"--address={head.dashboard}", "--working-dir", str(directory)]
-    return subprocess.run(
-        [*RAY, "job", "submit", *address, "--", sys.executable, "driver.py"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def test_a_submitted_driver_runs_with_the_module_beside_it_and_needs_the_token(
-    head: Head, tmp_path: Path
-) -> None:
-    directory = tmp_path / "job"
+def place(tmp_path: Path, name: str, is_open: bool = False) -> Path:
+    """The directory of one job."""
+    directory = tmp_path / name
     directory.mkdir()
-    (directory / "driver.py").write_text(DRIVER)
-    (directory / "pricing.py").write_text(MODULE)
+    if is_open:
+        Gate(directory).open()
+    return directory
 
-    done = submit(head, directory, head.environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"totals {[(key, 100) for key in range(7)]}" in done.stdout
 
-    missing = {name: value for name, value in head.environment.items() if name != "RAY_AUTH_TOKEN"}
-    for environment in ({**head.environment, "RAY_AUTH_TOKEN": "0" * 64}, missing):
-        refused = submit(head, directory, environment)
-        assert refused.returncode != 0
-        assert "totals" not in refused.stdout
-        assert "token" in refused.stderr
-        assert "authentication" in refused.stderr
+def test_a_submitted_driver_finds_its_modules_and_its_wheel(head: Head, tmp_path: Path) -> None:
+    directory = place(tmp_path, "submitted", is_open=True)
+    done = head.submit(sys.executable, "driver.py", str(directory), str(COUNT), "waits")
+    assert done.code == 0, done.out + done.err
+    assert "the program went on" in done.out
+    assert sorted(records_in(directory / "out.txt")) == sorted(expected(COUNT).elements())
+
+
+def test_without_the_token_nothing_runs_and_the_error_says_so(head: Head, tmp_path: Path) -> None:
+    directory = place(tmp_path, "refused", is_open=True)
+    command = (sys.executable, "driver.py", str(directory), str(COUNT), "waits")
+    for token in ("0" * 64, ""):
+        refused = head.submit(*command, RAY_AUTH_TOKEN=token, HOME="/none")
+        assert refused.code != 0
+        assert "authentication" in refused.err
+        assert "token" in refused.err
+    assert list(directory.iterdir()) == [directory / "gate-is-open"]
+    for listed in (head.tidegate("list", RAY_AUTH_TOKEN="", HOME="/none"), head.stranger.result()):
+        assert (listed.code, listed.out) == (4, "")
+        assert "token" in listed.err.splitlines()[-1]
+
+
+def test_jobs_go_on_without_their_drivers_and_do_not_see_each_other(head: Head, tmp_path: Path) -> None:
+    counts = {"first": COUNT, "second": 2 * COUNT}
+    directories = {name: place(tmp_path, name) for name in counts}
+    drivers, client = [], head.client
+    for name, count in counts.items():
+        command = (sys.executable, "driver.py", str(directories[name]), str(count), "leaves")
+        drivers.append(
+            client.submit_job(
+                entrypoint=" ".join(command),
+                runtime_env={"working_dir": str(head.project), **head.runtime_env},
+            )
+        )
+    for driver in drivers:
+        eventually("the end of a driver", lambda: client.get_job_status(driver).is_terminal(), TIMEOUT_S)  # noqa: B023
+        assert client.get_job_status(driver) is JobStatus.SUCCEEDED, client.get_job_logs(driver)
+    assert {job["name"]: job["status"] for job in head.jobs()} == dict.fromkeys(counts, "RUNNING")
+
+    processes = {name: head.status(name)["processes"] for name in counts}
+    assert set(processes["first"]) == set(processes["second"])
+    assert not set(processes["first"].values()) & set(processes["second"].values())
+    for name, count in counts.items():
+        Gate(directories[name]).open()
+        assert_gone(processes[name].values())
+        assert sorted(records_in(directories[name] / "out.txt")) == sorted(expected(count).elements())
+    eventually("the end of the coordinators", lambda: head.jobs("--all") == [])
+
+
+def test_ray_job_stop_ends_in_a_savepoint_from_which_the_job_goes_on(head: Head, tmp_path: Path) -> None:
+    directory = place(tmp_path, "stopped")
+    arguments = ("driver.py", str(directory), str(COUNT), "waits")
+    tidegate = (*TIDEGATE, "run", "--on-stop-signal", "stop-with-savepoint")
+    done = head.submit(*tidegate, *arguments, options=("--no-wait", "--submission-id", "to-be-stopped"))
+    assert done.code == 0, done.out + done.err
+    eventually(
+        "a checkpoint", lambda: [job for job in head.jobs() if job["checkpoints"]["completed"]], TIMEOUT_S
+    )
+    processes = head.status("stopped")["processes"]
+
+    stopped = run([*RAY, "job", "stop", "--address", head.dashboard, "to-be-stopped"], changes={})
+    assert stopped.code == 0, stopped.err
+    assert_gone(processes.values())
+    logs = head.client.get_job_logs("to-be-stopped")
+    (savepoint,) = (directory / "savepoints").iterdir()
+    assert f"stopped with savepoint {savepoint}\n" in logs
+    assert "the program went on" not in logs
+
+    Gate(directory).open()
+    again = head.submit(*tidegate, "--from-savepoint", str(savepoint), *arguments)
+    assert again.code == 0, again.out + again.err
+    assert sorted(records_in(directory / "out.txt")) == sorted(expected(COUNT).elements())

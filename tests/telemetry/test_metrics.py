@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from tidegate.common import Configuration
 from tidegate.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
@@ -79,3 +81,29 @@ def test_operators_of_one_name_have_metrics_of_their_own_in_one_job_and_in_two()
     groups[0].close()
     groups[1].close()
     assert registry.values() == {"Map.0.seen": 3}
+
+
+def test_samples_hold_numbers_only_and_a_warning_names_the_metric_that_gives_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    group = MetricGroup(MetricRegistry(), ("Map", "0"), ("job-1", "uid-map"))
+    group.counter("seen").inc(np.int64(3))  # type: ignore[arg-type]
+    sizes = group.distribution("sizes")
+    sizes.update(np.int64(7))  # type: ignore[arg-type]
+    for name, value in {
+        "text": "three",
+        "nothing": None,
+        "endless": math.inf,
+        "of_numpy": np.float32(0.5),
+    }.items():
+        group.gauge(name, lambda value=value: value)  # type: ignore[misc]
+    group.gauge("broken", lambda: 1 // 0)
+    with caplog.at_level(logging.WARNING, "tidegate"):
+        samples = [group.samples(), group.samples()][1]
+    values = {".".join(name): value for name, _, value in samples}
+    assert values == {"seen": 3, "sizes": {"count": 1, "sum": 7, "min": 7, "max": 7}, "of_numpy": 0.5}
+    assert [type(values[name]) for name in ("seen", "of_numpy")] == [int, float]
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 4
+    assert "broken of operator 'Map'" in told[3]
+    assert "ZeroDivisionError" in told[3]

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
 import time
-from collections.abc import Iterator
 from concurrent import futures
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
 import pytest
@@ -18,52 +14,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as ser
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 from tidegate.telemetry import FinishedSpan, OtlpSettings, create_tracer
 
-
-class HttpReceiver(ThreadingHTTPServer):
-    """Decodes OTLP/HTTP requests and keeps the spans, with the service each came from."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.resource_spans: list[ResourceSpans] = []
-        self.paths: list[str] = []
-        self.tokens: list[str | None] = []
-        self.status = 200
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: HttpReceiver
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.server.status == 200:
-            request = messages.ExportTraceServiceRequest.FromString(body)
-            self.server.resource_spans.extend(request.resource_spans)
-        self.server.paths.append(self.path)
-        self.server.tokens.append(self.headers.get("x-token"))
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Requests are not worth a line on standard error."""
-
-
-@contextmanager
-def http_receiver() -> Iterator[HttpReceiver]:
-    with HttpReceiver() as receiver:
-        thread = threading.Thread(target=receiver.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield receiver
-        finally:
-            receiver.shutdown()
-            thread.join()
+from .receiver import http_receiver
 
 
 class GrpcReceiver(services.TraceServiceServicer):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tidegate.testing.run_one import Outcome, run_seed
 
-from . import channels, commits, coordination, overtaking, recovery, savepoints, switches
+from . import channels, commits, coordination, overtaking, recovery, rescales, savepoints, switches
 from .base import Mutant
 
 SEEDS = 2_000
@@ -21,6 +21,7 @@ MUTANTS: dict[str, Mutant] = {
     **commits.MUTANTS,
     **savepoints.MUTANTS,
     **switches.MUTANTS,
+    **rescales.MUTANTS,
 }
 
 __all__ = ["MUTANTS", "SEEDS", "Mutant", "finding"]

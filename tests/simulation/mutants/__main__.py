@@ -38,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = options.names or list(MUTANTS)
     if options.seed is not None:
         with MUTANTS[names[0]].planted():
-            return replay(options.seed, options.shrink)
+            job, outcome = replay(options.seed, options.shrink)
+        print("\n".join([job, *outcome.log, f"seed {options.seed}: {outcome.problem or 'clean'}"]))
+        return 1 if outcome.problem else 0
     known = json.loads(_KNOWN.read_text("utf-8"))
     found = _hunt(
         [(name, 0 if options.from_first else known.get(name, 0)) for name in names], options.processes

@@ -1,4 +1,4 @@
-"""`tidegate snapshot show` and `diff` print what is in checkpoints, as text and as JSON."""
+"""`tidegate savepoint inspect` and `diff` print what is in checkpoints, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 def test_show_lists_operators_and_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = checkpoint_of(tmp_path / "job", driver(tmp_path / "job.py"))
-    code, out, _ = run(capsys, "snapshot", "show", path)
+    code, out, _ = run(capsys, "savepoint", "inspect", path)
     assert code == 0
     assert "of job 'flights'" in out
     lines = out.splitlines()
@@ -32,7 +32,7 @@ def test_show_lists_operators_and_states(tmp_path: Path, capsys: pytest.CaptureF
     assert header == ["STATE", "KIND", "KEY", "MAP", "KEY", "VALUE", "TTL", "STORED", "ROWS", "SIZE"]
     assert seen[:7] == ["seen", "map", "LONG", "LONG", "BOOLEAN", "-", "100"]
     assert total[:7] == ["total", "value", "LONG", "-", "LONG", "-", "5"]
-    code, out, _ = run(capsys, "snapshot", "show", "--json", path)
+    code, out, _ = run(capsys, "savepoint", "inspect", "--json", path)
     described = json.loads(out)
     assert (code, described["job_name"]) == (0, "flights")
     (operator,) = (each for each in described["operators"] if each["uid"] == "totals")
@@ -44,7 +44,7 @@ def test_diff_counts_and_names_the_keys_that_differ(
 ) -> None:
     old = checkpoint_of(tmp_path / "one", driver(tmp_path / "one.py"))
     new = checkpoint_of(tmp_path / "two", driver(tmp_path / "two.py", count=102))
-    code, out, _ = run(capsys, "snapshot", "diff", old, new, "--limit", "1")
+    code, out, _ = run(capsys, "savepoint", "diff", old, new, "--limit", "1")
     assert code == 0
     lines = [line.split() for line in out.splitlines()]
     assert ["OPERATOR", "STATE", "ADDED", "REMOVED", "CHANGED"] in lines
@@ -52,21 +52,21 @@ def test_diff_counts_and_names_the_keys_that_differ(
     assert ["totals", "total", "0", "0", "2"] in lines
     assert "  + … 1 more" in out.splitlines()
     assert "old_value=950" in out
-    code, out, _ = run(capsys, "snapshot", "diff", old, new, "--json")
+    code, out, _ = run(capsys, "savepoint", "diff", old, new, "--json")
     (total,) = (each for each in json.loads(out)["states"] if each["state"] == "total")
     assert total["counts"] == {"added": 0, "removed": 0, "changed": 2}
     changed = {row["key"]: (row["old_value"], row["new_value"]) for row in total["first"]["changed"]}
     assert changed == {0: (950, 1_050), 1: (970, 1_071)}
 
 
-def test_what_is_no_checkpoint_is_an_error_and_exit_code_1(
+def test_what_is_no_checkpoint_is_an_error_and_exit_code_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = run(capsys, "snapshot", "show", str(tmp_path / "none"))
-    assert (code, out) == (1, "")
+    code, out, err = run(capsys, "savepoint", "inspect", str(tmp_path / "none"))
+    assert (code, out) == (3, "")
     assert err.startswith("tidegate: there is no checkpoint at ")
 
 
 def test_a_command_that_is_not_understood_ends_with_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "snapshot", "paint")[0] == 2
-    assert run(capsys, "snapshot", "show")[0] == 2
+    assert run(capsys, "savepoint", "paint")[0] == 2
+    assert run(capsys, "savepoint", "inspect")[0] == 2

@@ -1,0 +1,45 @@
+"""What `make bench SUITE=…` can run: cases of one session, or a part that is a program of its own."""
+
+from __future__ import annotations
+
+from . import cases
+from .plan import QUICK_SHARE, Case
+
+SUITES: dict[str, tuple[Case, ...]] = {
+    "stateless": cases.STATELESS,
+    "keyed": cases.KEYED_SMALL + cases.KEYED_LARGE,
+    "checkpoints": cases.CHECKPOINTS,
+    "windows": cases.WINDOWS,
+    "restart": cases.RESTART,
+    "join": cases.JOIN,
+    "latency": cases.LATENCY,
+    "shuffle": cases.SHUFFLE,
+    "growth": cases.GROWTH,
+    "start": cases.START,
+    "limits": cases.LIMITS,
+}
+COMPARED = ("stateless", "keyed", "checkpoints", "windows", "join", "latency", "restart", "start")
+SUITES["main"] = tuple(case for name in COMPARED for case in SUITES[name])
+SUITES["all"] = SUITES["main"] + cases.SHUFFLE + cases.GROWTH + cases.LIMITS
+SUITES["quick"] = tuple(
+    case
+    for case in SUITES["main"]
+    if case.is_ours or case.program == "bare" or case.workload not in ("W3", "W5", "W7")
+)
+
+# Programs with tables of their own, and their options.
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    "nexmark": ("benchmarks.nexmark.run", "--peer", "pyflink"),
+    "columns": ("benchmarks.columns.run",),
+    "window-operator": ("benchmarks.windows.run",),
+    "kafka": ("benchmarks.kafka.run",),
+    "connectors": ("benchmarks.connectors.run",),
+    "spark": ("benchmarks.spark.run",),
+    "state": ("benchmarks.state.run",),
+    "checkpointing": ("benchmarks.checkpoint.run",),
+}
+
+
+def share_of(suite: str) -> float:
+    """The share of the records that a suite's runs take."""
+    return QUICK_SHARE if suite == "quick" else 1.0

@@ -1,0 +1,44 @@
+"""Keeps secrets out of what people see: settings, messages, archives.
+
+Source of the words: Flink's `GlobalConfiguration.isSensitive`, and the names that cloud stores and databases
+give to theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+__all__ = ["MASK", "is_sensitive", "masked_text", "without_secrets"]
+
+MASK = "******"
+
+_ANYWHERE = "password|passwd|secret|token|credential|apikey|api-key|auth-params|service-key|basic-auth|jaas"
+_ANYWHERE += "|http-headers|passphrase|private"
+_SENSITIVE = re.compile(
+    rf"{_ANYWHERE}|(^|[._-])(key|keys|pwd|auth|accesskey|account-key)($|[._-])", re.IGNORECASE
+)
+_USER_INFO = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^\s/@:]*:)[^\s/@]+@")
+_PAIR = re.compile(
+    rf"(?P<name>[\w.-]*(?:{_ANYWHERE}|access[._-]?key|account[._-]?key)[\w.-]*\s*[:=]\s*)"
+    r"(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&'\"}]+)",
+    re.IGNORECASE,
+)
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether a setting of this name is likely to be a secret."""
+    return _SENSITIVE.search(name) is not None
+
+
+def masked_text(text: str) -> str:
+    """A text in which passwords of addresses, and values that are named like secrets, are masked."""
+    text = _USER_INFO.sub(rf"\g<scheme>{MASK}@", text)
+    return _PAIR.sub(rf"\g<name>{MASK}", text)
+
+
+def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings by name with their secrets masked, also those inside of values."""
+    return {
+        name: MASK if is_sensitive(name) else masked_text(value) for name, value in sorted(settings.items())
+    }

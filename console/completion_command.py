@@ -1,0 +1,33 @@
+"""`tidegate completion`: what a shell needs to complete commands, options and jobs."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from .command import Command
+from .output import say
+
+_PROGRAM = "tidegate"
+_VARIABLE = "_TIDEGATE_COMPLETE"
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "tidegate completion bash >> ~/.bashrc",
+        "tidegate completion zsh >> ~/.zshrc",
+        "tidegate completion fish > ~/.config/fish/completions/tidegate.fish",
+    ],
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, /, shell: str) -> None:
+    """Print the completion for SHELL, to be read when the shell starts.
+
+    Jobs are completed too, where RAY_ADDRESS is set or a Ray runs on this machine.
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(context.command, {}, _PROGRAM, _VARIABLE).source()
+    say({"shell": shell, "script": script}, lambda: [script])

@@ -1,0 +1,67 @@
+"""Jobs that have ended, from what they left in storage."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from ...common.errors import CheckpointStorageError
+from ...coordinator.job_archive import JobArchive
+from .directory import FoundJob, ListedJob
+
+_REMEMBERED = 1_000
+"""Documents that are not read again; they never change."""
+_LIST_FRESH_S = 5.0
+
+
+class ArchivedJobs:
+    """The jobs of a directory that `jobmanager.archive.fs.dir` named.
+
+    Args:
+        directory: A local path or the URL of a file system.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._archive = JobArchive(directory)
+        self._lock = threading.Lock()
+        self._read: OrderedDict[str, FoundJob] = OrderedDict()
+        self._ids: list[str] = []
+        self._listed_s = -_LIST_FRESH_S
+
+    def jobs(self) -> Sequence[ListedJob]:
+        listed = []
+        for job_id in self._job_ids():
+            try:
+                listed.append(ListedJob(job_id, self._job(job_id)))
+            except CheckpointStorageError as error:
+                # One damaged file must not hide the others.
+                listed.append(ListedJob(job_id, None, str(error)))
+        return listed
+
+    def find(self, job_id: str) -> FoundJob | None:
+        with self._lock:
+            known = self._read.get(job_id)
+        if known is not None:
+            return known
+        return self._job(job_id) if job_id in self._archive.job_ids() else None
+
+    def _job_ids(self) -> list[str]:
+        with self._lock:
+            if time.monotonic() - self._listed_s >= _LIST_FRESH_S:
+                self._ids = self._archive.job_ids()
+                self._listed_s = time.monotonic()
+            return self._ids
+
+    def _job(self, job_id: str) -> FoundJob:
+        with self._lock:
+            known = self._read.get(job_id)
+        if known is not None:
+            return known
+        found = FoundJob(self._archive.read(job_id))
+        with self._lock:
+            self._read[job_id] = found
+            while len(self._read) > _REMEMBERED:
+                self._read.popitem(last=False)
+        return found

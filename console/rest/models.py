@@ -1,0 +1,877 @@
+"""The documents of the REST API.
+
+Names and meanings are those of version 1 of Flink's REST API, with its three ways to write a name. What is
+not Flink's says so. Times are milliseconds since the Unix epoch, durations milliseconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class Plain(BaseModel):
+    """A document whose names have underscores."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Dashed(BaseModel):
+    """A document whose names have dashes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_dashed, populate_by_name=True)
+
+
+class Camel(BaseModel):
+    """A document whose names are in camel case."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+# ---------------------------------------------------------------- the console itself
+
+
+class Features(Dashed):
+    """What the console can do."""
+
+    web_submit: bool
+    web_cancel: bool
+    web_rescale: bool
+    web_history: bool
+
+
+class ConsoleConfig(Dashed):
+    """How the page should behave."""
+
+    refresh_interval: int
+    timezone_name: str
+    timezone_offset: int
+    flink_version: str
+    """Version of Tidegate, under the name that Flink's clients look for."""
+    flink_revision: str
+    features: Features
+
+
+class ClusterOverview(Dashed):
+    """All jobs together."""
+
+    taskmanagers: int
+    """Processes of tasks that are known."""
+    slots_total: int
+    slots_available: int
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+    flink_version: str
+    flink_commit: str
+
+
+class Problem(Plain):
+    """Why a request was refused or failed; never a traceback."""
+
+    errors: list[str]
+
+
+# ---------------------------------------------------------------- jobs
+
+
+class TaskCounts(Plain):
+    """How many subtasks are in which state."""
+
+    total: int
+    created: int
+    scheduled: int
+    deploying: int
+    initializing: int
+    reconciling: int
+    running: int
+    finished: int
+    canceling: int
+    canceled: int
+    failed: int
+
+
+class JobSummary(Dashed):
+    """One line of the list of jobs."""
+
+    jid: str
+    name: str
+    state: str
+    start_time: int
+    end_time: int
+    """-1 while it runs."""
+    duration: int
+    last_modification: int
+    tasks: TaskCounts
+    archived: bool
+    """Beyond Flink: whether it is told from storage, so that nothing can be asked of it."""
+    error: str | None = None
+    """Beyond Flink: why nothing else is known of it, such as a damaged archive."""
+
+
+class JobSummaries(Plain):
+    """The list of jobs, the newest first."""
+
+    jobs: list[JobSummary]
+
+
+class JobIdWithStatus(Plain):
+    """One job."""
+
+    id: str
+    status: str
+
+
+class JobIds(Plain):
+    """All jobs."""
+
+    jobs: list[JobIdWithStatus]
+
+
+class PlanInput(Plain):
+    """Where records of a node come from."""
+
+    num: int
+    id: str
+    ship_strategy: str
+    exchange: str
+
+
+class PlanOperator(Plain):
+    """One operator of a vertex (beyond Flink)."""
+
+    uid: str
+    name: str
+    description: str
+
+
+class PlanNode(Plain):
+    """One vertex of a job's graph: a task, which is a chain of operators."""
+
+    id: str
+    parallelism: int
+    operator: str
+    operator_strategy: str
+    description: str
+    inputs: list[PlanInput] = Field(default_factory=list)
+    optimizer_properties: dict[str, Any] = Field(default_factory=dict)
+    operators: list[PlanOperator] = Field(default_factory=list)
+    """Beyond Flink."""
+
+
+class Plan(Plain):
+    """The graph of a job."""
+
+    jid: str
+    name: str
+    type: str
+    nodes: list[PlanNode]
+
+
+class JobPlan(Plain):
+    """The graph of a job, as its own page."""
+
+    plan: Plan
+
+
+class IoMetrics(Dashed):
+    """What went in and out since the attempt began."""
+
+    read_bytes: int
+    read_bytes_complete: bool
+    write_bytes: int
+    write_bytes_complete: bool
+    read_records: int
+    read_records_complete: bool
+    write_records: int
+    write_records_complete: bool
+    accumulated_backpressured_time: int
+    accumulated_idle_time: int
+    accumulated_busy_time: float
+
+
+class Vertex(BaseModel):
+    """One vertex of a job, with all its subtasks together."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    id: str
+    name: str
+    slot_sharing_group_id: str = Field(serialization_alias="slotSharingGroupId")
+    max_parallelism: int = Field(serialization_alias="maxParallelism")
+    """-1 where it is not known."""
+    parallelism: int
+    status: str
+    start_time: int = Field(serialization_alias="start-time")
+    end_time: int = Field(serialization_alias="end-time")
+    duration: int
+    tasks: dict[str, int]
+    metrics: IoMetrics
+
+
+class JobDetailsInfo(BaseModel):
+    """One job."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    jid: str
+    name: str
+    is_stoppable: bool = Field(serialization_alias="isStoppable")
+    state: str
+    job_type: str = Field(serialization_alias="job-type")
+    start_time: int = Field(serialization_alias="start-time")
+    end_time: int = Field(serialization_alias="end-time")
+    duration: int
+    max_parallelism: int = Field(serialization_alias="maxParallelism")
+    now: int
+    timestamps: dict[str, int]
+    vertices: list[Vertex]
+    status_counts: dict[str, int] = Field(serialization_alias="status-counts")
+    plan: Plan
+    archived: bool
+    """Beyond Flink, as the rest."""
+    restarts: int
+    cause: str | None
+    """Why it failed, or was restarted last."""
+    stopped_with: str = Field(serialization_alias="stopped-with")
+    newest_checkpoint: str | None = Field(serialization_alias="newest-checkpoint")
+    savepoint_directory: str = Field(serialization_alias="savepoint-directory")
+    coordinator_host: str = Field(serialization_alias="coordinator-host")
+    warnings: list[str]
+
+
+class ExecutionConfig(Dashed):
+    """How a job was configured."""
+
+    execution_mode: str
+    restart_strategy: str
+    job_parallelism: int
+    object_reuse_mode: bool
+    user_config: dict[str, str]
+    """All settings, without secrets."""
+
+
+class JobConfig(Dashed):
+    """The configuration of a job."""
+
+    jid: str
+    name: str
+    execution_config: ExecutionConfig
+
+
+class ExceptionEntry(Camel):
+    """One failure."""
+
+    exception_name: str
+    stacktrace: str
+    timestamp: int
+    failure_labels: dict[str, str] = Field(default_factory=dict)
+    task_name: str | None
+    endpoint: str | None
+    task_manager_id: str | None
+    attempt: int
+    """Beyond Flink."""
+
+
+class ExceptionHistory(Plain):
+    """The newest failures first."""
+
+    entries: list[ExceptionEntry]
+    truncated: bool
+
+
+class JobExceptions(BaseModel):
+    """Why a job failed or was restarted."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    root_exception: str | None = Field(serialization_alias="root-exception")
+    timestamp: int | None
+    all_exceptions: list[ExceptionEntry] = Field(serialization_alias="all-exceptions")
+    truncated: bool
+    exception_history: ExceptionHistory = Field(serialization_alias="exceptionHistory")
+
+
+# ---------------------------------------------------------------- vertices
+
+
+class SubtaskInfo(Dashed):
+    """One subtask of a vertex."""
+
+    subtask: int
+    status: str
+    attempt: int
+    endpoint: str
+    start_time: int
+    """When it came into its state."""
+    end_time: int
+    duration: int
+    metrics: IoMetrics
+    taskmanager_id: str
+    pid: int
+    """Beyond Flink: 0 where it has none of its own."""
+
+
+class VertexDetails(Camel):
+    """One vertex with its subtasks."""
+
+    id: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    now: int
+    subtasks: list[SubtaskInfo]
+
+
+class MetricValue(Plain):
+    """One metric; without its value in a list of those there are."""
+
+    id: str
+    value: str | None = None
+
+
+class AggregatedMetric(Plain):
+    """One metric over the subtasks of a vertex; without figures in a list of those there are."""
+
+    id: str
+    min: float | None = None
+    max: float | None = None
+    avg: float | None = None
+    sum: float | None = None
+
+
+class SubtaskBackpressure(Camel):
+    """How much of its time a subtask could not send, did nothing, and worked: parts of 1."""
+
+    subtask: int
+    backpressure_level: str
+    ratio: float
+    idle_ratio: float
+    busy_ratio: float
+
+
+class VertexBackpressure(BaseModel):
+    """Backpressure of a vertex: that of its worst subtask."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    status: str
+    backpressure_level: str = Field(serialization_alias="backpressureLevel")
+    end_timestamp: int = Field(serialization_alias="end-timestamp")
+    subtasks: list[SubtaskBackpressure]
+
+
+# ---------------------------------------------------------------- checkpoints
+
+
+class MinMaxAvg(Plain):
+    """How one figure is spread over subtasks."""
+
+    min: float
+    max: float
+    avg: float
+
+
+class Spread(Plain):
+    """How one figure is spread over checkpoints."""
+
+    min: float
+    max: float
+    avg: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+
+
+class CheckpointCounts(Plain):
+    """How many checkpoints there were, over the whole history."""
+
+    restored: int
+    total: int
+    in_progress: int
+    completed: int
+    failed: int
+
+
+class CheckpointSummary(Plain):
+    """The completed checkpoints in the history."""
+
+    checkpointed_size: Spread
+    state_size: Spread
+    end_to_end_duration: Spread
+    alignment_buffered: Spread
+    """As in Flink always 0: see `persisted_data`."""
+    processed_data: Spread
+    persisted_data: Spread
+    start_delay: Spread
+    """Beyond Flink, as the rest: the longest of any subtask."""
+    alignment_duration: Spread
+    sync_duration: Spread
+    async_duration: Spread
+
+
+class VertexCheckpoint(Plain):
+    """One vertex's part of a checkpoint."""
+
+    id: str
+    status: str
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+
+
+class CheckpointInfo(BaseModel):
+    """One checkpoint."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    class_name: Literal["completed", "failed", "in_progress"] = Field(serialization_alias="className")
+    id: int
+    status: Literal["COMPLETED", "FAILED", "IN_PROGRESS"]
+    is_savepoint: bool
+    trigger_timestamp: int
+    latest_ack_timestamp: int
+    """-1 before the first acknowledgement."""
+    checkpointed_size: int
+    """What it added to storage."""
+    state_size: int
+    """All that it refers to."""
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+    checkpoint_type: str
+    tasks: dict[str, VertexCheckpoint] = Field(default_factory=dict)
+    """Only in the details of one checkpoint."""
+    external_path: str | None = None
+    discarded: bool | None = None
+    failure_timestamp: int | None = None
+    failure_message: str | None = None
+    start_delay: float = 0.0
+    """Beyond Flink, as the rest: the longest of any subtask."""
+    alignment_duration: float = 0.0
+    sync_duration: float = 0.0
+    async_duration: float = 0.0
+
+
+class RestoredCheckpointInfo(Plain):
+    """The checkpoint that the job was started from last."""
+
+    id: int
+    restore_timestamp: int
+    is_savepoint: bool
+    external_path: str | None
+
+
+class LatestCheckpoints(Plain):
+    """The newest checkpoint of each kind."""
+
+    completed: CheckpointInfo | None
+    savepoint: CheckpointInfo | None
+    failed: CheckpointInfo | None
+    restored: RestoredCheckpointInfo | None
+
+
+class CheckpointPage(Plain):
+    """Which part of the history this is (beyond Flink), the newest first."""
+
+    offset: int
+    limit: int
+    total: int
+
+
+class CheckpointingStatistics(Plain):
+    """All checkpoints of a job."""
+
+    counts: CheckpointCounts
+    summary: CheckpointSummary | None
+    """`None` before the first completed checkpoint."""
+    latest: LatestCheckpoints
+    history: list[CheckpointInfo]
+    page: CheckpointPage
+
+
+class Externalization(Plain):
+    """What becomes of checkpoints after the job."""
+
+    enabled: bool
+    delete_on_cancellation: bool
+
+
+class CheckpointConfigInfo(Plain):
+    """How a job takes its checkpoints."""
+
+    mode: str
+    interval: int
+    """-1 where there are none."""
+    timeout: int
+    min_pause: int
+    max_concurrent: int
+    externalization: Externalization
+    state_backend: str
+    checkpoint_storage: str
+    unaligned_checkpoints: bool
+    tolerable_failed_checkpoints: int
+    aligned_checkpoint_timeout: int
+    checkpoints_after_tasks_finish: bool
+    state_changelog_enabled: bool
+
+
+class CheckpointDurations(Plain):
+    """The two parts of a snapshot."""
+
+    sync: float
+    async_: float = Field(serialization_alias="async")
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+
+class Alignment(Plain):
+    """How a subtask aligned."""
+
+    buffered: int
+    processed: int
+    persisted: int
+    duration: float
+
+
+class SubtaskCheckpoint(BaseModel):
+    """One subtask's part of a checkpoint; figures only if it has acknowledged."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    class_name: Literal["completed", "pending"] = Field(serialization_alias="className")
+    index: int
+    status: Literal["completed", "pending_or_failed"]
+    ack_timestamp: int | None = None
+    end_to_end_duration: int | None = None
+    checkpointed_size: int | None = None
+    state_size: int | None = None
+    checkpoint: CheckpointDurations | None = None
+    alignment: Alignment | None = None
+    start_delay: float | None = None
+    unaligned_checkpoint: bool | None = None
+    aborted: bool | None = None
+
+
+class DurationSpreads(Plain):
+    """How the two parts of the snapshots are spread."""
+
+    sync: MinMaxAvg
+    async_: MinMaxAvg = Field(serialization_alias="async")
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+
+class AlignmentSpreads(Plain):
+    """How the alignments are spread."""
+
+    buffered: MinMaxAvg
+    processed: MinMaxAvg
+    persisted: MinMaxAvg
+    duration: MinMaxAvg
+
+
+class VertexCheckpointSummary(Plain):
+    """The subtasks of a vertex that have acknowledged."""
+
+    checkpointed_size: MinMaxAvg
+    state_size: MinMaxAvg
+    end_to_end_duration: MinMaxAvg
+    checkpoint_duration: DurationSpreads
+    alignment: AlignmentSpreads
+    start_delay: MinMaxAvg
+
+
+class VertexCheckpointDetails(Plain):
+    """One vertex's part of a checkpoint, by subtask."""
+
+    id: int
+    status: str
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+    summary: VertexCheckpointSummary | None
+    subtasks: list[SubtaskCheckpoint]
+
+
+class CriticalStep(Plain):
+    """One step on the critical path of a checkpoint; it starts so long after the trigger."""
+
+    name: str
+    vertex: str | None
+    subtask: int | None
+    subtask_name: str
+    start_ms: float
+    duration_ms: float
+    cause: str
+
+
+class CriticalPathInfo(Plain):
+    """What made a checkpoint as long as it was (beyond Flink); steps in order, without gaps."""
+
+    id: int
+    duration_ms: float
+    cause: str
+    steps: list[CriticalStep]
+
+
+# ---------------------------------------------------------------- the live view (beyond Flink)
+
+
+class LiveSubtasks(Plain):
+    """All subtasks of a vertex as columns, by their index; rates are per second."""
+
+    states: str
+    """One letter each: C created, D deploying, I initializing, R running, F finished, G canceling,
+    X canceled, E failed."""
+    busy: list[int]
+    """Of 1,000 parts of its time; so are the next two."""
+    backpressured: list[int]
+    idle: list[int]
+    records_in: list[int]
+    records_out: list[int]
+    watermarks: list[int | None]
+
+
+class LiveVertex(Plain):
+    """One vertex now; rates are per second over all its subtasks, times parts of 1."""
+
+    id: str
+    name: str
+    parallelism: int
+    status: str
+    counts: dict[str, int]
+    records_in: float
+    records_out: float
+    bytes_in: float
+    bytes_out: float
+    total_records_in: int
+    total_records_out: int
+    busy: float
+    """Mean; the next is the worst subtask's."""
+    busy_max: float
+    backpressured: float
+    backpressured_max: float
+    idle: float
+    watermark: int | None
+    """The lowest."""
+    state_bytes: int | None
+    queued_bytes: int
+    timers: int
+    late_records: int
+    subtasks: LiveSubtasks
+
+
+class LiveCheckpoints(Plain):
+    """The checkpoints so far."""
+
+    completed: int
+    failed: int
+    in_progress: int
+    latest: CheckpointInfo | None
+    """The newest that ended; without its tasks."""
+    running: list[CheckpointInfo]
+
+
+class LiveJob(Plain):
+    """What a page polls: everything about a job that changes, in one small document."""
+
+    jid: str
+    name: str
+    state: str
+    now: int
+    start_time: int
+    end_time: int
+    duration: int
+    archived: bool
+    restarts: int
+    cause: str | None
+    exceptions: int
+    metrics_ms: int
+    """When the newest metrics were taken; 0 where there are none."""
+    vertices: list[LiveVertex]
+    checkpoints: LiveCheckpoints
+
+
+# ---------------------------------------------------------------- state (beyond Flink)
+
+
+class StateInfo(Plain):
+    """One state in the last checkpoint."""
+
+    name: str
+    kind: str
+    key_type: str | None
+    map_key_type: str | None
+    value_type: str | None
+    ttl: str | None
+    stored_rows: int
+    size_bytes: int
+
+
+class OperatorState(Plain):
+    """The states of one operator."""
+
+    uid: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    size_bytes: int
+    states: list[StateInfo]
+
+
+class JobState(Plain):
+    """What is in the newest complete checkpoint."""
+
+    checkpoint_id: int | None
+    """`None` where there is none, or it is gone."""
+    path: str | None
+    kind: str | None
+    triggered_ms: int | None
+    completed_ms: int | None
+    size_bytes: int
+    operators: list[OperatorState]
+    note: str
+    """Why nothing is shown, else empty."""
+
+
+class StateSample(Plain):
+    """One entry as text; what is pickled is not opened, and long texts are cut."""
+
+    key: str
+    namespace: str | None
+    map_key: str | None
+    subtask: int | None
+    value: str
+    expiry: str | None
+
+
+class StateEntries(Plain):
+    """Some entries of one state."""
+
+    checkpoint_id: int
+    uid: str
+    state: str
+    offset: int
+    limit: int
+    is_last: bool
+    """Whether there are none after these."""
+    entries: list[StateSample]
+
+
+# ---------------------------------------------------------------- actions
+
+
+class SavepointRequest(BaseModel):
+    """Asks for a savepoint."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    target_directory: str | None = Field(default=None, alias="target-directory", max_length=2_000)
+    """By default `execution.checkpointing.savepoint-dir` of the job."""
+    cancel_job: bool = Field(default=False, alias="cancel-job")
+    """Stop the job with it."""
+    format_type: Literal["CANONICAL", "NATIVE"] = Field(default="CANONICAL", alias="formatType")
+    trigger_id: str | None = Field(default=None, alias="triggerId", pattern="^[0-9a-f]{32}$")
+    """Asking twice with the same one takes one savepoint."""
+
+
+class StopRequest(BaseModel):
+    """Asks for the end of the job with a savepoint."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    target_directory: str | None = Field(default=None, alias="targetDirectory", max_length=2_000)
+    drain: bool = False
+    format_type: Literal["CANONICAL", "NATIVE"] = Field(default="CANONICAL", alias="formatType")
+    trigger_id: str | None = Field(default=None, alias="triggerId", pattern="^[0-9a-f]{32}$")
+
+
+class CheckpointRequest(BaseModel):
+    """Asks for a checkpoint now."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = Field(
+        default="CONFIGURED", alias="checkpointType"
+    )
+    """Accepted for Flink's clients: every checkpoint is an increment."""
+    trigger_id: str | None = Field(default=None, alias="triggerId", pattern="^[0-9a-f]{32}$")
+
+
+class ParallelismBounds(Camel):
+    """What the parallelism of a vertex may be."""
+
+    lower_bound: int = Field(default=1, ge=1, le=32_768)
+    upper_bound: int = Field(ge=1, le=32_768)
+    """The parallelism that it gets."""
+
+
+class VertexResources(Plain):
+    """What a vertex may take."""
+
+    parallelism: ParallelismBounds
+
+
+class Triggered(Dashed):
+    """An operation was started; ask for it under this id."""
+
+    request_id: str
+
+
+class OperationStatus(Plain):
+    """Where an operation is."""
+
+    id: Literal["IN_PROGRESS", "COMPLETED"]
+
+
+class FailureCause(BaseModel):
+    """Why an operation failed."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    class_name: str = Field(serialization_alias="class")
+    stack_trace: str = Field(serialization_alias="stack-trace")
+    """The message only."""
+
+
+class OperationResult(BaseModel):
+    """What came of an operation: one of these."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    location: str | None = None
+    """The path of a savepoint."""
+    checkpoint_id: int | None = Field(default=None, serialization_alias="checkpointId")
+    failure_cause: FailureCause | None = Field(default=None, serialization_alias="failure-cause")
+
+
+class Operation(Plain):
+    """A savepoint, a stop, a checkpoint or a change of parallelism that was asked for."""
+
+    status: OperationStatus
+    operation: OperationResult | None = None
+    """`None` while it is in progress."""

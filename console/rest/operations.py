@@ -1,0 +1,67 @@
+"""Actions that take their time: started under an id, and asked for later, as Flink's clients do."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from ...common.errors import TidegateError
+from . import models
+from .job_views import shortened
+
+_REMEMBERED = 1_000
+"""Operations whose outcome can still be asked for."""
+
+
+class Operations:
+    """What was asked for, by job and id; the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[str, str], Future[models.OperationResult]] = OrderedDict()
+
+    def start(
+        self, job_id: str, trigger_id: str | None, perform: Callable[[], models.OperationResult]
+    ) -> models.Triggered:
+        """Perform something in a thread of its own, unless it was started under this id before."""
+        request_id = trigger_id or uuid.uuid4().hex
+        future: Future[models.OperationResult] = Future()
+        with self._lock:
+            if (job_id, request_id) in self._known:
+                return models.Triggered(request_id=request_id)
+            self._known[job_id, request_id] = future
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        work = threading.Thread(
+            target=_perform, args=(perform, future), name="tidegate-operation", daemon=True
+        )
+        work.start()
+        return models.Triggered(request_id=request_id)
+
+    def status(self, job_id: str, request_id: str) -> models.Operation | None:
+        """Where an operation is, `None` if nobody asked for it, or long ago."""
+        with self._lock:
+            future = self._known.get((job_id, request_id))
+        if future is None:
+            return None
+        if not future.done():
+            return models.Operation(status=models.OperationStatus(id="IN_PROGRESS"))
+        return models.Operation(status=models.OperationStatus(id="COMPLETED"), operation=future.result())
+
+
+def _perform(perform: Callable[[], models.OperationResult], future: Future[models.OperationResult]) -> None:
+    try:
+        future.set_result(perform())
+    except TidegateError as error:
+        future.set_result(_failed(type(error).__name__, str(error)))
+    except Exception:
+        future.set_result(_failed("InternalError", "it failed in an unexpected way, see the console's log"))
+        raise
+
+
+def _failed(class_name: str, text: str) -> models.OperationResult:
+    cause = models.FailureCause(class_name=class_name, stack_trace=shortened(text, 4_000))
+    return models.OperationResult(failure_cause=cause)

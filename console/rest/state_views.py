@@ -1,0 +1,154 @@
+"""What is in the newest complete checkpoint of a job. Nothing is ever unpickled here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from ...common.errors import CheckpointStorageError, StateError
+from ...coordinator.job_details import JobDetails
+from ...state.snapshot_columns import OperatorStateEntry, PickledValue, StateEntry
+from ...state.snapshot_reader import SnapshotOperator, read_snapshot
+from ...state.snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
+from . import models
+
+MAX_VALUE_TEXT = 400
+"""Characters of a key or a value in a sample."""
+MAX_SAMPLED_BYTES = 64 << 20
+"""A state is only sampled up to this size: its files are read and checked as a whole."""
+
+
+class NotSampledError(StateError):
+    """A state whose entries cannot be shown."""
+
+
+def job_state(details: JobDetails) -> models.JobState:
+    """The operators and states of the newest complete checkpoint; only its manifest is read."""
+    path = details.report.newest_checkpoint
+    if path is None:
+        return _no_state(None, "the job has no complete checkpoint")
+    try:
+        snapshot = read_snapshot(path)
+    except CheckpointStorageError as error:
+        return _no_state(path, f"the newest checkpoint cannot be read: {error}")
+    return models.JobState(
+        checkpoint_id=snapshot.checkpoint_id,
+        path=path,
+        kind=snapshot.kind,
+        triggered_ms=snapshot.triggered_ms,
+        completed_ms=snapshot.completed_ms,
+        size_bytes=snapshot.size_bytes,
+        operators=[_operator(operator) for operator in snapshot.operators.values()],
+        note="",
+    )
+
+
+def _no_state(path: str | None, note: str) -> models.JobState:
+    return models.JobState(
+        checkpoint_id=None,
+        path=path,
+        kind=None,
+        triggered_ms=None,
+        completed_ms=None,
+        size_bytes=0,
+        operators=[],
+        note=note,
+    )
+
+
+def _operator(operator: SnapshotOperator) -> models.OperatorState:
+    return models.OperatorState(
+        uid=operator.uid,
+        name=operator.name,
+        parallelism=operator.parallelism,
+        max_parallelism=operator.max_parallelism,
+        size_bytes=sum(state.size_bytes for state in operator.states),
+        states=[_state(state) for state in operator.states],
+    )
+
+
+def _state(state: SnapshotState) -> models.StateInfo:
+    def text(name: str) -> str | None:
+        value = state.schema.get(name)
+        return None if value is None else _cut(str(value))
+
+    return models.StateInfo(
+        name=state.name,
+        kind=state.kind,
+        key_type=text("key_type"),
+        map_key_type=text("map_key_type"),
+        value_type=text("value_type"),
+        ttl=text("ttl"),
+        stored_rows=state.stored_rows,
+        size_bytes=state.size_bytes,
+    )
+
+
+def state_entries(details: JobDetails, uid: str, name: str, offset: int, limit: int) -> models.StateEntries:
+    """Some entries of a state in the newest complete checkpoint.
+
+    Raises:
+        StateError: There is no checkpoint, no such state, or it is not one to show.
+        CheckpointStorageError: The checkpoint cannot be read, perhaps because a newer one took its place.
+    """
+    path = details.report.newest_checkpoint
+    if path is None:
+        raise StateError("the job has no complete checkpoint")
+    snapshot = read_snapshot(path)
+    state = snapshot.state(uid, name)
+    found = list(islice(_samples(state), offset, offset + limit + 1))
+    return models.StateEntries(
+        checkpoint_id=snapshot.checkpoint_id,
+        uid=uid,
+        state=name,
+        offset=offset,
+        limit=limit,
+        is_last=len(found) <= limit,
+        entries=found[:limit],
+    )
+
+
+def _samples(state: SnapshotState) -> Iterable[models.StateSample]:
+    if state.size_bytes > MAX_SAMPLED_BYTES:
+        raise NotSampledError(
+            f"the state has {state.size_bytes} bytes, and samples are taken up to {MAX_SAMPLED_BYTES}; read "
+            f"it with tidegate.state.read_snapshot, which can look up single keys"
+        )
+    if isinstance(state, KeyedSnapshotState):
+        return map(_keyed_sample, state.entries(trusted=False))
+    if isinstance(state, OperatorSnapshotState):
+        return map(_operator_sample, state.entries(trusted=False))
+    raise NotSampledError(f"{state.kind} state is kept in a form of its operator's own: it has no entries")
+
+
+def _keyed_sample(entry: StateEntry) -> models.StateSample:
+    return models.StateSample(
+        key=_shown(entry.key),
+        namespace=None if entry.namespace is None else _shown(entry.namespace),
+        map_key=None if entry.map_key is None else _shown(entry.map_key),
+        subtask=None,
+        value=_shown(entry.value),
+        expiry=None if entry.expiry_ms is None else _shown(entry.expiry_ms),
+    )
+
+
+def _operator_sample(item: OperatorStateEntry) -> models.StateSample:
+    return models.StateSample(
+        key="" if item.map_key is None else _shown(item.map_key),
+        namespace=None,
+        map_key=None if item.map_key is None else _shown(item.map_key),
+        subtask=item.subtask,
+        value=_shown(item.value),
+        expiry=None,
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, PickledValue):
+        return f"<pickled, {len(value.data)} bytes>"
+    return _cut(repr(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_VALUE_TEXT else f"{text[: MAX_VALUE_TEXT - 2]} …"

@@ -1,0 +1,94 @@
+"""Makes the `JobDetails` of a job from its coordinator."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..common.secrets import masked_text
+from ..protocol.execution_plan import execution_plan
+from ..protocol.ids import SubtaskId
+from ..protocol.plan import Subtask, build_execution_graph
+from ..protocol.task_metrics import ExecutionState, TaskRates
+from .bounded_statistics import BoundedStatistics
+from .job_client import JobReport
+from .job_coordinator import JobCoordinator
+from .job_details import JobDetails, JobException, SubtaskDetails
+from .job_history import SubtaskState
+from .spec import JobSpec
+
+_CREATED = SubtaskState(ExecutionState.CREATED, 0, 0)
+
+
+class JobView:
+    """One job for those who look at it; used on the coordinator's thread.
+
+    Args:
+        spec: The job.
+        coordinator: Its coordinator.
+    """
+
+    def __init__(self, spec: JobSpec, coordinator: JobCoordinator) -> None:
+        self._spec = spec
+        self._coordinator = coordinator
+        self._hosts: dict[SubtaskId, str] = {}
+        self._statistics = BoundedStatistics()
+        self._host = socket.gethostname()
+
+    def details(self, report: JobReport, now_ms: int) -> JobDetails:
+        """The job now.
+
+        Args:
+            report: Its report, taken at the same time.
+            now_ms: By the coordinator's clock.
+        """
+        history = self._coordinator.history
+        graph = build_execution_graph(self._coordinator.graph)
+        subtasks = tuple(self._subtask(subtask) for subtask in graph.subtasks.values())
+        return JobDetails(
+            job_id=self._spec.job_id,
+            report=replace(
+                report,
+                statistics=self._statistics.copy(report.statistics),
+                cause=None if report.cause is None else masked_text(report.cause),
+                details=masked_text(report.details),
+            ),
+            started_ms=history.started_ms,
+            ended_ms=history.ended_ms,
+            plan=execution_plan(self._coordinator.graph),
+            subtasks=subtasks,
+            exceptions=tuple(self._placed(one, graph.subtasks) for one in history.exceptions),
+            configuration=self._spec.settings.configuration,
+            coordinator_host=self._host,
+            now_ms=now_ms,
+        )
+
+    def _subtask(self, subtask: Subtask) -> SubtaskDetails:
+        subtask_id = subtask.subtask_id
+        known = self._coordinator.history.subtasks.get(subtask_id, _CREATED)
+        host, process_id = self._coordinator.metrics.place_of(subtask_id)
+        metrics, rates, metrics_ms = self._coordinator.metrics.of(subtask_id)
+        if host:
+            self._hosts[subtask_id] = host
+        is_waiting = known.state is ExecutionState.INITIALIZING and not host
+        is_running = known.state is ExecutionState.RUNNING
+        return SubtaskDetails(
+            subtask=subtask_id,
+            state=ExecutionState.DEPLOYING if is_waiting else known.state,
+            since_ms=known.since_ms,
+            attempt=known.attempt,
+            host=host,
+            process_id=process_id,
+            metrics=metrics,
+            rates=rates if is_running else TaskRates(),
+            metrics_ms=metrics_ms,
+        )
+
+    def _placed(self, exception: JobException, subtasks: Mapping[SubtaskId, Subtask]) -> JobException:
+        """A failure with the name of its subtask, and where that was last: its process may be gone."""
+        subtask = None if exception.subtask is None else subtasks.get(exception.subtask)
+        if subtask is None:
+            return exception
+        host = self._hosts.get(subtask.subtask_id, "")
+        return replace(exception, subtask_name=subtask.name, host=host)

@@ -1,0 +1,69 @@
+"""What a job calls its operators, keys and settings is text, whatever it looks like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import Page, expect
+from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.job_details import JobDetails
+from tidegate.testing.simulated_jobs import simulated_job
+
+from tests.console.web.conftest import Watch
+from tests.console.web.serving import ToldJobs
+
+HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script><b>bold</b>'
+PAGES = ("", "/graph/task-2", "/checkpoints", "/checkpoints/9", "/state", "/exceptions", "/configuration")
+
+
+def hostile_job() -> JobDetails:
+    job = simulated_job(1, JobStatus.FAILED, checkpoints=9)
+    nodes = [
+        {**node, "type": f"{node['type']}{HOSTILE}", "contents": HOSTILE, "uid": f"{node['uid']}{HOSTILE}"}
+        for node in job.plan["nodes"]
+    ]
+    exceptions = tuple(
+        replace(each, cause=HOSTILE, details=HOSTILE * 3, subtask_name=HOSTILE, host=HOSTILE)
+        for each in job.exceptions
+    )
+    warnings = job.report.statistics.warnings
+    warnings.append(HOSTILE)
+    return replace(
+        job,
+        report=replace(job.report, job_name=HOSTILE, cause=HOSTILE, details=HOSTILE),
+        plan={"nodes": nodes},
+        exceptions=exceptions,
+        configuration={"pipeline.name": HOSTILE, HOSTILE: "value"},
+        coordinator_host=HOSTILE,
+        subtasks=tuple(replace(each, host=HOSTILE) for each in job.subtasks),
+    )
+
+
+@pytest.mark.parametrize("where", PAGES)
+def test_names_from_a_job_never_become_elements(page: Page, jobs: ToldJobs, where: str) -> None:
+    jobs.tell_of_archived(hostile_job())
+    page.goto(f"/#/jobs/{1:032x}{where}")
+    expect(page.get_by_role("heading", name=HOSTILE, exact=True)).to_be_visible()
+    if where == "/exceptions":
+        page.get_by_text("Traceback").first.click()
+    expect(page.get_by_role("navigation", name="Pages of the job").locator("[aria-current]")).to_be_visible()
+    assert page.locator("main img:not(.x), main b:not(.edge-label b):not(.node b), main script").count() == 0
+
+
+def test_nor_in_the_list_of_jobs(page: Page, jobs: ToldJobs) -> None:
+    jobs.tell_of_archived(hostile_job())
+    jobs.tell_of_damaged(f"{2:032x}", HOSTILE)
+    page.goto("/")
+    expect(page.get_by_role("link", name=HOSTILE, exact=True)).to_be_visible()
+    assert page.locator("main img, main b, main script").count() == 0
+
+
+def test_an_address_made_by_somebody_else_is_text_too(page: Page, jobs: ToldJobs, watch: Watch) -> None:
+    watch.expected.append("40[04]")
+    jobs.tell(simulated_job(1))
+    page.goto("/#/jobs/%3Cimg%20src=x%20onerror=alert(1)%3E")
+    expect(page.get_by_role("heading", name="No such job")).to_be_visible()
+    page.goto("/#/jobs/..%2F..%2Fetc%2Fpasswd")
+    expect(page.get_by_role("heading", name="No such job")).to_be_visible()
+    assert page.locator("main img").count() == 0
