@@ -167,12 +167,18 @@ class StreamTask:
         self._times.enter(self._waiting_as)
         return _OVER if self._phase.is_terminal or outcome is None else outcome
 
-    def metrics(self) -> TaskMetrics:
-        """What the task has measured up to now; may be called from any thread."""
+    def metrics(self, with_gauges: bool = True) -> TaskMetrics:
+        """What the task has measured up to now; may be called from any thread.
+
+        Args:
+            with_gauges: Whether to call the functions' gauges, which may take long.
+        """
         measures = self._measures
         if measures is None:
             return TaskMetrics()
-        return measures.taken(self._records_in, self._times.times_ns(), self._snapshots.state_bytes)
+        return measures.taken(
+            self._records_in, self._times.times_ns(), self._snapshots.state_bytes, with_gauges
+        )
 
     def cancel(self) -> None:
         """Stop now, on the loop's thread; reports `TaskStopped`."""
@@ -268,8 +274,8 @@ class StreamTask:
         return errors
 
     def _finish(self) -> None:
-        # With the operators their functions' metrics go.
-        metrics = self.metrics()
+        # With the operators their functions' metrics go. A gauge that hangs must not hold up the end.
+        metrics = self.metrics(with_gauges=False)
         errors = self._close()
         if errors:
             raise errors[0]

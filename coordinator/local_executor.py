@@ -96,6 +96,8 @@ class LocalExecutor:
         finally:
             for task in self._tasks.values():
                 task.abandon()
+            # The thread may be the driver's, which works for others from now on.
+            logs.enter(None)
             self._background.shutdown(wait=True)
             self.coordinator.sweep()
 

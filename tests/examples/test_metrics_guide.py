@@ -8,6 +8,7 @@ import re
 from tidegate.common.config_options import value_text
 from tidegate.common.known_options import known_options
 from tidegate.coordinator.job_families import JOB_METRICS, TASK_METRICS, WATERMARK_METRICS
+from tidegate.telemetry import logs
 from tidegate.telemetry.logs import JsonFormatter, LogContext
 
 from .programs import ROOT, code_blocks, output_of
@@ -49,7 +50,10 @@ def test_the_settings_are_those_of_the_code_with_their_defaults() -> None:
 
 def test_every_field_of_a_line_of_json_is_documented() -> None:
     context = LogContext("job", "name", "Map", 0, 1, "a" * 32)
+    logs.enter(context)
     record = logging.LogRecord("tidegate", logging.INFO, "file.py", 1, "message", (), None)
-    fields = re.findall(r'"(\w+)": ', JsonFormatter("task", context).format(record))
+    line = JsonFormatter("task", context).format(record)
+    logs.enter(None)
+    fields = re.findall(r'"(\w+)": ', line)
     documented = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?`) \|", LOGS, re.MULTILINE)))
     assert set(fields) <= set(documented) <= {*fields, "exception"}

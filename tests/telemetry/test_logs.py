@@ -26,6 +26,7 @@ logger = logging.getLogger("tidegate.tests")
 def written(directory: Path, **settings: Any) -> Iterator[None]:
     """Lines of this thread go to the file of a process."""
     logger.setLevel(logging.DEBUG)
+    logs.enter(None)
     try:
         with closing(ProcessLog(LogSettings(**settings), str(directory), "task", JOB)):
             yield
