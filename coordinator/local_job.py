@@ -175,19 +175,19 @@ class LocalJob:
 def coordinator_tracer(spec: JobSpec, otlp: OtlpSettings | None) -> Tracer:
     """The tracer of a job's coordinator: a Jaeger file if the job wants one, and OTLP."""
     path = spec.settings.trace_file
-    sink = None if path is None else _trace_file_sink(_unused(Path(path)))
     resource: dict[str, AttributeValue] = {"tidegate.job": spec.job_name}
-    return create_tracer("tidegate-coordinator", resource, sink, otlp)
+    if path is None:
+        return create_tracer("tidegate-coordinator", resource, None, otlp)
+    file = JaegerJsonFile(_unused(Path(path)))
+    return create_tracer("tidegate-coordinator", resource, _trace_file_sink(file), otlp, file.flush)
 
 
-def _trace_file_sink(path: Path) -> SpanSink:
-    file = JaegerJsonFile(path)
-
+def _trace_file_sink(file: JaegerJsonFile) -> SpanSink:
     def add(span: FinishedSpan) -> None:
         file.add(span)
         if span["parent_span_id"] is None:
             # The root ends last: the trace is whole.
-            file.flush()
+            file.flush_if_due()
 
     return add
 
