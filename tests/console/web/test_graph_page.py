@@ -12,7 +12,6 @@ from tidegate.coordinator.job_details import JobDetails
 from tidegate.testing.simulated_jobs import large_job, simulated_job
 
 from tests.console.web.serving import ToldJobs, with_rates, with_wide_tasks
-import itertools
 
 JOB = f"#/jobs/{1:032x}"
 
