@@ -1,7 +1,7 @@
 """Takes the pictures of the web console for the guide, of a simulated job whose figures move.
 
-Run it with `python docs/console_pictures.py` (extra `dev`, and Chromium: `make chromium`). With a directory as
-its argument it puts more there, to look at: every page, light, dark and narrow.
+Run it with `python docs/console_pictures.py` (extra `dev`, and Chromium: `make chromium`). With a directory
+as its argument it puts more there, to look at: every page, light, dark and narrow.
 """
 
 from __future__ import annotations
