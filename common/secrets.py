@@ -27,7 +27,9 @@ _PAIR = re.compile(
 )
 
 
-_ENTRY = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)(?P<between>\s*[:=]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^,;]+)")
+_ENTRY = re.compile(
+    r"(?<![\w.-])(?P<name>[\w.-]+)(?P<between>\s*[:=]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^,;]+)"
+)
 """One entry of a setting that holds several, such as `pipeline.global-job-parameters`."""
 
 
