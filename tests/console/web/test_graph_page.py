@@ -184,7 +184,7 @@ def test_zoom_makes_the_graph_larger_and_fits_it_again(page: Page, jobs: ToldJob
     page.goto(f"/{JOB}")
     width = "document.querySelector('.sheet').offsetWidth"
     expect(page.locator(".node")).to_have_count(8)
-    page.wait_for_function(f"{width} > 100")
+    expect(page.locator(".sheet")).to_have_css("width", re.compile("^[0-9]{3,}"))
     fitting = page.evaluate(width)
     page.get_by_role("button", name="Zoom in").click()
     assert page.evaluate(width) > fitting
