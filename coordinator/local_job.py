@@ -22,6 +22,7 @@ from ..telemetry import (
     Tracer,
     create_tracer,
 )
+from ..telemetry.logs import LogContext, ProcessLog
 from .barrier_mode import BarrierMode
 from .job_archive import archive_job
 from .job_client import JobReport
@@ -57,6 +58,7 @@ class LocalJob:
         job, settings = self._executor.coordinator, self._settings
         try:
             with (
+                self._log(),
                 contextlib.closing(JobDirectories(self._roots, self._job_id)),
                 contextlib.closing(JobReporters(job, settings.prometheus, settings.otlp_metrics)),
             ):
@@ -64,6 +66,13 @@ class LocalJob:
         finally:
             self._archive()
             self._tracer.close()
+
+    def _log(self) -> contextlib.AbstractContextManager[Any]:
+        logs = self._settings.logs
+        if logs.directory is None:
+            return contextlib.nullcontext()
+        context = LogContext(self._job_id, self._executor.coordinator.job_name)
+        return contextlib.closing(ProcessLog(logs, logs.directory, "local", context))
 
     def _archive(self) -> None:
         if self._archive_dir is not None and self._executor.coordinator.status.is_globally_terminal_state():

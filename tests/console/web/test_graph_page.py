@@ -12,6 +12,7 @@ from tidegate.coordinator.job_details import JobDetails
 from tidegate.testing.simulated_jobs import large_job, simulated_job
 
 from tests.console.web.serving import ToldJobs, with_rates, with_wide_tasks
+import itertools
 
 JOB = f"#/jobs/{1:032x}"
 
@@ -44,7 +45,7 @@ def test_boxes_stand_in_the_order_of_the_stream_and_do_not_overlap(page: Page, j
     expect(page.locator(".node")).to_have_count(5)
     names = ["Source: read", "enrich 1: decode", "enrich 2: decode", "enrich 3: decode", "write: decode"]
     boxes = [node(page, name).bounding_box() for name in names]
-    for before, after in zip(boxes, boxes[1:]):
+    for before, after in itertools.pairwise(boxes):
         assert before is not None
         assert after is not None
         assert before["x"] + before["width"] < after["x"]
