@@ -16,6 +16,8 @@ from ..telemetry.logs import parse_file_name
 from .ray_deployment import connect
 
 _TIMEOUT_S = 30
+_MARKS = (":actor_name:", ":job_id:", ":task_name:")
+"""Lines that Ray writes between those of the program, for itself."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def _lines(source: LogSource, tail: int, follow: bool) -> Iterator[LogLine]:
     try:
         for chunk in chunks:
             *whole, rest = (rest + chunk).split("\n")
-            yield from (LogLine(source, text) for text in whole)
+            yield from (LogLine(source, text) for text in whole if not text.startswith(_MARKS))
     except RayStateApiException:
         # It has printed nothing, or Ray has removed the file.
         return
