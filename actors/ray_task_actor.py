@@ -20,10 +20,11 @@ from ..protocol.elements import Message
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CancelTask, TaskMail
 from ..protocol.task_metrics import ProcessMetrics
+from ..telemetry.logs import LogContext
 from .deferred_pandas import defer_pandas
 from .local_dirs import JobDirectories
 from .ports import TaskDeployment
-from .ray_transport import RayTaskPorts
+from .ray_transport import RayTaskPorts, open_ray_log
 from .task import StreamTask
 
 GC_THRESHOLDS = (200_000, 50, 100)
@@ -87,6 +88,7 @@ class TaskActor:
         self._directories: JobDirectories | None = None
         self._attempt = Attempt(-1)
         self._stopped = Attempt(-1)
+        self._has_log = False
         self._place = (os.getpid(), ray.get_runtime_context().get_node_id())
         self._metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="tidegate-metrics")
         self._metrics: asyncio.Future[ProcessMetrics] | None = None
@@ -134,6 +136,7 @@ class TaskActor:
         # Built before any is known: after an error here there must be none that was never started.
         runners: dict[SubtaskId, _Runner] = {}
         for deployment in pickle.loads(deployments):
+            self._open_log(deployment)
             failpoints.arm(deployment.settings.fail_points)
             mine = {
                 channel: receivers[channel] for out in deployment.subtask.outputs for channel in out.channels
@@ -144,6 +147,12 @@ class TaskActor:
         for runner in runners.values():
             runner.thread.start()
         return self._place
+
+    def _open_log(self, deployment: TaskDeployment) -> None:
+        if not self._has_log:
+            self._has_log = True
+            settings = deployment.settings
+            open_ray_log(settings.logs, "task", LogContext(deployment.job_id, settings.job_name))
 
     def _hold_directories(self, deployment: TaskDeployment) -> None:
         if self._directories is None:

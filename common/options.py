@@ -16,6 +16,7 @@ __all__ = [
     "ExecutionOptions",
     "HistoryServerOptions",
     "JobManagerOptions",
+    "LogOptions",
     "MetricOptions",
     "PipelineOptions",
     "RestOptions",
@@ -382,6 +383,25 @@ class DataPlaneOptions:
         ConfigOptions.key("tidegate.channel.credit").memory_type().default_value(1 << 20)
     )
     """Bytes under way on one channel before its sender waits."""
+
+
+class LogOptions:
+    """Where the processes of a job log, and what."""
+
+    LEVEL: ConfigOption[str] = (
+        ConfigOptions.key("env.log.level")
+        .choice_type("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+        .default_value("INFO")
+    )
+    """The least level that is written to the files."""
+    DIRECTORY: ConfigOption[str | None] = ConfigOptions.key("env.log.dir").string_type().no_default_value()
+    """Directory of the log files on every machine; where it is not set, Ray's own, and none in local mode."""
+    MAX_FILES: ConfigOption[int] = ConfigOptions.key("env.log.max").int_type().default_value(3)
+    """Older files of 10 MiB that each process keeps."""
+    FORMAT: ConfigOption[str] = (
+        ConfigOptions.key("tidegate.log.format").choice_type("TEXT", "JSON").default_value("TEXT")
+    )
+    """`JSON` writes one object a line, with job, operator, subtask, attempt and trace."""
 
 
 class MetricOptions:

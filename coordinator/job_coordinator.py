@@ -6,6 +6,7 @@ same job and checkpoint storage resumes the job from the newest complete checkpo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -40,6 +41,8 @@ from .statistics import JobStatistics, RecoveryStatistics, RescaleStatistics, Re
 from .stored_statistics import read_statistics
 from .task_deployments import AttemptStart, task_deployments, task_settings
 from .traces import JobTraces
+
+logger = logging.getLogger(__name__)
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
@@ -292,8 +295,14 @@ class JobCoordinator:
         start = AttemptStart(
             self._attempt, self._restarts, manifest, own is not None, self._is_stopped, trace_context
         )
-        settings = task_settings(self._spec.settings, self._store, self.fail_points)
+        settings = task_settings(self._spec, self._store, self.fail_points)
         self.metrics.begin(self._attempt)
+        logger.info(
+            "The job %s is deployed, after %d restarts, from %s",
+            self.job_name,
+            self.restarts,
+            "the start" if manifest is None else f"checkpoint {manifest.checkpoint_id}",
+        )
         deployments = task_deployments(self._spec.job_id, graph, self._graph, start, settings)
         self._ports.deploy(self._graph, deployments)
 
@@ -438,6 +447,7 @@ class JobCoordinator:
             return
         was_restart = self.status is JobStatus.RESTARTING
         self._life.handle(JobEvent.TASKS_RUNNING)
+        logger.info("The job %s runs, with %d subtasks", self.job_name, len(self._graph.subtasks))
         self.running_since_ms = self._now_ms()
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
@@ -532,12 +542,14 @@ class JobCoordinator:
         self._fails(Failure(cause, details, now_ms))
         decision = self._decide(cause, is_recoverable)
         if isinstance(decision, GiveUp):
+            logger.error("The job %s fails: %s", self.job_name, cause)
             self._is_beyond_restart = not is_recoverable
             if decision.reason and self._restarts:
                 self._failure = Failure(f"{cause} ({decision.reason})", details, now_ms)
             self._rescaler.abandon(cause, is_job_over=True)
             self._life.handle(JobEvent.GAVE_UP)
         else:
+            logger.warning("The job %s restarts in %d ms: %s", self.job_name, decision.delay_ms, cause)
             self._restart_at_ms = now_ms + decision.delay_ms
         self._stop_tasks()
         self._go_on_when_stopped()
@@ -564,7 +576,8 @@ class JobCoordinator:
         else:
             self._restart_traces.failed(cause)
         if self._checkpoints is not None:
-            reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN
+            ending = core.AbortReason.SUSPENDED if self._is_fenced else core.AbortReason.SHUT_DOWN
+            reason = core.AbortReason.RESTARTED if is_restart else ending
             self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
             self.history.stopping(self._live, self._now_ms())
@@ -615,6 +628,7 @@ class JobCoordinator:
             self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
+        logger.info("The job %s is %s", self.job_name, self.status.name)
         self._keeps_checkpoints = keep_checkpoints
         self.history.ended(self._now_ms())
         if self.fail_points is not None:

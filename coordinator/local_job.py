@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from ..telemetry import (
     Tracer,
     create_tracer,
 )
+from ..telemetry.logs import LogContext, ProcessLog
 from .barrier_mode import BarrierMode
 from .job_archive import archive_job
-from .job_client import JobReport
+from .job_client import JobHandle, JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
 from .job_reporters import JobReporters
@@ -35,9 +37,20 @@ from .state_queries import StateAnswer, StateQuery, waited_answer
 
 
 class LocalJob:
-    """The `JobHandle` of a job in this process."""
+    """The `JobHandle` of a job in this process.
 
-    def __init__(self, spec: JobSpec, otlp: OtlpSettings | None = None) -> None:
+    Args:
+        spec: The job.
+        otlp: Where traces go as well.
+        beside: Makes of the job and its id what is to run as long as it does, such as a console.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        otlp: OtlpSettings | None = None,
+        beside: Callable[[JobHandle, str], AbstractContextManager[Any]] | None = None,
+    ) -> None:
         settings = self._settings = spec.settings
         self._job_id = spec.job_id
         self._roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
@@ -45,6 +58,7 @@ class LocalJob:
         self._tracer = coordinator_tracer(spec, otlp)
         self._executor = LocalExecutor(spec, self._tracer, resources=self._resources())
         self._view = JobView(spec, self._executor.coordinator)
+        self._beside = beside or (lambda job, job_id: contextlib.nullcontext())
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
@@ -57,13 +71,22 @@ class LocalJob:
         job, settings = self._executor.coordinator, self._settings
         try:
             with (
+                self._log(),
                 contextlib.closing(JobDirectories(self._roots, self._job_id)),
                 contextlib.closing(JobReporters(job, settings.prometheus, settings.otlp_metrics)),
+                self._beside(self, self._job_id),
             ):
                 yield
         finally:
             self._archive()
             self._tracer.close()
+
+    def _log(self) -> contextlib.AbstractContextManager[Any]:
+        logs = self._settings.logs
+        if logs.directory is None:
+            return contextlib.nullcontext()
+        context = LogContext(self._job_id, self._executor.coordinator.job_name)
+        return contextlib.closing(ProcessLog(logs, logs.directory, "local", context))
 
     def _archive(self) -> None:
         if self._archive_dir is not None and self._executor.coordinator.status.is_globally_terminal_state():

@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 
 import ray
 
-from ..actors.ray_transport import decode_event
+from ..actors.ray_transport import decode_event, open_ray_log
 from ..common.job_status import JobStatus
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
+from ..telemetry.logs import LogContext
 from .barrier_mode import BarrierMode
 from .elasticity import Elasticity
 from .job_archive import archive_job
@@ -46,6 +47,9 @@ class CoordinatorActor:
 
     def __init__(self, spec: bytes, otlp: OtlpSettings | None) -> None:
         self._spec: JobSpec = pickle.loads(spec)
+        open_ray_log(
+            self._spec.settings.logs, "coordinator", LogContext(self._spec.job_id, self._spec.job_name)
+        )
         self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._done = threading.Event()
         self._order = ReportOrder()

@@ -18,6 +18,7 @@ from ..protocol.plan import JobGraph
 from ..protocol.reactive import ReactiveSettings
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import StateBackend
+from ..telemetry.logs import LogSettings
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings
 
 
@@ -94,6 +95,7 @@ class JobSettings:
         metrics_interval_ms: How often the coordinator asks the subtasks for their metrics; 0 for never.
         prometheus: Where Prometheus finds the metrics; `None` for nowhere.
         otlp_metrics: Where the metrics are sent; `None` for nowhere.
+        logs: How the processes of the job log.
         trace_file: Where the coordinator writes the traces, or `None`.
         fail_points: What `TIDEGATE_FAILPOINTS` arms.
         files: Files that travel with the job, which every process gets with its tasks.
@@ -140,6 +142,7 @@ class JobSettings:
     autoscaler: AutoscalerSettings | None = None
     prometheus: PrometheusSettings | None = None
     otlp_metrics: OtlpMetricSettings | None = None
+    logs: LogSettings = field(default_factory=LogSettings)
     trace_file: str | None = None
     local_snapshots_dir: str | None = None
     fail_points: tuple[FailPoint, ...] = ()
