@@ -20,27 +20,24 @@ from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import JobGraph, Subtask, build_execution_graph
-from ..state.storage import CheckpointStorage, open_storage
-from ..state.stored_checkpoint import read_checkpoint
+from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer
 from ..telemetry.spans import RECOVERY, RESCALE
 from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
-from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
 from .job_history import JobHistory
 from .job_metrics import JobMetrics
+from .job_storage import claim_epoch, claimed_checkpoint, foreign_state, new_store
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .rescaler import Rescaler
 from .restart_traces import RestartTraces
-from .restore import check_restore
 from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
 from .statistics import JobStatistics, RecoveryStatistics, RescaleStatistics, RestoredCheckpoint
-from .step_back import newer_checkpoints, step_back_warning
 from .stored_statistics import read_statistics
 from .task_deployments import AttemptStart, task_deployments, task_settings
 from .traces import JobTraces
@@ -152,12 +149,6 @@ class JobCoordinator:
         return self._rescaler.in_progress
 
     @property
-    def rescaled_ms(self) -> int | None:
-        """When the last rescale was over, `None` if there was none."""
-        rescales = self.statistics.rescales
-        return rescales[-1].running_ms or rescales[-1].requested_ms if rescales else None
-
-    @property
     def is_starting(self) -> bool:
         """Whether an attempt is deployed and not all of its subtasks run yet."""
         is_deployed = self.status in (JobStatus.INITIALIZING, JobStatus.RESTARTING)
@@ -225,7 +216,7 @@ class JobCoordinator:
         self.history.started(self._now_ms())
         try:
             self._open_storage()
-            self._find_foreign_state()
+            self._foreign = foreign_state(self._spec, self._store, self.statistics.warnings.append)
             self.fail_points = JobFailPoints(self._spec, self._store.storage if self._store else None)
         except TidegateError as error:
             self._fails(Failure(str(error), "", self._now_ms()))
@@ -238,12 +229,12 @@ class JobCoordinator:
 
     def finish_clean_up(self, keep_checkpoints: bool) -> None:
         """The job has ended, but a predecessor may have died before it removed what is to go."""
-        store = self._new_store()
+        store = new_store(self._spec, self._storage)
         if store is None:
             return
         try:
             store.claim()
-            store.owns(self._claimed_checkpoint())
+            store.owns(claimed_checkpoint(self._spec))
             if keep_checkpoints:
                 store.load()
                 store.remove_orphans()
@@ -252,24 +243,11 @@ class JobCoordinator:
         except TidegateError as error:
             self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
 
-    def _new_store(self) -> CheckpointStore | None:
-        settings = self._spec.settings
-        if settings.trigger is None:
-            return None
-        assert settings.checkpoint_dir is not None
-        root = self._storage or open_storage(settings.checkpoint_dir)
-        return CheckpointStore(root.sub(self._spec.job_id), settings.num_retained, settings.deleting_threads)
-
     def _open_storage(self) -> None:
-        self._store = self._new_store()
+        self._store = new_store(self._spec, self._storage)
         if self._store is None:
             return
-        epoch = self._store.claim()
-        path = self._spec.settings.restore_path
-        if path is not None and self._store.is_new:
-            foreign = read_checkpoint(path)
-            self._store.give_ids_above(max([foreign.checkpoint_id, *newer_checkpoints(path, foreign)]))
-        self._attempt = Attempt((epoch - 1) * ATTEMPTS_PER_EPOCH)
+        self._attempt = Attempt((claim_epoch(self._spec, self._store) - 1) * ATTEMPTS_PER_EPOCH)
         newest = self._store.load()
         if newest is not None and newest.statistics is not None:
             self.statistics = read_statistics(newest.statistics)
@@ -285,29 +263,6 @@ class JobCoordinator:
             restart=self._restart_now,
         )
         self._rescaler.open(self._store, self._checkpoints)
-
-    def _find_foreign_state(self) -> None:
-        path = self._spec.settings.restore_path
-        is_first_start = self._store is None or self._store.newest is None
-        claimed = self._claimed_checkpoint()
-        if claimed is not None and is_first_start:
-            claimed.take()
-        if self._store is not None:
-            self._store.owns(claimed)
-        if path is None or not is_first_start:
-            return
-        self._foreign = read_checkpoint(path)
-        newer = newer_checkpoints(path, self._foreign)
-        if newer:
-            warning = step_back_warning(path, newer, self._spec.settings.claims_restored)
-            self.statistics.warnings.append(warning)
-        check_restore(self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state)
-
-    def _claimed_checkpoint(self) -> ClaimedCheckpoint | None:
-        settings = self._spec.settings
-        if settings.restore_path is None or not settings.claims_restored or settings.trigger is None:
-            return None
-        return ClaimedCheckpoint(settings.restore_path, self._spec.job_id)
 
     def _deploy(self) -> None:
         self._rescaler.deploy()

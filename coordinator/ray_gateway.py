@@ -40,6 +40,7 @@ from .spec import JobSpec
 
 Answered = Callable[[Any, "BaseException | None"], None]
 _CLEAN_UP_S = 2.0
+_LOOK_MS = 2_000
 
 
 class RayTaskGateway:
@@ -81,6 +82,7 @@ class RayTaskGateway:
         self._nodes: NodeView | None = None
         self._slots_seen: tuple[dict[str, float], int] | None = None
         self._is_looking = False
+        self._look_at_ms = 0
         # In a thread of its own: without Ray's head the question is not answered for a while.
         self._looks = ThreadPoolExecutor(1, thread_name_prefix="tidegate-nodes")
 
@@ -319,9 +321,9 @@ class RayTaskGateway:
 
     def _look(self) -> None:
         """Find out in the background what nodes there are."""
-        if self._is_looking:
+        if self._is_looking or self._now_ms() < self._look_at_ms:
             return
-        self._is_looking = True
+        self._is_looking, self._look_at_ms = True, self._now_ms() + _LOOK_MS
 
         def look() -> None:
             try:
