@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..common.errors import ConfigurationError
 from .command import Command
+from .extra import require_extra
 from .jobs import address_option
 from .output import note, say
 
@@ -44,6 +44,13 @@ _EXAMPLES = [
     help="Where jobs were archived (jobmanager.archive.fs.dir). Alone, no cluster is looked for.",
 )
 @click.option(
+    "--checkpoints",
+    "checkpoints",
+    multiple=True,
+    metavar="DIR",
+    help="Where jobs keep checkpoints (execution.checkpointing.dir): tells of those that left no archive.",
+)
+@click.option(
     "--savepoint-root", "roots", multiple=True, metavar="DIR", help="Savepoints may be sent below it, too."
 )
 @click.option(
@@ -63,6 +70,7 @@ def console(
     host: str,
     port: int,
     archives: tuple[str, ...],
+    checkpoints: tuple[str, ...],
     roots: tuple[str, ...],
     token_file: Path | None,
     ttl_s: int | None,
@@ -72,14 +80,14 @@ def console(
     On this machine everybody may look. Actions need the token, which the printed address holds; beyond this
     machine everything does.
     """
-    _require_extra()
+    require_extra()
     from .rest.server import ServerSettings, serve
     from .rest.tokens import ConsoleSecret
 
     token = _token(token_file)
     secret = ConsoleSecret(token)
     settings = ServerSettings(host=host, port=port, secret=secret, savepoint_roots=roots)
-    jobs = _directory(address, archives)
+    jobs = _directory(address, archives, checkpoints)
     shown = token if ttl_s is None else secret.token_until(int(time.time()) + ttl_s)
 
     def ready(url: str) -> None:
@@ -95,28 +103,20 @@ def console(
         serve(jobs, settings, ready)
 
 
-def _require_extra() -> None:
-    try:
-        import fastapi  # noqa: F401 (only whether it is there)
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError(
-            f"the console needs {error.name}, which is not installed: pip install 'tidegate[console]'"
-        ) from error
-
-
 def _token(file: Path | None) -> str:
     from .rest.tokens import VARIABLE, default_token_file, stored_secret
 
     return os.environ.get(VARIABLE) or stored_secret(file or default_token_file())
 
 
-def _directory(address: str | None, archives: tuple[str, ...]) -> JobDirectory:
+def _directory(address: str | None, archives: tuple[str, ...], checkpoints: tuple[str, ...]) -> JobDirectory:
     from .rest.archived_jobs import ArchivedJobs
     from .rest.directory import AllJobs, LiveJobs, RayJobs
+    from .rest.stored_jobs import StoredJobs
 
-    directories: list[JobDirectory] = [ArchivedJobs(archive) for archive in archives]
-    if address is not None or os.environ.get("RAY_ADDRESS") or not archives:
+    # A running job knows most of itself, its checkpoints the least.
+    directories: list[JobDirectory] = [*map(ArchivedJobs, archives), *map(StoredJobs, checkpoints)]
+    if address is not None or os.environ.get("RAY_ADDRESS") or not directories:
         running = RayJobs(address)
         # Now and not at the first request: a console without a cluster is a mistake to tell at once.
         running()

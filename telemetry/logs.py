@@ -215,11 +215,55 @@ class ProcessLog:
         self._root.setLevel(self._level)
 
 
+@dataclass(frozen=True, slots=True)
+class LogFileName:
+    """What the name of a log file says."""
+
+    job_id: str
+    role: str
+    process_id: int
+    age: int
+    """0 for the one that is written to; more for older ones."""
+
+
+def parse_file_name(name: str) -> LogFileName | None:
+    """What the name of a file says, `None` for files of others."""
+    match = _FILE.fullmatch(name)
+    if match is None:
+        return None
+    return LogFileName(match["job"], match["role"], int(match["pid"]), int(match["age"] or 0))
+
+
+_PLACE = re.compile(r"\S+ [A-Z]+ +\S+ \[(?P<operator>.+?) \((?P<index>\d+)\), attempt \d+\] - ")
+_START = re.compile(r"\d{4}-\d\d-\d\dT\S+Z [A-Z]+ ")
+
+
+def place_of_line(line: str) -> tuple[str, int] | None:
+    """The operator and the index of the subtask that a line of either format is about.
+
+    Returns:
+        `None` for a line about the whole process.
+
+    Raises:
+        ValueError: It begins no entry: a line of a traceback, which goes with the one before.
+    """
+    if line.startswith("{"):
+        entry = json.loads(line)
+        place = entry.get("operator"), entry.get("subtask_index")
+        return None if place[0] is None or place[1] is None else (str(place[0]), int(place[1]))
+    match = _PLACE.match(line)
+    if match is not None:
+        return match["operator"], int(match["index"])
+    if _START.match(line) is None:
+        raise ValueError(line)
+    return None
+
+
 def log_files(directory: str, job_id: str) -> list[Path]:
     """The log files of a job in a directory; those of one process together, its oldest first."""
     found = []
     for path in Path(directory).glob(f"tidegate-{job_id}-*.log*"):
-        match = _FILE.fullmatch(path.name)
-        if match is not None and match["job"] == job_id:
-            found.append((match["role"], int(match["pid"]), -int(match["age"] or 0), path))
+        known = parse_file_name(path.name)
+        if known is not None and known.job_id == job_id:
+            found.append((known.role, known.process_id, -known.age, path))
     return [path for *_, path in sorted(found)]

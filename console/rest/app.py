@@ -18,6 +18,7 @@ from ... import __version__
 from ...common.errors import (
     CheckpointStorageError,
     CorruptArchiveError,
+    CorruptCheckpointError,
     ResourceError,
     StateError,
     TidegateError,
@@ -139,7 +140,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 async def _failed(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, TargetRefusedError):
         return problem(403, str(error))
-    if isinstance(error, (StateError, CorruptArchiveError)):
+    if isinstance(error, (StateError, CorruptArchiveError, CorruptCheckpointError)):
         return problem(404, str(error))
     if isinstance(error, (ResourceError, CheckpointStorageError)):
         return problem(503, str(error))
