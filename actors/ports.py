@@ -17,6 +17,7 @@ from ..protocol.plan import Subtask
 from ..protocol.task_events import TaskEvent
 from ..state.backend import StateBackend
 from ..state.storage import CheckpointStorage
+from ..telemetry.logs import LogContext, LogSettings
 
 
 class TaskPorts(Protocol):
@@ -70,6 +71,8 @@ class TaskSettings:
         fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
         files: Files that travel with the job.
         is_batch: Whether every source ends and only final results are wanted.
+        job_name: Name of the job, for its logs.
+        logs: How the process logs.
     """
 
     state_backend: StateBackend
@@ -90,6 +93,8 @@ class TaskSettings:
     is_batch: bool = False
     max_buffered_bytes: int | None = None
     fail_points: Arming | None = None
+    job_name: str = ""
+    logs: LogSettings = field(default_factory=LogSettings)
 
 
 @dataclass(frozen=True)
@@ -116,3 +121,9 @@ class TaskDeployment:
     def subtask_id(self) -> SubtaskId:
         """The subtask to run."""
         return self.subtask.subtask_id
+
+    @property
+    def log_context(self) -> LogContext:
+        """What the lines say that it logs."""
+        task, index = self.subtask.task, self.subtask_id.index
+        return LogContext(self.job_id, self.settings.job_name, task.name, index, self.attempt_number)

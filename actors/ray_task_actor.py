@@ -20,10 +20,11 @@ from ..protocol.elements import Message
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CancelTask, TaskMail
 from ..protocol.task_metrics import ProcessMetrics
+from ..telemetry.logs import LogContext
 from .deferred_pandas import defer_pandas
 from .local_dirs import JobDirectories
 from .ports import TaskDeployment
-from .ray_transport import RayTaskPorts
+from .ray_transport import RayTaskPorts, open_ray_log
 from .task import StreamTask
 
 GC_THRESHOLDS = (200_000, 50, 100)
@@ -87,6 +88,8 @@ class TaskActor:
         self._directories: JobDirectories | None = None
         self._attempt = Attempt(-1)
         self._stopped = Attempt(-1)
+        self._has_log = False
+        self._place = (os.getpid(), ray.get_runtime_context().get_node_id())
         self._metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="tidegate-metrics")
         self._metrics: asyncio.Future[ProcessMetrics] | None = None
 
@@ -106,8 +109,8 @@ class TaskActor:
         await consumed
 
     @ray.method(concurrency_group="control")
-    async def warm_up(self, operators: Sequence[bytes] = ()) -> int:
-        """Import what most tasks need, before there is one; returns the process id.
+    async def warm_up(self, operators: Sequence[bytes] = ()) -> tuple[int, str]:
+        """Import what most tasks need, before there is one; returns the ids of process and node.
 
         Args:
             operators: Pickled, those that will run here: what they import is imported too.
@@ -116,7 +119,7 @@ class TaskActor:
 
         for operator in operators:
             pickle.loads(operator)
-        return os.getpid()
+        return self._place
 
     @ray.method(concurrency_group="control")
     async def deploy(
@@ -125,14 +128,15 @@ class TaskActor:
         deployments: bytes,
         receivers: Mapping[ChannelId, tuple[Any, SubtaskId]],
         coordinator: Any,
-    ) -> int:
-        """Start subtasks of a new attempt; returns the process id."""
+    ) -> tuple[int, str]:
+        """Start subtasks of a new attempt; returns the ids of process and node."""
         if attempt <= self._stopped:
             # Its `stop` overtook it, and was answered: nobody would stop these subtasks any more.
-            return os.getpid()
+            return self._place
         # Built before any is known: after an error here there must be none that was never started.
         runners: dict[SubtaskId, _Runner] = {}
         for deployment in pickle.loads(deployments):
+            self._open_log(deployment)
             failpoints.arm(deployment.settings.fail_points)
             mine = {
                 channel: receivers[channel] for out in deployment.subtask.outputs for channel in out.channels
@@ -142,7 +146,13 @@ class TaskActor:
         self._attempt, self._runners = attempt, runners
         for runner in runners.values():
             runner.thread.start()
-        return os.getpid()
+        return self._place
+
+    def _open_log(self, deployment: TaskDeployment) -> None:
+        if not self._has_log:
+            self._has_log = True
+            settings = deployment.settings
+            open_ray_log(settings.logs, "task", LogContext(deployment.job_id, settings.job_name))
 
     def _hold_directories(self, deployment: TaskDeployment) -> None:
         if self._directories is None:

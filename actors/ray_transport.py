@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import ray
+
 from ..common.clock import SteadyClock
 from ..operators.async_loop import EventLoopThread, TaskEventLoop
 from ..protocol.elements import Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CreditReturned, TaskEvent
+from ..telemetry.logs import LogContext, LogSettings, ProcessLog
 from .wire import decode_elements, encode_elements
 
 
@@ -114,6 +117,14 @@ class RayTaskPorts:
     def wait_for_uploads(self) -> None:
         """Block until the background thread has ended, after the task."""
         self._background.shutdown(wait=True)
+
+
+def open_ray_log(settings: LogSettings, role: str, context: LogContext) -> None:
+    """Let this process, an actor's, log into its own file for as long as it lives; see `telemetry.logs`."""
+    node = ray._private.worker.global_worker.node
+    assert node is not None, "an actor runs on a node"
+    directory = settings.directory or str(node.get_logs_dir_path())
+    ProcessLog(settings, directory, role, context)
 
 
 def encode_event(event: TaskEvent) -> bytes:

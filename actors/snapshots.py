@@ -24,6 +24,7 @@ from ..protocol.key_groups import key_group_range_of_subtask
 from ..state.backend import FrozenKeyedState
 from ..state.local_snapshots import LocalSnapshots
 from ..state.upload_time import count_uploads_from_now, uploading_ns
+from ..telemetry import logs
 from .barrier_arrivals import BarrierArrival
 from .channel_state import ChannelStateWriter
 from .gate import RecordedMessage
@@ -121,7 +122,7 @@ class Snapshotter:
             snapshots, problem, savepoint = None, None, None
             stored_from = self._ports.now_ns()
             count_uploads_from_now(self._ports.now_ns)
-            self._enter()
+            self._enter(barrier)
             try:
                 failpoints.reach("snapshot_async")
                 snapshots = {uid: operator.persist() for uid, operator in frozen.items()}
@@ -163,8 +164,10 @@ class Snapshotter:
             stored[node.uid] = writer.write(snapshots[node.uid], as_file_name(node.uid), index, key_groups)
         return StoredSavepoint(target.directory, stored)
 
-    def _enter(self) -> None:
-        """This thread works for the subtask now."""
+    def _enter(self, barrier: CheckpointBarrier | None = None) -> None:
+        """This thread works for the subtask now, and for a checkpoint."""
+        trace = None if barrier is None else barrier.trace_context
+        logs.enter(self._deployment.log_context.within(trace))
         subtask = self._deployment.subtask
         failpoints.enter([node.uid for node in subtask.task.nodes], subtask.subtask_id.index)
 

@@ -6,6 +6,8 @@ thread, the local executor or the simulator can drive it.
 
 from __future__ import annotations
 
+import logging
+import os
 import queue
 import traceback
 from collections import deque
@@ -48,6 +50,7 @@ from ..protocol.ids import CheckpointId
 from ..protocol.mail_order import MailOrder
 from ..protocol.task_metrics import TaskMetrics
 from ..state.pickling import dumps
+from ..telemetry import logs
 from .assembly import TaskParts, assemble, local_dirs
 from .barrier_arrivals import BarrierArrival, BarrierArrivals
 from .channel_state import recovered_elements
@@ -60,6 +63,8 @@ from .task_alignment import TaskAlignment
 from .task_measures import Activity, TaskMeasures, TaskTimes
 from .task_phase import StepOutcome, TaskPhase
 from .task_spans import InitializeTimes, TaskSpans
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
 
@@ -121,6 +126,7 @@ class StreamTask:
         self._controls: deque[_CheckpointMail] = deque()
         self._order: MailOrder[events.TaskMail] = MailOrder()
         self._waiting_actions: list[_RunAction] = []
+        self._log_context = deployment.log_context
         self._waiting_as = Activity.IDLE
         self._records_in = 0
         self._measures: TaskMeasures | None = None
@@ -161,12 +167,18 @@ class StreamTask:
         self._times.enter(self._waiting_as)
         return _OVER if self._phase.is_terminal or outcome is None else outcome
 
-    def metrics(self) -> TaskMetrics:
-        """What the task has measured up to now; may be called from any thread."""
+    def metrics(self, with_gauges: bool = True) -> TaskMetrics:
+        """What the task has measured up to now; may be called from any thread.
+
+        Args:
+            with_gauges: Whether to call the functions' gauges, which may take long.
+        """
         measures = self._measures
         if measures is None:
             return TaskMetrics()
-        return measures.taken(self._records_in, self._times.times_ns(), self._snapshots.state_bytes)
+        return measures.taken(
+            self._records_in, self._times.times_ns(), self._snapshots.state_bytes, with_gauges
+        )
 
     def cancel(self) -> None:
         """Stop now, on the loop's thread; reports `TaskStopped`."""
@@ -216,6 +228,7 @@ class StreamTask:
         self._chain.open()
         self._spans.initialized(InitializeTimes(started_ns, assembled_ns, restored_ns, now_ns()))
         self._phase = TaskPhase.INITIALIZED
+        logger.info("%s is initialised in process %d", self._deployment.subtask.name, os.getpid())
         self._ports.report(events.TaskInitialized(self._deployment.attempt, self._deployment.subtask_id))
 
     def _recover_records(self) -> None:
@@ -227,6 +240,7 @@ class StreamTask:
 
     def _guarded(self, work: Any) -> Any:
         failpoints.enter(self._uids, self._deployment.subtask_id.index)
+        logs.enter(self._log_context)
         try:
             return work()
         except (Exception, SystemExit) as error:
@@ -238,6 +252,8 @@ class StreamTask:
         self._phase = TaskPhase.FAILED
         self._close()
         deployment = self._deployment
+        # The coordinator says it to people.
+        logger.info("%s failed", deployment.subtask.name, exc_info=error)
         task = deployment.subtask.task
         where = f"{task.name} ({deployment.subtask_id.index + 1}/{task.parallelism})"
         self._ports.report(
@@ -258,13 +274,14 @@ class StreamTask:
         return errors
 
     def _finish(self) -> None:
-        # With the operators their functions' metrics go.
-        metrics = self.metrics()
+        # With the operators their functions' metrics go. A gauge that hangs must not hold up the end.
+        metrics = self.metrics(with_gauges=False)
         errors = self._close()
         if errors:
             raise errors[0]
         self._phase = TaskPhase.FINISHED
         deployment = self._deployment
+        logger.info("%s has finished", deployment.subtask.name)
         self._ports.report(events.TaskFinished(deployment.attempt, deployment.subtask_id, metrics))
 
     # ------------------------------------------------------------ the loop
@@ -551,12 +568,14 @@ class StreamTask:
     def _cancel(self) -> None:
         self._phase = TaskPhase.CANCELED
         self._close()
+        logger.info("%s is cancelled", self._deployment.subtask.name)
         self._ports.report(events.TaskStopped(self._deployment.attempt, self._deployment.subtask_id))
 
     # ------------------------------------------------------------ checkpoints
 
     def _take_snapshot(self, barrier: CheckpointBarrier, arrival: BarrierArrival) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
+        logs.enter(self._log_context.within(barrier.trace_context))
         self._chain.prepare_snapshot(barrier)
         is_running = self._phase is TaskPhase.RUNNING
         if is_running:

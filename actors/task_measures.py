@@ -73,17 +73,20 @@ class TaskMeasures:
         self._chain = chain
         self._watermarks = watermarks
 
-    def taken(self, records_in: int, times_ns: tuple[int, int, int], state_bytes: int | None) -> TaskMetrics:
+    def taken(
+        self, records_in: int, times_ns: tuple[int, int, int], state_bytes: int | None, with_gauges: bool
+    ) -> TaskMetrics:
         """Everything at this moment; may be called from another thread than the loop's.
 
         Args:
             records_in: Records taken from the gate.
             times_ns: What `TaskTimes.times_ns` says.
             state_bytes: Size of the last snapshot.
+            with_gauges: Whether to call the functions' gauges, which may take long.
         """
         chain, gate, output = self._chain, self._gate, self._output
         busy_ns, backpressured_ns, idle_ns = times_ns
-        user, scopes = _user_metrics(chain)
+        user, scopes = _user_metrics(chain, with_gauges)
         late = (value for name, value in user.items() if scopes[name].path[-1] == LATE_RECORDS)
         # A source's own is what it, or else an operator behind it, made.
         watermark_ms = self._watermarks.lowest_ms if chain.source is None else chain.watermark_ms
@@ -106,11 +109,13 @@ class TaskMeasures:
         )
 
 
-def _user_metrics(chain: OperatorChain) -> tuple[Mapping[str, UserMetric], Mapping[str, MetricScope]]:
+def _user_metrics(
+    chain: OperatorChain, with_gauges: bool
+) -> tuple[Mapping[str, UserMetric], Mapping[str, MetricScope]]:
     user: dict[str, UserMetric] = {}
     scopes: dict[str, MetricScope] = {}
     for group in chain.metric_groups():
-        for name, scope, value in group.samples():
+        for name, scope, value in group.samples(with_gauges):
             key = ".".join((scope.operator_name, *name))
             if key in user:
                 # Two operators of one name in one task.

@@ -18,15 +18,18 @@ _ANYWHERE += "|http-headers|passphrase|private"
 _SENSITIVE = re.compile(
     rf"{_ANYWHERE}|(^|[._-])(key|keys|pwd|auth|accesskey|account-key)($|[._-])", re.IGNORECASE
 )
-_USER_INFO = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^\s/@:]*:)[^\s/@]+@")
+# Every part is bounded, so that a long text takes no longer than its length is worth.
+_USER_INFO = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^\s/@:]{0,256}:)[^\s/@]{1,4096}@")
 _PAIR = re.compile(
-    rf"(?P<name>[\w.-]*(?:{_ANYWHERE}|access[._-]?key|account[._-]?key)[\w.-]*\s*[:=]\s*)"
+    rf"(?P<name>(?:{_ANYWHERE}|access[._-]?key|account[._-]?key)[\w.-]{{0,64}}\s{{0,8}}[:=]\s{{0,8}})"
     r"(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&'\"}]+)",
     re.IGNORECASE,
 )
 
 
-_ENTRY = re.compile(r"(?P<name>[\w.-]+)(?P<between>\s*[:=]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^,;]+)")
+_ENTRY = re.compile(
+    r"(?<![\w.-])(?P<name>[\w.-]+)(?P<between>\s*[:=]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^,;]+)"
+)
 """One entry of a setting that holds several, such as `pipeline.global-job-parameters`."""
 
 

@@ -154,7 +154,13 @@ def _explained(found: CheckpointStatistics, path: CriticalPath) -> Iterator[Any]
     yield path.cause
     yield ""
     rows = [
-        [round(step.start_ms, 1), round(step.duration_ms, 1), step.name, step.subtask_name, step.cause]
+        [
+            round(step.start_ms, 1),
+            round(step.duration_ms, 1),
+            step.name.removeprefix("checkpoint."),
+            step.subtask_name,
+            step.cause,
+        ]
         for step in path.steps
     ]
     yield table(["from ms", "took ms", "step", "where", "cause"], rows)

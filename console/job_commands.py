@@ -14,6 +14,7 @@ from ..protocol.elements import SavepointFormatType
 from .command import Command
 from .jobs import address_option, find_job, job_argument, reports, timeout_option
 from .output import pairs, progress, say, table
+from .tasks import task_documents
 from .text import moment, size
 
 format_option = click.option(
@@ -68,8 +69,13 @@ def list_jobs(with_ended: bool, address: str | None) -> None:
 def status(job: str, address: str | None) -> None:
     """Say how JOB (an id, the start of one, or a name) is."""
     client = find_job(job, address)
-    report = client.report()
-    described = {"id": str(client.get_job_id()), **job_document(report), "processes": client.processes()}
+    details = client.details()
+    described = {
+        "id": str(client.get_job_id()),
+        **job_document(details.report),
+        "tasks": task_documents(details),
+        "processes": client.processes(),
+    }
     say(described, lambda: _status_lines(described))
 
 
@@ -126,10 +132,23 @@ def _status_lines(job: dict[str, Any]) -> Iterator[Any]:
             ("stopped with", job["stopped_with"]),
         ]
     )
-    if job["processes"]:
-        yield ""
-        yield table(["process", "subtasks"], [[pid, name] for name, pid in sorted(job["processes"].items())])
+    yield ""
+    headings = ["task", "subtasks", "state", "in/s", "out/s", "busy", "held back"]
+    yield table(headings, [_task_row(task) for task in job["tasks"]])
     yield from (f"warning: {text}" for text in job["warnings"])
+
+
+def _task_row(task: dict[str, Any]) -> list[object]:
+    states = sorted(task["states"].items())
+    return [
+        task["name"],
+        task["parallelism"],
+        states[0][0] if len(states) == 1 else ", ".join(f"{count} {state}" for state, count in states),
+        round(task["records_in_per_s"]),
+        round(task["records_out_per_s"]),
+        f"{task['busy']:.0%}",
+        f"{task['backpressured']:.0%}",
+    ]
 
 
 @click.command(

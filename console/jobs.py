@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +40,10 @@ def job_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 def reports(address: str | None) -> dict[str, tuple[JobClient, JobReport]]:
     """The jobs of a cluster and how they are, by id; those that end while they are asked are left out."""
     # Here and not above: commands about files must not pay for importing Ray.
-    from ..coordinator.ray_deployment import running_jobs
+    from ..coordinator.ray_deployment import connect, running_jobs
 
+    with _ended_by_ctrl_c():
+        connect(address)
     found = {}
     for job_id, handle in running_jobs(address).items():
         client = JobClient(JobID(job_id), handle)
@@ -47,6 +52,20 @@ def reports(address: str | None) -> dict[str, tuple[JobClient, JobReport]]:
         except JobExecutionError:
             continue
     return found
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C end the process itself: while Ray tries to connect, for up to a minute, no Python runs."""
+    heard = signal.getsignal(signal.SIGINT)
+    if heard in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 def find_job(job: str, address: str | None) -> JobClient:

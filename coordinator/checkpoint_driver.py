@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -31,6 +32,8 @@ from .spec import JobSpec
 from .statistics import CheckpointOutcome, CheckpointStatistics, JobShape, JobStatistics, job_shape
 from .stored_statistics import stored_statistics
 from .traces import JobTraces
+
+logger = logging.getLogger(__name__)
 
 REQUESTS_PER_EPOCH = 1_000_000_000
 """Request numbers of one coordinator are below those of the next, so answers are never mixed up."""
@@ -466,6 +469,7 @@ class CheckpointDriver:
         now_ns = self._ports.now_ns()
         statistics = replace(checkpoint, duration_ms=now_ns / 1e6 - checkpoint.triggered_ms)
         self._statistics.ended(statistics)
+        _log(statistics)
         self._traces.ended(statistics, now_ns)
 
     def spans_recorded(self, event: SpansRecorded) -> None:
@@ -479,3 +483,16 @@ class CheckpointDriver:
 
 def _files(acknowledgement: core.Acknowledgement) -> list[FileHandle]:
     return [file for snapshot in acknowledgement.snapshots.values() for file in snapshot.files()]
+
+
+def _log(ended: CheckpointStatistics) -> None:
+    if ended.outcome is CheckpointOutcome.COMPLETED:
+        logger.info(
+            "Checkpoint %d is complete after %.0f ms: %d bytes of state, %d of them new",
+            ended.checkpoint_id,
+            ended.duration_ms,
+            ended.size_bytes,
+            ended.new_bytes,
+        )
+    else:
+        logger.info("Checkpoint %d is aborted: %s", ended.checkpoint_id, ended.reason)

@@ -36,7 +36,8 @@ _NOTICEABLE_MS = 0.5
 """A share of a wait below this is not worth a word."""
 
 _SHORTEST_MS = 0.05
-"""A step below this is part of the one behind it."""
+_SHORTEST_SHARE = 0.0005
+"""A step below these, in itself or of the whole, is part of the one behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,11 @@ class _Path:
         self.checkpoint = checkpoint
         self.steps: list[PathStep] = []
         self.now_ms = 0.0
+        self._shortest_ms = max(_SHORTEST_MS, _SHORTEST_SHARE * checkpoint.duration_ms)
 
     def until(self, end_ms: float, name: str, subtask: SubtaskId | None, cause: str) -> None:
         """Add a step, unless it takes no time to speak of. Clocks that disagree never make time go back."""
-        if end_ms - self.now_ms < _SHORTEST_MS:
+        if end_ms - self.now_ms < self._shortest_ms:
             return
         where = "coordinator" if subtask is None else self.checkpoint.subtask_name(subtask)
         self.steps.append(PathStep(name, subtask, where, self.now_ms, end_ms - self.now_ms, cause))

@@ -6,6 +6,7 @@ same job and checkpoint storage resumes the job from the newest complete checkpo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -19,30 +20,29 @@ from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import JobGraph, Subtask, build_execution_graph
-from ..state.storage import CheckpointStorage, open_storage
-from ..state.stored_checkpoint import read_checkpoint
+from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer
 from ..telemetry.spans import RECOVERY, RESCALE
 from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
-from .claim import ClaimedCheckpoint
 from .job_fail_points import JobFailPoints
 from .job_history import JobHistory
 from .job_metrics import JobMetrics
+from .job_storage import claim_epoch, claimed_checkpoint, foreign_state, new_store
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .rescaler import Rescaler
 from .restart_traces import RestartTraces
-from .restore import check_restore
 from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
 from .statistics import JobStatistics, RecoveryStatistics, RescaleStatistics, RestoredCheckpoint
-from .step_back import newer_checkpoints, step_back_warning
 from .stored_statistics import read_statistics
 from .task_deployments import AttemptStart, task_deployments, task_settings
 from .traces import JobTraces
+
+logger = logging.getLogger(__name__)
 
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
@@ -113,6 +113,8 @@ class JobCoordinator:
         self._keeps_checkpoints: bool | None = None
         self._failure: Failure | None = None
         self._to_recover: Failure | None = None
+        self.fit: Callable[[JobGraph], JobGraph] | None = None
+        """In reactive mode, what makes the job fit into its cluster whenever it is deployed."""
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
         self._queries = self._new_queries(spec.graph)
@@ -145,6 +147,12 @@ class JobCoordinator:
     def rescaling(self) -> RescaleStatistics | None:
         """The rescale that is under way, if any."""
         return self._rescaler.in_progress
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether an attempt is deployed and not all of its subtasks run yet."""
+        is_deployed = self.status in (JobStatus.INITIALIZING, JobStatus.RESTARTING)
+        return is_deployed and self._restart_at_ms is None
 
     @property
     def job_id(self) -> JobId:
@@ -208,7 +216,7 @@ class JobCoordinator:
         self.history.started(self._now_ms())
         try:
             self._open_storage()
-            self._find_foreign_state()
+            self._foreign = foreign_state(self._spec, self._store, self.statistics.warnings.append)
             self.fail_points = JobFailPoints(self._spec, self._store.storage if self._store else None)
         except TidegateError as error:
             self._fails(Failure(str(error), "", self._now_ms()))
@@ -221,12 +229,12 @@ class JobCoordinator:
 
     def finish_clean_up(self, keep_checkpoints: bool) -> None:
         """The job has ended, but a predecessor may have died before it removed what is to go."""
-        store = self._new_store()
+        store = new_store(self._spec, self._storage)
         if store is None:
             return
         try:
             store.claim()
-            store.owns(self._claimed_checkpoint())
+            store.owns(claimed_checkpoint(self._spec))
             if keep_checkpoints:
                 store.load()
                 store.remove_orphans()
@@ -235,24 +243,11 @@ class JobCoordinator:
         except TidegateError as error:
             self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
 
-    def _new_store(self) -> CheckpointStore | None:
-        settings = self._spec.settings
-        if settings.trigger is None:
-            return None
-        assert settings.checkpoint_dir is not None
-        root = self._storage or open_storage(settings.checkpoint_dir)
-        return CheckpointStore(root.sub(self._spec.job_id), settings.num_retained, settings.deleting_threads)
-
     def _open_storage(self) -> None:
-        self._store = self._new_store()
+        self._store = new_store(self._spec, self._storage)
         if self._store is None:
             return
-        epoch = self._store.claim()
-        path = self._spec.settings.restore_path
-        if path is not None and self._store.is_new:
-            foreign = read_checkpoint(path)
-            self._store.give_ids_above(max([foreign.checkpoint_id, *newer_checkpoints(path, foreign)]))
-        self._attempt = Attempt((epoch - 1) * ATTEMPTS_PER_EPOCH)
+        self._attempt = Attempt((claim_epoch(self._spec, self._store) - 1) * ATTEMPTS_PER_EPOCH)
         newest = self._store.load()
         if newest is not None and newest.statistics is not None:
             self.statistics = read_statistics(newest.statistics)
@@ -269,31 +264,10 @@ class JobCoordinator:
         )
         self._rescaler.open(self._store, self._checkpoints)
 
-    def _find_foreign_state(self) -> None:
-        path = self._spec.settings.restore_path
-        is_first_start = self._store is None or self._store.newest is None
-        claimed = self._claimed_checkpoint()
-        if claimed is not None and is_first_start:
-            claimed.take()
-        if self._store is not None:
-            self._store.owns(claimed)
-        if path is None or not is_first_start:
-            return
-        self._foreign = read_checkpoint(path)
-        newer = newer_checkpoints(path, self._foreign)
-        if newer:
-            warning = step_back_warning(path, newer, self._spec.settings.claims_restored)
-            self.statistics.warnings.append(warning)
-        check_restore(self._spec.graph, self._foreign, self._spec.settings.allow_non_restored_state)
-
-    def _claimed_checkpoint(self) -> ClaimedCheckpoint | None:
-        settings = self._spec.settings
-        if settings.restore_path is None or not settings.claims_restored or settings.trigger is None:
-            return None
-        return ClaimedCheckpoint(settings.restore_path, self._spec.job_id)
-
     def _deploy(self) -> None:
         self._rescaler.deploy()
+        if self.fit is not None:
+            self._rescaler.fit(self.fit)
         graph = self._rescaler.graph
         self._graph, self._queries = build_execution_graph(graph), self._new_queries(graph)
         self._operators.rescaled(graph)
@@ -321,8 +295,14 @@ class JobCoordinator:
         start = AttemptStart(
             self._attempt, self._restarts, manifest, own is not None, self._is_stopped, trace_context
         )
-        settings = task_settings(self._spec.settings, self._store, self.fail_points)
+        settings = task_settings(self._spec, self._store, self.fail_points)
         self.metrics.begin(self._attempt)
+        logger.info(
+            "The job %s is deployed, after %d restarts, from %s",
+            self.job_name,
+            self.restarts,
+            "the start" if manifest is None else f"checkpoint {manifest.checkpoint_id}",
+        )
         deployments = task_deployments(self._spec.job_id, graph, self._graph, start, settings)
         self._ports.deploy(self._graph, deployments)
 
@@ -417,7 +397,19 @@ class JobCoordinator:
         """
         if self.status is not JobStatus.RUNNING:
             return f"the job is {self.status.name}; only a running job can be rescaled"
+        if self.fit is not None and cause == "requested":
+            return "it follows the size of its cluster (scheduler-mode: reactive)"
         return self._rescaler.begin(parallelism, cause)
+
+    def relocate(self, cause: str) -> str:
+        """Take the subtasks off nodes that are about to go, as a rescale does; why not, or an empty text."""
+        if self.status is not JobStatus.RUNNING:
+            return f"the job is {self.status.name}"
+        return self._rescaler.begin({}, cause, is_move=True)
+
+    def restart(self, cause: str) -> None:
+        """Give the present attempt up, without a failure."""
+        self._restart_now(cause)
 
     @property
     def barrier_mode(self) -> BarrierMode | None:
@@ -455,6 +447,7 @@ class JobCoordinator:
             return
         was_restart = self.status is JobStatus.RESTARTING
         self._life.handle(JobEvent.TASKS_RUNNING)
+        logger.info("The job %s runs, with %d subtasks", self.job_name, len(self._graph.subtasks))
         self.running_since_ms = self._now_ms()
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
@@ -549,12 +542,14 @@ class JobCoordinator:
         self._fails(Failure(cause, details, now_ms))
         decision = self._decide(cause, is_recoverable)
         if isinstance(decision, GiveUp):
+            logger.error("The job %s fails: %s", self.job_name, cause)
             self._is_beyond_restart = not is_recoverable
             if decision.reason and self._restarts:
                 self._failure = Failure(f"{cause} ({decision.reason})", details, now_ms)
             self._rescaler.abandon(cause, is_job_over=True)
             self._life.handle(JobEvent.GAVE_UP)
         else:
+            logger.warning("The job %s restarts in %d ms: %s", self.job_name, decision.delay_ms, cause)
             self._restart_at_ms = now_ms + decision.delay_ms
         self._stop_tasks()
         self._go_on_when_stopped()
@@ -581,7 +576,8 @@ class JobCoordinator:
         else:
             self._restart_traces.failed(cause)
         if self._checkpoints is not None:
-            reason = core.AbortReason.RESTARTED if is_restart else core.AbortReason.SHUT_DOWN
+            ending = core.AbortReason.SUSPENDED if self._is_fenced else core.AbortReason.SHUT_DOWN
+            reason = core.AbortReason.RESTARTED if is_restart else ending
             self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
             self.history.stopping(self._live, self._now_ms())
@@ -632,6 +628,7 @@ class JobCoordinator:
             self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
+        logger.info("The job %s is %s", self.job_name, self.status.name)
         self._keeps_checkpoints = keep_checkpoints
         self.history.ended(self._now_ms())
         if self.fail_points is not None:

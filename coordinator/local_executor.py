@@ -26,7 +26,7 @@ from ..protocol.plan import ExecutionGraph, build_execution_graph
 from ..protocol.task_events import CreditReturned, ResultsTaken, TaskEvent, TaskMail
 from ..protocol.task_metrics import ProcessMetrics
 from ..state.storage import CheckpointStorage
-from ..telemetry import Tracer
+from ..telemetry import Tracer, logs
 from .job_coordinator import JobCoordinator
 from .spec import JobSpec
 
@@ -96,6 +96,8 @@ class LocalExecutor:
         finally:
             for task in self._tasks.values():
                 task.abandon()
+            # The thread may be the driver's, which works for others from now on.
+            logs.enter(None)
             self._background.shutdown(wait=True)
             self.coordinator.sweep()
 
@@ -146,6 +148,8 @@ class LocalExecutor:
         for task in list(self._tasks.values()):
             outcome = task.step()
             progressed |= outcome.wait_ms == 0 and not outcome.is_over
+        # The coordinator's lines are none of the task's whose turn was the last.
+        logs.enter(None)
         while self._events:
             progressed = True
             self.coordinator.handle(self._events.popleft())

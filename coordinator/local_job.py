@@ -23,6 +23,7 @@ from ..telemetry import (
     Tracer,
     create_tracer,
 )
+from ..telemetry.logs import LogContext, ProcessLog
 from .barrier_mode import BarrierMode
 from .job_archive import archive_job
 from .job_client import JobHandle, JobReport
@@ -70,6 +71,7 @@ class LocalJob:
         job, settings = self._executor.coordinator, self._settings
         try:
             with (
+                self._log(),
                 contextlib.closing(JobDirectories(self._roots, self._job_id)),
                 contextlib.closing(JobReporters(job, settings.prometheus, settings.otlp_metrics)),
                 self._beside(self, self._job_id),
@@ -78,6 +80,13 @@ class LocalJob:
         finally:
             self._archive()
             self._tracer.close()
+
+    def _log(self) -> contextlib.AbstractContextManager[Any]:
+        logs = self._settings.logs
+        if logs.directory is None:
+            return contextlib.nullcontext()
+        context = LogContext(self._job_id, self._executor.coordinator.job_name)
+        return contextlib.closing(ProcessLog(logs, logs.directory, "local", context))
 
     def _archive(self) -> None:
         if self._archive_dir is not None and self._executor.coordinator.status.is_globally_terminal_state():
@@ -166,19 +175,19 @@ class LocalJob:
 def coordinator_tracer(spec: JobSpec, otlp: OtlpSettings | None) -> Tracer:
     """The tracer of a job's coordinator: a Jaeger file if the job wants one, and OTLP."""
     path = spec.settings.trace_file
-    sink = None if path is None else _trace_file_sink(_unused(Path(path)))
     resource: dict[str, AttributeValue] = {"tidegate.job": spec.job_name}
-    return create_tracer("tidegate-coordinator", resource, sink, otlp)
+    if path is None:
+        return create_tracer("tidegate-coordinator", resource, None, otlp)
+    file = JaegerJsonFile(_unused(Path(path)))
+    return create_tracer("tidegate-coordinator", resource, _trace_file_sink(file), otlp, file.flush)
 
 
-def _trace_file_sink(path: Path) -> SpanSink:
-    file = JaegerJsonFile(path)
-
+def _trace_file_sink(file: JaegerJsonFile) -> SpanSink:
     def add(span: FinishedSpan) -> None:
         file.add(span)
         if span["parent_span_id"] is None:
             # The root ends last: the trace is whole.
-            file.flush()
+            file.flush_if_due()
 
     return add
 

@@ -1,4 +1,4 @@
-"""Reads what the processes of a job have printed and logged, from the log files that Ray keeps of them."""
+"""Reads what the processes of a job have logged and printed, through Ray's dashboard, from every node."""
 
 from __future__ import annotations
 
@@ -8,27 +8,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import ray
-from ray.util.state import get_log, list_actors
+from ray.util.state import get_log, list_logs
 from ray.util.state.exception import RayStateApiException
 
 from ..common.errors import ClusterUnreachableError
-from .job_details import JobDetails
-from .ray_deployment import NAMESPACE
+from ..telemetry.logs import parse_file_name
+from .ray_deployment import connect
 
-COORDINATOR = "coordinator"
-_STREAMS = ("out", "err")
 _TIMEOUT_S = 30
+_MARKS = (":actor_name:", ":job_id:", ":task_name:")
+"""Lines that Ray writes between those of the program, for itself."""
 
 
 @dataclass(frozen=True)
 class LogSource:
-    """One process of a job."""
+    """One file of one process of a job: its log, or what it printed."""
 
-    names: tuple[str, ...]
-    """Of the subtasks in it, `operator (1/2)`, or `coordinator`."""
+    node_id: str
+    host: str
+    role: str
+    """`coordinator` or `task`."""
     process_id: int
-    node_ids: tuple[str, ...]
-    """The node that it runs on, or several where one machine plays several nodes."""
+    file_name: str = ""
+    """Of its log; empty for what it printed."""
+
+    @property
+    def stream(self) -> str:
+        """`log` or `out`."""
+        return "log" if self.file_name else "out"
 
 
 @dataclass(frozen=True)
@@ -36,84 +43,77 @@ class LogLine:
     """One line of one process."""
 
     source: LogSource
-    stream: str
-    """`out` or `err`; Python's logging goes to `err`."""
     text: str
 
 
-def log_sources(details: JobDetails, names: dict[str, int]) -> list[LogSource]:
-    """The processes of a job on the connected Ray, the coordinator first.
+def log_sources(job_id: str, address: str | None) -> list[LogSource]:
+    """The files of a job on a cluster, also of processes that are gone; the coordinator's first.
 
     Args:
-        details: The job.
-        names: Process ids by the names of the subtasks in them, as `JobClient.processes` has them.
+        job_id: Of a job that runs or has ended.
+        address: Of the cluster, as for `connect`.
 
     Raises:
-        ClusterUnreachableError: Ray's dashboard, which reads log files, does not answer.
+        ClusterUnreachableError: There is no such cluster, or its dashboard does not answer.
     """
-    nodes: dict[str, list[str]] = {}
+    connect(address)
+    found: dict[tuple[str, str], LogSource] = {}
     for node in ray.nodes():  # type: ignore[no-untyped-call]
-        nodes.setdefault(node["NodeManagerHostname"], []).append(node["NodeID"])
-    everywhere = [node_id for node_ids in nodes.values() for node_id in node_ids]
-    hosts = {each.process_id: each.host for each in details.subtasks if each.process_id}
-    tasks = [
-        LogSource(tuple(name.split(", ")), pid, tuple(nodes.get(hosts.get(pid, ""), everywhere)))
-        for name, pid in sorted(names.items())
-    ]
-    return [*_coordinators(details.job_id), *tasks]
+        if not node["Alive"]:
+            continue
+        for name in _names(node["NodeID"], f"tidegate-{job_id}-*.log"):
+            known = parse_file_name(name)
+            if known is not None and known.job_id == job_id:
+                source = LogSource(
+                    node["NodeID"], node["NodeManagerHostname"], known.role, known.process_id, name
+                )
+                # Several nodes on one machine may share a directory of logs.
+                found.setdefault((source.host, name), source)
+    ordered = sorted(found.values(), key=lambda one: (one.role, one.host, one.process_id))
+    printed = [LogSource(one.node_id, one.host, one.role, one.process_id) for one in ordered]
+    return [file for pair in zip(ordered, printed) for file in pair]
 
 
-def _coordinators(job_id: str) -> list[LogSource]:
+def _names(node_id: str, pattern: str) -> list[str]:
     try:
-        actors = list_actors(
-            filters=[
-                ("name", "=", f"job-{job_id}"),
-                ("ray_namespace", "=", NAMESPACE),
-                ("state", "=", "ALIVE"),
-            ],
-            detail=True,
-            timeout=_TIMEOUT_S,
-        )
-    except (RayStateApiException, ConnectionError, OSError) as error:
+        groups = list_logs(node_id=node_id, glob_filter=pattern, timeout=_TIMEOUT_S)
+    except (RayStateApiException, OSError) as error:
         raise _no_dashboard(error) from error
-    return [
-        LogSource((COORDINATOR,), actor.pid, (actor.node_id,))
-        for actor in actors
-        if actor.pid is not None and actor.node_id is not None
-    ]
+    return [name for names in groups.values() for name in names]
 
 
 def stored_lines(sources: Sequence[LogSource], tail: int) -> Iterator[LogLine]:
-    """The last lines of each process and stream so far.
+    """The last lines of each file so far.
 
     Raises:
         ClusterUnreachableError: Ray's dashboard does not answer.
     """
     for source in sources:
-        for stream in _STREAMS:
-            for text in _lines(source, stream, tail, follow=False):
-                yield LogLine(source, stream, text)
+        yield from _lines(source, tail, follow=False)
 
 
 def followed_lines(sources: Sequence[LogSource], tail: int) -> Iterator[LogLine]:
-    """The last lines of each process, and then new ones as they come, until all processes are gone."""
-    lines: queue.SimpleQueue[LogLine | BaseException | None] = queue.SimpleQueue()
+    """The last lines of each file, and then new ones as they come, for ever.
 
-    def read(source: LogSource, stream: str) -> None:
+    Raises:
+        ClusterUnreachableError: Ray's dashboard does not answer any more.
+    """
+    lines: queue.SimpleQueue[LogLine | ClusterUnreachableError | None] = queue.SimpleQueue()
+
+    def read(source: LogSource) -> None:
         try:
-            for text in _lines(source, stream, tail, follow=True):
-                lines.put(LogLine(source, stream, text))
+            for line in _lines(source, tail, follow=True):
+                lines.put(line)
+            lines.put(None)
         except ClusterUnreachableError as error:
             lines.put(error)
-        lines.put(None)
 
-    readers = [(source, stream) for source in sources for stream in _STREAMS]
-    for reader in readers:
-        threading.Thread(target=read, args=reader, daemon=True).start()
-    left = len(readers)
+    for source in sources:
+        threading.Thread(target=read, args=(source,), daemon=True).start()
+    left = len(sources)
     while left:
         line = lines.get()
-        if isinstance(line, BaseException):
+        if isinstance(line, ClusterUnreachableError):
             raise line
         if line is None:
             left -= 1
@@ -121,35 +121,43 @@ def followed_lines(sources: Sequence[LogSource], tail: int) -> Iterator[LogLine]
             yield line
 
 
-def _lines(source: LogSource, stream: str, tail: int, follow: bool) -> Iterator[str]:
-    for node_id in source.node_ids:
-        rest = ""
-        try:
-            chunks = get_log(
-                node_id=node_id,
-                pid=source.process_id,
-                suffix=stream,
-                tail=tail,
-                follow=follow,
-                timeout=_TIMEOUT_S,
-                errors="replace",
-                filter_ansi_code=True,
-            )
-            for chunk in chunks:
-                *whole, rest = (rest + chunk).split("\n")
-                yield from whole
-        except RayStateApiException:
-            # Not on this node, or it has written nothing.
-            continue
-        except (ConnectionError, OSError) as error:
-            raise _no_dashboard(error) from error
-        if rest:
-            yield rest
+def _lines(source: LogSource, tail: int, follow: bool) -> Iterator[LogLine]:
+    if source.file_name:
+        chunks = get_log(
+            node_id=source.node_id,
+            filename=source.file_name,
+            tail=tail,
+            follow=follow,
+            timeout=_TIMEOUT_S,
+            errors="replace",
+        )
+    else:
+        chunks = get_log(
+            node_id=source.node_id,
+            pid=source.process_id,
+            suffix="out",
+            tail=tail,
+            follow=follow,
+            timeout=_TIMEOUT_S,
+            errors="replace",
+        )
+    rest = ""
+    try:
+        for chunk in chunks:
+            *whole, rest = (rest + chunk).split("\n")
+            yield from (LogLine(source, text) for text in whole if not text.startswith(_MARKS))
+    except RayStateApiException:
+        # It has printed nothing, or Ray has removed the file.
         return
+    except OSError as error:
+        raise _no_dashboard(error) from error
+    if rest:
+        yield LogLine(source, rest)
 
 
 def _no_dashboard(error: BaseException) -> ClusterUnreachableError:
+    cause = str(error).strip().splitlines()[0]
     return ClusterUnreachableError(
-        f"log files are read through Ray's dashboard, which does not answer: {error}. Start the head with "
-        f"--include-dashboard=true; on the nodes the files are below /tmp/ray/session_latest/logs"
+        f"logs are read through Ray's dashboard, which does not answer: {cause}. Start the head with "
+        f"--include-dashboard=true; on each node the files are below /tmp/ray/session_latest/logs"
     )

@@ -10,12 +10,15 @@ from typing import Any
 from ..common.errors import ConfigurationError
 from ..common.failpoints import FailPoint
 from ..common.job_files import JobFile
+from ..protocol.autoscaler import AutoscalerSettings
 from ..protocol.elements import CheckpointingMode
 from ..protocol.failover import NoRestart, RestartStrategy
 from ..protocol.ids import JobId
 from ..protocol.plan import JobGraph
+from ..protocol.reactive import ReactiveSettings
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import StateBackend
+from ..telemetry.logs import LogSettings
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings
 
 
@@ -87,9 +90,12 @@ class JobSettings:
         redundant_processes: How many started processes wait to replace one that dies (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
+        reactive: How the job follows the size of its cluster, `None` if it does not (Ray shell).
+        autoscaler: What its autoscaler aims at, `None` for none (Ray shell).
         metrics_interval_ms: How often the coordinator asks the subtasks for their metrics; 0 for never.
         prometheus: Where Prometheus finds the metrics; `None` for nowhere.
         otlp_metrics: Where the metrics are sent; `None` for nowhere.
+        logs: How the processes of the job log.
         trace_file: Where the coordinator writes the traces, or `None`.
         fail_points: What `TIDEGATE_FAILPOINTS` arms.
         files: Files that travel with the job, which every process gets with its tasks.
@@ -132,8 +138,11 @@ class JobSettings:
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
     metrics_interval_ms: int = 1_000
+    reactive: ReactiveSettings | None = None
+    autoscaler: AutoscalerSettings | None = None
     prometheus: PrometheusSettings | None = None
     otlp_metrics: OtlpMetricSettings | None = None
+    logs: LogSettings = field(default_factory=LogSettings)
     trace_file: str | None = None
     local_snapshots_dir: str | None = None
     fail_points: tuple[FailPoint, ...] = ()

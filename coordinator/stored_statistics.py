@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -106,7 +107,9 @@ def _to_json(checkpoint: CheckpointStatistics, has_subtasks: bool) -> dict[str, 
     }
 
 
+@lru_cache(maxsize=2 * STORED_SUBTASKS)
 def _metrics_to_json(metrics: SubtaskMetrics) -> list[Any]:
+    """To be read only: each checkpoint is in twenty manifests."""
     upstream = metrics.upstream
     whose = [] if upstream is None else [upstream.task_id, upstream.index]
     return [*(value and round(value, 3) for value in _values(metrics)), *whose]

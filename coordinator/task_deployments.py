@@ -12,14 +12,14 @@ from ..state.inline_storage import InlineStorage
 from .checkpoint_store import CheckpointStore
 from .job_fail_points import JobFailPoints
 from .restore import recovered_records, restored_state
-from .spec import JobSettings
+from .spec import JobSpec
 
 
 def task_settings(
-    settings: JobSettings, store: CheckpointStore | None, fail_points: JobFailPoints | None
+    spec: JobSpec, store: CheckpointStore | None, fail_points: JobFailPoints | None
 ) -> TaskSettings:
     """The settings of a job's tasks; without a store they take no snapshots."""
-    storage = None
+    settings, storage = spec.settings, None
     if store is not None:
         limit = settings.max_inline_state_bytes
         threshold = settings.inline_threshold_bytes if limit is None else None
@@ -42,6 +42,8 @@ def task_settings(
         job_parameters=settings.job_parameters,
         files=settings.files,
         is_batch=settings.is_batch,
+        job_name=spec.job_name,
+        logs=settings.logs,
         fail_points=fail_points.arming if fail_points is not None else None,
     )
 

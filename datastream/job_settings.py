@@ -18,6 +18,7 @@ from ..common.options import (
     DeploymentOptions,
     ExecutionOptions,
     JobManagerOptions,
+    LogOptions,
     MetricOptions,
     PipelineOptions,
     StateBackendOptions,
@@ -45,8 +46,10 @@ from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
 from ..state.storage import is_absolute
+from ..telemetry.logs import LogSettings
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings, parse_ports
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
+from .elastic_settings import autoscaler_settings, reactive_settings
 
 DEFAULT_RESTART = ExponentialDelayRestart(
     initial_backoff_ms=100,
@@ -129,12 +132,24 @@ def job_settings(
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
         metrics_interval_ms=configuration.get(MetricOptions.UPDATE_INTERVAL).to_millis(),
+        reactive=reactive_settings(configuration),
+        autoscaler=autoscaler_settings(configuration),
         prometheus=_prometheus(configuration),
+        logs=_logs(configuration),
         otlp_metrics=OtlpMetricSettings.from_environment(os.environ),
         trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
         configuration=_shown(configuration, backend),
         archive_dir=_archive_dir(configuration),
         fail_points=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
+    )
+
+
+def _logs(configuration: Configuration) -> LogSettings:
+    return LogSettings(
+        level=configuration.get(LogOptions.LEVEL),
+        is_json=configuration.get(LogOptions.FORMAT) == "JSON",
+        directory=configuration.get(LogOptions.DIRECTORY),
+        max_files=_not_negative(configuration, LogOptions.MAX_FILES),
     )
 
 

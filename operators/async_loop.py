@@ -10,6 +10,7 @@ from concurrent import futures
 from typing import Any
 
 from ..common.errors import TidegateError
+from ..telemetry import logs
 
 STOP_TIMEOUT_S = 10.0
 """How long coroutines may take to end once they are cancelled."""
@@ -45,10 +46,11 @@ class EventLoopThread(TaskEventLoop):
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         # A daemon: a call that blocks for ever must not keep the process from ending.
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(logs.current(),), name=name, daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run(self, log_context: logs.LogContext | None) -> None:
+        logs.enter(log_context)
         loop = self._loop
         asyncio.set_event_loop(loop)
         try:

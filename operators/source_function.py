@@ -14,6 +14,7 @@ from abc import abstractmethod
 from ..common import failpoints
 from ..common.errors import ConfigurationError, UserCodeError
 from ..protocol.elements import Batch, CheckpointBarrier, StreamElement, Watermark, WatermarkStatus
+from ..telemetry import logs
 from .checkpoint_lock import CheckpointLock
 from .checkpointed import CheckpointHooks
 from .functions import Function, RichFunction
@@ -87,11 +88,15 @@ class SourceFunctionOperator(UserFunctionOperator, PolledOperator):
         context = self.context
         self._buffer = SourceBuffer(capacity)
         self._thread = threading.Thread(
-            target=self._run, name=f"tidegate-source-{context.name_with_subtask}", daemon=True
+            target=self._run,
+            args=(logs.current(),),
+            name=f"tidegate-source-{context.name_with_subtask}",
+            daemon=True,
         )
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run(self, log_context: logs.LogContext | None) -> None:
+        logs.enter(log_context)
         where = f"operator {self.context.name_with_subtask}"
         try:
             self._function.run(SourceContext(self._buffer, self._lock, where))

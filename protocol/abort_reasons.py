@@ -26,8 +26,6 @@ class AbortReason(enum.Enum):
     SYNC_FAILED = "a task could not take its snapshot"
     ASYNC_FAILED = "a task could not store its snapshot"
     CHANNEL_STATE_FAILED = "a task could not store the records under way in its channels"
-    TASK_NOT_READY = "a task was not ready for it"
-    TASK_CLOSING = "a task was about to stop"
     BARRIER_SUBSUMED = "a task saw the barrier of a newer checkpoint first"
     CANCELLED_UPSTREAM = "a task heard from upstream that it was cancelled"
     ALIGNMENT_LIMIT = "a task would have had to hold back more than its alignment limit"
@@ -37,7 +35,7 @@ class AbortReason(enum.Enum):
     SUBSUMED = "a newer checkpoint completed first"
     TASK_FAILED = "a task failed"
     RESTARTED = "the job restarts"
-    SUSPENDED = "the coordinator is suspended"
+    SUSPENDED = "another coordinator runs the job"
     SHUT_DOWN = "the job ends"
 
     @property
@@ -79,8 +77,6 @@ _DECLINES = frozenset(
         AbortReason.SYNC_FAILED,
         AbortReason.ASYNC_FAILED,
         AbortReason.CHANNEL_STATE_FAILED,
-        AbortReason.TASK_NOT_READY,
-        AbortReason.TASK_CLOSING,
         AbortReason.BARRIER_SUBSUMED,
         AbortReason.CANCELLED_UPSTREAM,
         AbortReason.ALIGNMENT_LIMIT,

@@ -19,6 +19,7 @@ from ..operators.base import OperatorContext, StreamOperator
 from ..operators.output import Output
 from ..operators.processing_time import TimerHandle
 from ..protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier, Watermark, WatermarkStatus
+from .epoch_trace import traced_epoch
 from .epochs import EpochBuffer
 from .exchange import arrow_schema_of, to_arrow, to_dataframe
 from .failures import cause_of
@@ -157,9 +158,10 @@ class SparkStageOperator(StreamOperator):
     def _run(self, table: pa.Table) -> pa.Table:
         session = self._session()
         try:
-            frame = self._function(to_dataframe(session, table))
-            self._check_schema(frame)
-            return to_arrow(frame, self._schema)
+            with traced_epoch(session, self.context, table.num_rows):
+                frame = self._function(to_dataframe(session, table))
+                self._check_schema(frame)
+                return to_arrow(frame, self._schema)
         except TidegateError:
             raise
         except Exception as error:

@@ -1,7 +1,7 @@
 """The log files of a job's processes: where they are, how long they grow, and what a line says.
 
-Every process of a job writes one file, `tidegate-JOB-ROLE-PID.log`, where the role is `coordinator`, `task`, or
-`local` for a job that runs in the driver's process:
+Every process of a job writes one file, `tidegate-JOB-ROLE-PID.log`, where the role is `coordinator`, `task`,
+or `local` for a job that runs in the driver's process:
 
 * on Ray in `env.log.dir`, by default in Ray's own directory of logs (`/tmp/ray/session_…/logs` of each node),
   where `ray logs` and the dashboard find it too;
@@ -9,7 +9,7 @@ Every process of a job writes one file, `tidegate-JOB-ROLE-PID.log`, where the r
 
 `log_files` gives the files of a job in a directory. A file that has grown to 10 MiB is renamed to `….log.1`,
 the one before to `….log.2`, and so on; `env.log.max` older ones are kept. So a process keeps at most
-(1 + `env.log.max`) × 10 MiB.
+(1 + `env.log.max`) times 10 MiB.
 
 What functions log with Python's `logging` is in it as well, from `env.log.level` on. `tidegate.log.format`
 chooses `text`, for people, or `json`, with one object a line:
@@ -18,9 +18,9 @@ chooses `text`, for people, or `json`, with one object a line:
      "host": "…", "process_id": 4711, "thread": "…", "role": "task", "job_id": "…", "job_name": "…",
      "operator": "Map -> Filter", "subtask_index": 0, "attempt": 2, "trace_id": "…", "exception": "…"}
 
-`operator` is the chain of operators of the subtask, `attempt` how often the job was started before, `trace_id`
-that of the checkpoint the line belongs to. What a line has nothing to say to is left out. What looks like a
-secret is masked.
+`operator` is the chain of operators of the subtask, `attempt` how often the job was started before,
+`trace_id` that of the checkpoint the line belongs to. What a line has nothing to say to is left out. What
+looks like a secret is masked, and a message longer than 64 KiB ends there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from .spans import parse_traceparent
 
 logger = logging.getLogger("tidegate")
 
-FILE_BYTES = 10 << 20
+LONGEST = 64 << 10
+"""Characters of a message or an exception that are written."""
 _FILE = re.compile(r"tidegate-(?P<job>[^-]+)-(?P<role>[a-z]+)-(?P<pid>\d+)\.log(\.(?P<age>\d+))?")
 
 
@@ -55,12 +56,14 @@ class LogSettings:
         is_json: Whether lines are JSON objects.
         directory: Where the files go; `None` for the default of the shell.
         max_files: How many older files of a process are kept.
+        max_file_bytes: How long a file grows.
     """
 
     level: str = "INFO"
     is_json: bool = False
     directory: str | None = None
     max_files: int = 3
+    max_file_bytes: int = 10 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class JsonFormatter(logging.Formatter):
             "time": _iso_time(record.created),
             "level": record.levelname,
             "logger": record.name,
-            "message": masked_text(record.getMessage()),
+            "message": _shown(record.getMessage()),
             **self._process,
             "thread": record.threadName,
             "job_id": context.job_id,
@@ -126,7 +129,7 @@ class JsonFormatter(logging.Formatter):
             "subtask_index": context.subtask_index,
             "attempt": context.attempt,
             "trace_id": context.trace_id,
-            "exception": None if exception is None else masked_text(exception),
+            "exception": None if exception is None else _shown(exception),
         }
         return json.dumps({name: value for name, value in line.items() if value is not None})
 
@@ -139,11 +142,17 @@ class TextFormatter(logging.Formatter):
         place = ""
         if context is not None and context.operator is not None:
             place = f" [{context.operator} ({context.subtask_index}), attempt {context.attempt}]"
-        message = masked_text(record.getMessage())
+        message = _shown(record.getMessage())
         line = f"{_iso_time(record.created)} {record.levelname:7} {record.name}{place} - {message}"
         if record.exc_info:
-            line += "\n" + masked_text(self.formatException(record.exc_info))
+            line += "\n" + _shown(self.formatException(record.exc_info))
         return line
+
+
+def _shown(text: str) -> str:
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}… ({len(text)} characters)"
+    return masked_text(text)
 
 
 def _iso_time(seconds: float) -> str:
@@ -180,7 +189,7 @@ class ProcessLog:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handler = _BoundedFile(
-                path, maxBytes=FILE_BYTES, backupCount=settings.max_files, encoding="utf-8"
+                path, maxBytes=settings.max_file_bytes, backupCount=settings.max_files, encoding="utf-8"
             )
         except OSError as error:
             logger.warning("There is no log file %s, and the job goes on without it: %s", path, error)
@@ -206,11 +215,55 @@ class ProcessLog:
         self._root.setLevel(self._level)
 
 
+@dataclass(frozen=True, slots=True)
+class LogFileName:
+    """What the name of a log file says."""
+
+    job_id: str
+    role: str
+    process_id: int
+    age: int
+    """0 for the one that is written to; more for older ones."""
+
+
+def parse_file_name(name: str) -> LogFileName | None:
+    """What the name of a file says, `None` for files of others."""
+    match = _FILE.fullmatch(name)
+    if match is None:
+        return None
+    return LogFileName(match["job"], match["role"], int(match["pid"]), int(match["age"] or 0))
+
+
+_PLACE = re.compile(r"\S+ [A-Z]+ +\S+ \[(?P<operator>.+?) \((?P<index>\d+)\), attempt \d+\] - ")
+_START = re.compile(r"\d{4}-\d\d-\d\dT\S+Z [A-Z]+ ")
+
+
+def place_of_line(line: str) -> tuple[str, int] | None:
+    """The operator and the index of the subtask that a line of either format is about.
+
+    Returns:
+        `None` for a line about the whole process.
+
+    Raises:
+        ValueError: It begins no entry: a line of a traceback, which goes with the one before.
+    """
+    if line.startswith("{"):
+        entry = json.loads(line)
+        place = entry.get("operator"), entry.get("subtask_index")
+        return None if place[0] is None or place[1] is None else (str(place[0]), int(place[1]))
+    match = _PLACE.match(line)
+    if match is not None:
+        return match["operator"], int(match["index"])
+    if _START.match(line) is None:
+        raise ValueError(line)
+    return None
+
+
 def log_files(directory: str, job_id: str) -> list[Path]:
     """The log files of a job in a directory; those of one process together, its oldest first."""
     found = []
     for path in Path(directory).glob(f"tidegate-{job_id}-*.log*"):
-        match = _FILE.fullmatch(path.name)
-        if match is not None and match["job"] == job_id:
-            found.append((match["role"], int(match["pid"]), -int(match["age"] or 0), path))
+        known = parse_file_name(path.name)
+        if known is not None and known.job_id == job_id:
+            found.append((known.role, known.process_id, -known.age, path))
     return [path for *_, path in sorted(found)]

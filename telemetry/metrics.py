@@ -158,13 +158,17 @@ class MetricRegistry:
             for owner, name, metric in metrics
         }
 
-    def samples(self, root: _Root) -> list[tuple[tuple[str, ...], MetricScope, UserMetric]]:
+    def samples(
+        self, root: _Root, with_gauges: bool
+    ) -> list[tuple[tuple[str, ...], MetricScope, UserMetric]]:
         """Name below the root, scope and value of each metric under a root.
 
         A gauge that raises, or gives no finite number, is left out; the first time a warning says so.
         """
         found = []
         for name, entry in list(self._roots.get(root, {}).items()):
+            if not with_gauges and callable(entry.metric):
+                continue
             value = _sample(entry, name)
             if value is not None:
                 found.append((name, entry.scope, value))
@@ -265,9 +269,9 @@ class MetricGroup:
         assert isinstance(metric, Distribution)
         return metric
 
-    def samples(self) -> list[tuple[tuple[str, ...], MetricScope, UserMetric]]:
+    def samples(self, with_gauges: bool = True) -> list[tuple[tuple[str, ...], MetricScope, UserMetric]]:
         """Name, scope and value of each metric of the operator; see `MetricRegistry.samples`."""
-        return self._registry.samples(self._root)
+        return self._registry.samples(self._root, with_gauges)
 
     def close(self) -> None:
         """Drop its metrics and those of its groups."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -22,51 +23,79 @@ _SCOPE = InstrumentationScope("tidegate")
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
-class OtlpSpanExporter:
-    """Queues spans (2,048 at most, then the oldest go) and sends them on a thread of its own."""
+MAX_QUEUED_SPANS = 8_192
+"""A checkpoint of a thousand subtasks has about as many."""
 
-    def __init__(self, span_exporter: SpanExporter) -> None:
-        self.span_exporter = span_exporter
-        self._processor = BatchSpanProcessor(span_exporter)
+_HANGS_AFTER_S = 1.0
+"""A request without an answer for so long is not waited for at the end of the job."""
+
+
+class OtlpSpanExporter:
+    """Queues spans (8,192 at most, then the oldest go) and sends them on a thread of its own."""
+
+    def __init__(self, collector: CollectorExporter) -> None:
+        self.collector = collector
+        self._processor = BatchSpanProcessor(collector, max_queue_size=MAX_QUEUED_SPANS)
 
     def export(self, span: FinishedSpan) -> None:
         """Queue one span; never waits for the collector."""
         self._processor.on_end(to_readable_span(span))
 
     def close(self, timeout_ms: int) -> None:
-        """Send what is queued; a collector that does not answer is given up after `timeout_ms`."""
-        # The processor waits up to 30 s and takes no timeout; the exporter's own shutdown ends its
-        # retries at once.
+        """Send what is queued; a collector that is out of order is given up, others after `timeout_ms`."""
+        is_hopeless = self.collector.is_out_of_order
+        # The processor waits up to 30 s and takes no timeout.
         closing = threading.Thread(target=self._processor.shutdown, daemon=True)
         closing.start()
-        closing.join(timeout_ms / 1_000)
+        closing.join(0 if is_hopeless else timeout_ms / 1_000)
         if closing.is_alive():
-            self.span_exporter.shutdown()
-            closing.join(timeout_ms / 1_000)
+            self.collector.give_up()
 
 
-class _OutageReporter(SpanExporter):
+class CollectorExporter(SpanExporter):
     """Says once that the collector takes no spans, and once that it does again."""
 
     def __init__(self, exporter: SpanExporter, endpoint: str) -> None:
         self._exporter = exporter
         self._endpoint = endpoint
+        self._lock = threading.Lock()
         self._is_failing = False
         self._is_shut_down = False
+        self._sending_since_s = 0.0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = self._exporter.export(spans)
-        is_failing = result is not SpanExportResult.SUCCESS
-        if is_failing and not self._is_failing:
+        self._sending_since_s = time.monotonic()
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            self._sending_since_s = 0.0
+        if result is not SpanExportResult.SUCCESS:
+            self._failed()
+        elif self._is_failing:
+            self._is_failing = False
+            logger.info("The OTLP collector at %s takes spans again", self._endpoint)
+        return result
+
+    def _failed(self) -> None:
+        with self._lock:
+            was_failing, self._is_failing = self._is_failing, True
+        if not was_failing:
             logger.warning(
                 "The OTLP collector at %s takes no spans; the job and its trace file go on without "
                 "it. The logger 'opentelemetry.exporter.otlp' at level ERROR shows the cause.",
                 self._endpoint,
             )
-        elif self._is_failing and not is_failing:
-            logger.info("The OTLP collector at %s takes spans again", self._endpoint)
-        self._is_failing = is_failing
-        return result
+
+    @property
+    def is_out_of_order(self) -> bool:
+        """Whether the last request failed, or one has waited for its answer for a while."""
+        since_s = self._sending_since_s
+        return self._is_failing or (since_s > 0 and time.monotonic() - since_s > _HANGS_AFTER_S)
+
+    def give_up(self) -> None:
+        """End what is under way; what is queued is lost."""
+        self._failed()
+        self.shutdown()
 
     def shutdown(self) -> None:
         if not self._is_shut_down:
@@ -89,14 +118,19 @@ def create_otlp_exporter(settings: OtlpSettings) -> OtlpSpanExporter | None:
         logger.warning("Spans are not exported to %s: %s", settings.endpoint, error)
         return None
     quieten_exporters()
-    return OtlpSpanExporter(_OutageReporter(exporter, settings.endpoint))
+    return OtlpSpanExporter(CollectorExporter(exporter, settings.endpoint))
 
 
 def quieten_exporters() -> None:
     """Without this, every batch that finds no collector adds a handful of lines to the job's log."""
-    otlp_logger = logging.getLogger("opentelemetry.exporter.otlp")
-    if otlp_logger.level == logging.NOTSET:
-        otlp_logger.setLevel(logging.CRITICAL)
+    for name, level in (
+        ("opentelemetry.exporter.otlp", logging.CRITICAL),
+        # Says once a minute that its queue is full.
+        ("opentelemetry.sdk", logging.ERROR),
+    ):
+        library_logger = logging.getLogger(name)
+        if library_logger.level == logging.NOTSET:
+            library_logger.setLevel(level)
 
 
 def unsupported_protocol(settings: OtlpSettings) -> ValueError:

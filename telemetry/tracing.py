@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from .settings import OtlpSettings
@@ -102,7 +102,9 @@ class Tracer:
         resource: Attributes,
         sink: SpanSink | None,
         exporter: SpanExporter | None,
+        closing: Callable[[], None] | None = None,
     ) -> None:
+        self._closing = closing
         self._service_name = service_name
         self._resource = dict(resource)
         self._exporter = exporter
@@ -169,6 +171,9 @@ class Tracer:
     def close(self, timeout_ms: int = 2_000) -> None:
         """Send what is still waiting, for at most about `timeout_ms`; call it once, at the end."""
         self._sinks = ()
+        if self._closing is not None:
+            self._closing()
+            self._closing = None
         if self._exporter is not None:
             self._exporter.close(timeout_ms)
             self._exporter = None
@@ -213,6 +218,7 @@ def create_tracer(
     resource_attributes: Attributes | None = None,
     sink: SpanSink | None = None,
     otlp: OtlpSettings | None = None,
+    closing: Callable[[], None] | None = None,
 ) -> Tracer:
     """The tracer of one process.
 
@@ -223,6 +229,7 @@ def create_tracer(
             its acknowledgement, the coordinator gives `JaegerJsonFile.add`.
         otlp: where a collector listens, for the coordinator only; see `OtlpSettings`. Where the
             extra `tidegate[otlp]` is not installed, a warning says so and nothing is exported.
+        closing: called by `Tracer.close`, when `sink` has all spans.
 
     Returns:
         A tracer that does next to nothing where neither `sink` nor `otlp` is given.
@@ -233,4 +240,4 @@ def create_tracer(
         from .otlp import create_otlp_exporter
 
         exporter = create_otlp_exporter(otlp)
-    return Tracer(service_name, resource_attributes or {}, sink, exporter)
+    return Tracer(service_name, resource_attributes or {}, sink, exporter, closing)

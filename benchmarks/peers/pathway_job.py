@@ -1,4 +1,4 @@
-"""W2, W3 and W5 on Pathway: `groupby().reduce(count, sum)` under its Python connector.
+"""The workloads on Pathway, under its Python connector: `apply` and `filter`, `groupby().reduce`, `join`.
 
 Pathway answers once per commit, not once per record: a key touched twice within a commit
 gives one update. Its results are therefore checked by adding every inserted row and
@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 import pathway as pw
-from measure import MULTIPLIER, Orders, Tally, leave_mark
+from measure import MULTIPLIER, Orders, Tally, leave_mark, right_id
 
 
 class Numbers(pw.io.python.ConnectorSubject):
@@ -71,17 +71,67 @@ class NetTally(pw.io.python.ConnectorObserver):
         self._tally.close()
 
 
+class Ids(Numbers):
+    """One side of W6.
+
+    Args:
+        orders: half of whose records are this side's.
+        is_right: shuffled.
+    """
+
+    def __init__(self, orders: Orders, is_right: bool) -> None:
+        super().__init__(orders)
+        self._is_right = is_right
+
+    def run(self) -> None:
+        leave_mark(self._orders.marks_dir, f"start-{int(self._is_right)}")
+        for i in range(self._orders.records // 2):
+            self.next(i=right_id(i) if self._is_right else i)
+
+
+def add_one(x: int) -> int:
+    """W1's map function."""
+    return x + 1
+
+
+def is_odd(x: int) -> bool:
+    """W1's filter function."""
+    return x % 2 == 1
+
+
+def numbers_of(subject: Numbers, name: str) -> pw.Table:
+    """What a subject feeds, committed once a second."""
+    return pw.io.python.read(subject, schema=NumberSchema, name=name, autocommit_duration_ms=1000)
+
+
+def stateless(orders: Orders) -> pw.Table:
+    """W1."""
+    added = numbers_of(Numbers(orders), "numbers").select(key=pw.apply(add_one, pw.this.i))
+    odd = added.filter(pw.apply(is_odd, pw.this.key))
+    return odd.select(key=pw.this.key, count=0, total=0)
+
+
+def keyed(orders: Orders) -> pw.Table:
+    """W2, W3 and W5."""
+    numbers = numbers_of(Numbers(orders), "numbers")
+    by_key = numbers.select(key=pw.this.i * MULTIPLIER % orders.keys, i=pw.this.i)
+    return by_key.groupby(pw.this.key).reduce(
+        pw.this.key, count=pw.reducers.count(), total=pw.reducers.sum(pw.this.i)
+    )
+
+
+def join(orders: Orders) -> pw.Table:
+    """W6."""
+    left = numbers_of(Ids(orders, is_right=False), "left")
+    right = numbers_of(Ids(orders, is_right=True), "right")
+    return left.join(right, left.i == right.i).select(key=left.i, count=left.i * 3, total=right.i * 5)
+
+
 def main() -> None:
     """Runs one job to its end."""
     orders = Orders.from_argv()
-    numbers = pw.io.python.read(
-        Numbers(orders), schema=NumberSchema, name="numbers", autocommit_duration_ms=1000
-    )
-    keyed = numbers.select(key=pw.this.i * MULTIPLIER % orders.keys, i=pw.this.i)
-    totals = keyed.groupby(pw.this.key).reduce(
-        pw.this.key, count=pw.reducers.count(), total=pw.reducers.sum(pw.this.i)
-    )
-    pw.io.python.write(totals, NetTally(orders))
+    results = {"W1": stateless, "W6": join}.get(orders.workload, keyed)(orders)
+    pw.io.python.write(results, NetTally(orders))
     persistence = None
     if orders.interval_ms:
         persistence = pw.persistence.Config(

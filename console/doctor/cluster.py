@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...common.errors import ClusterUnreachableError, TidegateError
 from ...state.storage import open_storage
 from .finding import Finding, Severity, ok
+from .storage import without_trace
 
 if TYPE_CHECKING:
     from ...coordinator.ray_nodes import NodeFacts
@@ -64,16 +65,17 @@ def check_cluster(address: str | None, checkpoint_dir: str | None) -> Iterator[F
     from ...coordinator.ray_nodes import look_at_nodes
 
     probe = f"doctor-{uuid.uuid4().hex}/probe"
-    shared = _with_probe(checkpoint_dir, probe)
-    try:
-        nodes = look_at_nodes(where, shared, probe)
-    except ClusterUnreachableError as error:
-        reason, _, mend = str(error).partition(". ")
-        yield Finding("cluster", Severity.ERROR, reason, mend)
-        return
-    finally:
-        if shared is not None:
-            open_storage(shared).delete([probe])
+    with without_trace(checkpoint_dir or ""):
+        shared = _with_probe(checkpoint_dir, probe)
+        try:
+            nodes = look_at_nodes(where, shared, probe)
+        except ClusterUnreachableError as error:
+            reason, _, mend = str(error).partition(". ")
+            yield Finding("cluster", Severity.ERROR, reason, mend)
+            return
+        finally:
+            if shared is not None:
+                open_storage(shared).delete([probe])
     yield ok("cluster", f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} at {where}")
     for node in nodes:
         yield from _node(node, shared)

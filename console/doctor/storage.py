@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...common.errors import TidegateError
@@ -25,7 +26,8 @@ def check_storage(check: str, uri: str, is_shared: bool) -> Iterator[Finding]:
         is_shared: Whether processes on other nodes have to find it, too.
     """
     try:
-        problem = _tried(open_storage(uri))
+        with without_trace(uri):
+            problem = _tried(open_storage(uri))
     except TidegateError as error:
         yield Finding(check, Severity.ERROR, f"{uri}: {error}", "correct the address or the rights")
         return
@@ -38,6 +40,20 @@ def check_storage(check: str, uri: str, is_shared: bool) -> Iterator[Finding]:
     path = _local(uri)
     if path is not None:
         yield from _local_findings(check, path, is_shared)
+
+
+@contextmanager
+def without_trace(uri: str) -> Iterator[None]:
+    """Remove the local directories that are made for `uri` while this is open, if they are empty again."""
+    path = _local(uri)
+    above = () if path is None else (path.absolute(), *path.absolute().parents)
+    made = [each for each in above if not each.exists()]
+    try:
+        yield
+    finally:
+        for each in made:
+            with suppress(OSError):
+                each.rmdir()
 
 
 def _tried(storage: CheckpointStorage) -> str:

@@ -128,11 +128,19 @@ def test_a_slow_sink_is_busy_and_backpressures_its_source() -> None:
 class Stateful(StreamOperator):
     """Keeps the last value of a key, and counts in a metric."""
 
+    asked = 0
+    """How often the gauge of any of them was asked."""
+
     def open(self) -> None:
         self.keyed = self.context.create_keyed_backend(None)
         self._last = self.keyed.get_value_state(ValueStateDescriptor("last", None))
         group = self.context.metrics.add_group("orders").add_group("country", "fr")
         self._seen = group.counter("seen")
+        group.gauge("asked", self._ask)
+
+    def _ask(self) -> int:
+        Stateful.asked += 1
+        return 1
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         assert self.keyed is not None
@@ -165,6 +173,7 @@ def test_metrics_of_functions_come_by_name_and_with_what_the_name_is_made_of() -
     metrics = test.task.metrics()
     assert metrics.user == {
         "Stateful.orders.country.fr.seen": 3,
+        "Stateful.orders.country.fr.asked": 1,
         "Stateful.numLateRecordsDropped": 1,
     }
     scope = metrics.scopes["Stateful.orders.country.fr.seen"]
@@ -183,6 +192,19 @@ def test_a_finished_task_says_its_last_metrics() -> None:
     test.receive(Batch(["a"]), EndOfInput())
     (finished,) = test.ports.reported(events.TaskFinished)
     assert (finished.metrics.records_in, finished.metrics.records_out) == (1, 3)
+
+
+def test_no_gauge_is_asked_at_the_end_where_it_could_hang() -> None:
+    test = TaskUnderTest(subtask_of([Stateful()]), is_checkpointing=False).start()
+    test.receive(Batch([1]))
+    asked = Stateful.asked
+    test.receive(EndOfInput())
+    (finished,) = test.ports.reported(events.TaskFinished)
+    assert finished.metrics.user == {
+        "Stateful.orders.country.fr.seen": 1,
+        "Stateful.numLateRecordsDropped": 1,
+    }
+    assert Stateful.asked == asked
 
 
 def test_a_task_that_is_not_initialised_has_measured_nothing() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tidegate.common.known_options import known_options
 from tidegate.common.secrets import MASK, is_sensitive, masked_text, without_secrets
@@ -68,3 +70,12 @@ def test_secrets_inside_of_values_are_masked_and_the_rest_stays(value: str, show
 )
 def test_messages_lose_their_secrets_and_nothing_that_helps(text: str, shown: str) -> None:
     assert masked_text(text) == shown
+
+
+@pytest.mark.parametrize("part", ["x", "token", "a://b", "secret.", "password ", "-=:"])
+def test_a_long_text_takes_no_longer_than_its_length_is_worth(part: str) -> None:
+    text = part * (300_000 // len(part))
+    started = time.process_time()
+    masked_text(text)
+    # With a quadratic expression this takes minutes.
+    assert time.process_time() - started < 10

@@ -7,6 +7,8 @@ import os
 import re
 import shlex
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -271,3 +273,30 @@ def test_a_reader_that_goes_away_ends_a_command_without_a_word(stored: Path) -> 
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_ctrl_c_ends_a_command_that_waits_for_a_silent_cluster_at_once() -> None:
+    with socket.create_server(("", 0)) as server:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "tidegate.console",
+                "list",
+                "--address",
+                f"127.0.0.1:{server.getsockname()[1]}",
+            ],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            server.accept()[0].close()
+            # The second one to come is Ray itself, at the address of this machine; it is left waiting.
+            with server.accept()[0]:
+                process.send_signal(signal.SIGINT)
+                out, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()
+            process.wait()
+    assert (process.returncode, out) == (-signal.SIGINT, b"")

@@ -36,7 +36,7 @@ from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.backend import HashMapStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import CheckpointStorage
-from tidegate.telemetry import create_tracer
+from tidegate.telemetry import SpanSink, create_tracer
 
 SOURCE = SubtaskId("task-1", 0)
 TOTALS = [SubtaskId("task-2", 0), SubtaskId("task-2", 1)]
@@ -72,7 +72,12 @@ def job_spec(graph: JobGraph | None = None, **changed: Any) -> JobSpec:
 class FakeCluster:
     """The `CoordinatorPorts`: records what the coordinator asks for, and answers for the tasks when told."""
 
-    def __init__(self, spec: JobSpec | None = None, storage: CheckpointStorage | None = None) -> None:
+    def __init__(
+        self,
+        spec: JobSpec | None = None,
+        storage: CheckpointStorage | None = None,
+        sink: SpanSink | None = None,
+    ) -> None:
         self.time_ms = 1_000
         self.ready: Callable[[str], None] | None = None
         """How to say that there is room for other subtasks, or why there is not, while that is asked."""
@@ -81,7 +86,7 @@ class FakeCluster:
         self.sent: list[tuple[Attempt, SubtaskId, events.TaskMail]] = []
         self.stopped: list[tuple[Attempt, list[SubtaskId]]] = []
         self.storage = storage or MemoryCheckpointStorage()
-        self.tracer = create_tracer("test")
+        self.tracer = create_tracer("test", sink=sink)
         self.coordinator = JobCoordinator(spec or job_spec(), self, self.tracer, self.storage)
 
     def now_ns(self) -> int:

@@ -9,6 +9,7 @@ from tidegate.common.errors import CheckpointStorageError, ConfigurationError
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.protocol import task_events as events
+from tidegate.protocol.abort_reasons import AbortReason
 from tidegate.protocol.checkpoint import (
     Acknowledgement,
     SubtaskAcknowledged,
@@ -190,6 +191,9 @@ def test_a_coordinator_that_was_replaced_ends_without_completing_anything() -> N
     assert cluster.coordinator.status is JobStatus.FAILING
     assert cluster.coordinator.failure is not None
     assert "fenced" in cluster.coordinator.failure.cause
+    suspended = cluster.coordinator.statistics.latest_aborted
+    assert suspended is not None
+    assert suspended.abort_reason is AbortReason.SUSPENDED
     assert "chk-1/MANIFEST" not in cluster.files()
     cluster.stop_tasks()
     assert cluster.coordinator.status is JobStatus.FAILED

@@ -25,7 +25,7 @@ from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.telemetry import create_tracer
+from tidegate.telemetry import create_tracer, logs
 
 from .fakes import job_spec
 
@@ -176,3 +176,8 @@ def test_a_driver_that_takes_nothing_stops_the_sources() -> None:
             seen += len(job.call(job.take_results))
             waiting = job.call(lambda: job.coordinator.results.waiting)
             assert sum(event.size_bytes for event in waiting) <= 64 * (100 + 10)
+
+
+def test_the_drivers_thread_logs_for_itself_again_when_the_job_is_over() -> None:
+    executor(CollectionSource(range(10)), MapOperator(str)).run()
+    assert logs.current() is None

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from tidegate.common.configuration import Configuration
 from tidegate.common.known_options import check_settings
-from tidegate.console.run_command import settings_of_file
+from tidegate.console.settings import settings_of_file
 
 ROOT = Path(__file__).parents[2]
 K8S = ROOT / "k8s"
@@ -236,6 +236,20 @@ def test_a_job_gets_its_settings_once_and_they_mean_something(name: str) -> None
         configuration.set_string(key, value)
     check_settings(configuration)
     assert configuration.get_string("execution.checkpointing.dir", "").partition("://")[2]
+
+
+@pytest.mark.parametrize("name", [name for name in OVERLAYS if name.startswith("job")])
+def test_a_job_that_is_deleted_has_time_for_its_savepoint(name: str) -> None:
+    settings = settings_of_file(str(K8S / "overlays" / name / "config.yaml"))
+    assert settings["tidegate.on-stop-signal"] == "stop-with-savepoint"
+    assert settings["execution.checkpointing.savepoint-dir"].partition("://")[2]
+    _, head, *workers = pods_of(overlay(name))
+    for pod in (head, *workers):
+        stopping = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+        assert "tidegate list" in stopping[-1]
+        assert pod["terminationGracePeriodSeconds"] == 60
+    environment = {one["name"]: one.get("value") for one in head["containers"][0]["env"]}
+    assert int(environment["RAY_JOB_STOP_WAIT_TIME_S"]) < head["terminationGracePeriodSeconds"]
 
 
 def test_the_image_runs_as_the_user_of_the_manifests() -> None:

@@ -1,14 +1,20 @@
-"""A receiver of OTLP over HTTP, as small as can be: it decodes what comes, keeps it, and answers."""
+"""Receivers of OTLP over HTTP and gRPC, as small as can be: they decode what comes, keep it, and answer."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent import futures
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import grpc
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ResourceMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 
@@ -69,3 +75,35 @@ def http_receiver() -> Iterator[HttpReceiver]:
             receiver.may_answer.set()
             receiver.shutdown()
             thread.join()
+
+
+class GrpcReceiver(trace_service_pb2_grpc.TraceServiceServicer):
+    """Keeps the spans of OTLP/gRPC requests."""
+
+    def __init__(self) -> None:
+        self.resource_spans: list[ResourceSpans] = []
+        self.url = ""
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        """Clear it, and requests hang."""
+
+    def Export(
+        self, request: ExportTraceServiceRequest, context: grpc.ServicerContext
+    ) -> ExportTraceServiceResponse:
+        self.may_answer.wait()
+        self.resource_spans.extend(request.resource_spans)
+        return ExportTraceServiceResponse()
+
+
+@contextmanager
+def grpc_receiver() -> Iterator[GrpcReceiver]:
+    receiver = GrpcReceiver()
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(receiver, server)
+    receiver.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield receiver
+    finally:
+        receiver.may_answer.set()
+        server.stop(None).wait()

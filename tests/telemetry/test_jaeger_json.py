@@ -155,3 +155,18 @@ def test_numbers_that_json_does_not_know_do_not_spoil_the_file(tmp_path: Path) -
     file.flush()
     (trace,) = read(file)
     assert (tags(trace["spans"][0])["a"], tags(trace["spans"][0])["b"]) == ("nan", "inf")
+
+
+def test_a_file_that_was_just_written_waits_for_more(tmp_path: Path) -> None:
+    file = JaegerJsonFile(tmp_path / "traces.json")
+    record_checkpoint(file, 1)
+    file.flush_if_due()
+    record_checkpoint(file, 2)
+    file.flush()
+    assert checkpoint_ids(file) == [1, 2]
+    for number in range(3, 50):
+        record_checkpoint(file, number)
+        file.flush_if_due()
+    written = len(checkpoint_ids(file))
+    file.flush()
+    assert 2 <= written <= len(checkpoint_ids(file)) == 49

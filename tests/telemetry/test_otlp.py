@@ -5,29 +5,12 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from concurrent import futures
 
-import grpc
 import pytest
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as messages
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as services
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 from tidegate.telemetry import FinishedSpan, OtlpSettings, create_tracer
 
-from .receiver import http_receiver
-
-
-class GrpcReceiver(services.TraceServiceServicer):
-    """Keeps the spans of OTLP/gRPC requests."""
-
-    def __init__(self) -> None:
-        self.resource_spans: list[ResourceSpans] = []
-
-    def Export(
-        self, request: messages.ExportTraceServiceRequest, context: grpc.ServicerContext
-    ) -> messages.ExportTraceServiceResponse:
-        self.resource_spans.extend(request.resource_spans)
-        return messages.ExportTraceServiceResponse()
+from .receiver import grpc_receiver, http_receiver
 
 
 def spans_by_service(resource_spans: list[ResourceSpans]) -> dict[tuple[str, str], Span]:
@@ -91,15 +74,8 @@ def test_a_collector_over_http_gets_the_spans_under_the_right_parents() -> None:
 
 
 def test_a_collector_over_grpc_gets_the_spans_under_the_right_parents() -> None:
-    receiver = GrpcReceiver()
-    server = grpc.server(futures.ThreadPoolExecutor(1))
-    services.add_TraceServiceServicer_to_server(receiver, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        run_one_checkpoint(settings_for(f"http://127.0.0.1:{port}", "grpc"))
-    finally:
-        server.stop(None).wait()
+    with grpc_receiver() as receiver:
+        run_one_checkpoint(settings_for(receiver.url, "grpc"))
     assert_one_checkpoint(receiver.resource_spans)
 
 
@@ -148,9 +124,9 @@ def test_a_collector_that_refuses_is_reported_once_and_its_return_too(
         otlp = create_otlp_exporter(settings_for(receiver.url))
         assert otlp is not None
         receiver.status = 400
-        results = [otlp.span_exporter.export(batch), otlp.span_exporter.export(batch)]
+        results = [otlp.collector.export(batch), otlp.collector.export(batch)]
         receiver.status = 200
-        results.append(otlp.span_exporter.export(batch))
+        results.append(otlp.collector.export(batch))
         otlp.close(timeout_ms=2_000)
 
     failure, success = SpanExportResult.FAILURE, SpanExportResult.SUCCESS

@@ -73,7 +73,7 @@ function nodeBox(node, choose) {
     operators.length > 1 && h("span", { class: "node-chain" }, names.slice(1).map((name) => h("span", { title: name }, name))),
     bar,
     h("span", { class: "node-line" }, load, state),
-    h("span", { class: "node-line" }, h("span", {}, "in ", received), h("span", {}, "out ", sent)),
+    h("span", { class: "node-line" }, node.inputs?.length ? h("span", {}, "in ", received) : null, h("span", {}, "out ", sent)),
     watermark,
   );
   const show = (vertex, live) => {

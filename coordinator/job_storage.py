@@ -1,0 +1,71 @@
+"""What a job finds when it starts: its directory of checkpoint storage, and the checkpoint of another job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..protocol.manifest import CheckpointManifest
+from ..state.storage import CheckpointStorage, open_storage
+from ..state.stored_checkpoint import read_checkpoint
+from .checkpoint_store import CheckpointStore
+from .claim import ClaimedCheckpoint
+from .restore import check_restore
+from .spec import JobSpec
+from .step_back import newer_checkpoints, step_back_warning
+
+
+def new_store(spec: JobSpec, storage: CheckpointStorage | None) -> CheckpointStore | None:
+    """The completed checkpoints of a job, not claimed yet; `None` without checkpointing.
+
+    Args:
+        storage: Root of all checkpoints instead of the one in the settings.
+    """
+    settings = spec.settings
+    if settings.trigger is None:
+        return None
+    assert settings.checkpoint_dir is not None
+    root = storage or open_storage(settings.checkpoint_dir)
+    return CheckpointStore(root.sub(spec.job_id), settings.num_retained, settings.deleting_threads)
+
+
+def claim_epoch(spec: JobSpec, store: CheckpointStore) -> int:
+    """Become the job's coordinator; ids go on from those of the job that it starts from."""
+    epoch = store.claim()
+    path = spec.settings.restore_path
+    if path is not None and store.is_new:
+        foreign = read_checkpoint(path)
+        store.give_ids_above(max([foreign.checkpoint_id, *newer_checkpoints(path, foreign)]))
+    return epoch
+
+
+def foreign_state(
+    spec: JobSpec, store: CheckpointStore | None, warn: Callable[[str], None]
+) -> CheckpointManifest | None:
+    """The checkpoint of another job to start from, if there is one and the job has none of its own yet.
+
+    Raises:
+        StateMigrationError: It does not fit the job.
+    """
+    path = spec.settings.restore_path
+    is_first_start = store is None or store.newest is None
+    claimed = claimed_checkpoint(spec)
+    if claimed is not None and is_first_start:
+        claimed.take()
+    if store is not None:
+        store.owns(claimed)
+    if path is None or not is_first_start:
+        return None
+    foreign = read_checkpoint(path)
+    newer = newer_checkpoints(path, foreign)
+    if newer:
+        warn(step_back_warning(path, newer, spec.settings.claims_restored))
+    check_restore(spec.graph, foreign, spec.settings.allow_non_restored_state)
+    return foreign
+
+
+def claimed_checkpoint(spec: JobSpec) -> ClaimedCheckpoint | None:
+    """What the job owns of another one, if anything."""
+    settings = spec.settings
+    if settings.restore_path is None or not settings.claims_restored or settings.trigger is None:
+        return None
+    return ClaimedCheckpoint(settings.restore_path, spec.job_id)

@@ -1,0 +1,78 @@
+"""What Spark did for an epoch, for the trace of the checkpoint that the epoch belongs to."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ..operators.base import OperatorContext, Work
+from ..telemetry.spans import SPARK_EPOCH, SPARK_JOB, SPARK_JOB_ID, SPARK_RECORDS, SPARK_STAGES, SPARK_TASKS
+
+logger = logging.getLogger(__name__)
+
+MAX_JOBS = 50
+"""So many jobs of one epoch have a span of their own."""
+
+_GROUP, _DESCRIPTION = "spark.jobGroup.id", "spark.job.description"
+_numbers = itertools.count(1)
+
+
+@contextlib.contextmanager
+def traced_epoch(session: Any, context: OperatorContext, records: int) -> Iterator[None]:
+    """What is done within is an epoch: a span, with one for each Spark job that it started from this thread.
+
+    The jobs are found by a job group, which also names the operator in Spark's web UI.
+    """
+    group = f"tidegate-{context.operator_uid}-{next(_numbers)}"
+    spark = session.sparkContext
+    before = {name: spark.getLocalProperty(name) for name in (_GROUP, _DESCRIPTION)}
+    spark.setLocalProperty(_GROUP, group)
+    spark.setLocalProperty(_DESCRIPTION, f"an epoch of {context.name_with_subtask}")
+    started_ns = time.time_ns()
+    try:
+        yield
+    finally:
+        ended_ns = time.time_ns()
+        with contextlib.suppress(Exception):
+            # Spark may just have died, and what it died of is to be raised.
+            for name, value in before.items():
+                spark.setLocalProperty(name, value)
+        jobs = _jobs(spark, group, started_ns, ended_ns)
+        context.trace_work(Work(SPARK_EPOCH, started_ns, ended_ns, {SPARK_RECORDS: records}, jobs))
+
+
+def _jobs(spark: Any, group: str, started_ns: int, ended_ns: int) -> tuple[Work, ...]:
+    """The jobs of a group, from the store behind Spark's web UI; none where that cannot be read."""
+    try:
+        ids = sorted(spark.statusTracker().getJobIdsForGroup(group))[:MAX_JOBS]
+        store = spark._jsc.sc().statusStore()
+        return tuple(_job(store.job(job_id), started_ns, ended_ns) for job_id in ids)
+    except Exception:
+        # A trace must not fail the job, and Spark may just have died.
+        logger.debug("Spark does not tell of its jobs", exc_info=True)
+        return ()
+
+
+def _job(data: Any, started_ns: int, ended_ns: int) -> Work:
+    begun = _time_ns(data.submissionTime(), started_ns)
+    # The listener that knows of the end may not have run yet.
+    done = _time_ns(data.completionTime(), ended_ns)
+    begun = min(max(begun, started_ns), ended_ns)
+    return Work(
+        SPARK_JOB,
+        begun,
+        min(max(done, begun), ended_ns),
+        {
+            SPARK_JOB_ID: int(data.jobId()),
+            SPARK_STAGES: int(data.stageIds().size()),
+            SPARK_TASKS: int(data.numTasks()),
+        },
+    )
+
+
+def _time_ns(option: Any, default: int) -> int:
+    return int(option.get().getTime()) * 1_000_000 if option.isDefined() else default
