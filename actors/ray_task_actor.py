@@ -89,6 +89,7 @@ class TaskActor:
         self._attempt = Attempt(-1)
         self._stopped = Attempt(-1)
         self._has_log = False
+        self._place = (os.getpid(), ray.get_runtime_context().get_node_id())
         self._metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="tidegate-metrics")
         self._metrics: asyncio.Future[ProcessMetrics] | None = None
 
@@ -108,8 +109,8 @@ class TaskActor:
         await consumed
 
     @ray.method(concurrency_group="control")
-    async def warm_up(self, operators: Sequence[bytes] = ()) -> int:
-        """Import what most tasks need, before there is one; returns the process id.
+    async def warm_up(self, operators: Sequence[bytes] = ()) -> tuple[int, str]:
+        """Import what most tasks need, before there is one; returns the ids of process and node.
 
         Args:
             operators: Pickled, those that will run here: what they import is imported too.
@@ -118,7 +119,7 @@ class TaskActor:
 
         for operator in operators:
             pickle.loads(operator)
-        return os.getpid()
+        return self._place
 
     @ray.method(concurrency_group="control")
     async def deploy(
@@ -127,11 +128,11 @@ class TaskActor:
         deployments: bytes,
         receivers: Mapping[ChannelId, tuple[Any, SubtaskId]],
         coordinator: Any,
-    ) -> int:
-        """Start subtasks of a new attempt; returns the process id."""
+    ) -> tuple[int, str]:
+        """Start subtasks of a new attempt; returns the ids of process and node."""
         if attempt <= self._stopped:
             # Its `stop` overtook it, and was answered: nobody would stop these subtasks any more.
-            return os.getpid()
+            return self._place
         # Built before any is known: after an error here there must be none that was never started.
         runners: dict[SubtaskId, _Runner] = {}
         for deployment in pickle.loads(deployments):
@@ -145,7 +146,7 @@ class TaskActor:
         self._attempt, self._runners = attempt, runners
         for runner in runners.values():
             runner.thread.start()
-        return os.getpid()
+        return self._place
 
     def _open_log(self, deployment: TaskDeployment) -> None:
         if not self._has_log:

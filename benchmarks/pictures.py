@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from . import metrics
@@ -34,6 +35,18 @@ def bars(rows: Rows) -> str:
     metric = rows[0]["metric"]
     better = "more" if metrics.is_more_better(metric) else "less"
     axes.set_xlabel(f"{metrics.UNITS[metric]} ({better} is better)")
+    return _svg(figure)
+
+
+def shares(parts: dict[str, float], label: str) -> str:
+    """A bar for each part of a whole, in nanoseconds."""
+    figure = _figure(0.9 + 0.32 * len(parts))
+    axes = figure.subplots()
+    drawn = axes.barh(list(parts), list(parts.values()), color=OURS)
+    axes.bar_label(drawn, fmt="{:,.0f} ns", padding=3, fontsize=8)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set_xlabel(label)
     return _svg(figure)
 
 
@@ -102,6 +115,8 @@ def _svg(figure: Figure) -> str:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None})
+    # Text stays text, and the same figures give the same bytes.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "tidegate"}):
+        figure.savefig(out, format="svg", metadata={"Date": None})
     text = out.getvalue()
     return text[text.index("<svg") :]

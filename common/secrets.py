@@ -27,6 +27,12 @@ _PAIR = re.compile(
 )
 
 
+_ENTRY = re.compile(
+    r"(?<![\w.-])(?P<name>[\w.-]+)(?P<between>\s*[:=]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^,;]+)"
+)
+"""One entry of a setting that holds several, such as `pipeline.global-job-parameters`."""
+
+
 def is_sensitive(name: str) -> bool:
     """Whether a setting of this name is likely to be a secret."""
     return _SENSITIVE.search(name) is not None
@@ -40,6 +46,11 @@ def masked_text(text: str) -> str:
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings by name with their secrets masked, also those inside of values."""
-    return {
-        name: MASK if is_sensitive(name) else masked_text(value) for name, value in sorted(settings.items())
-    }
+    return {name: MASK if is_sensitive(name) else _masked(value) for name, value in sorted(settings.items())}
+
+
+def _masked(value: str) -> str:
+    def entry(found: re.Match[str]) -> str:
+        return f"{found['name']}{found['between']}{MASK}" if is_sensitive(found["name"]) else found[0]
+
+    return _ENTRY.sub(entry, masked_text(value))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..common.errors import ConfigurationError
 from .command import Command
+from .extra import require_extra
 from .jobs import address_option
 from .output import note, say
 
@@ -72,7 +72,7 @@ def console(
     On this machine everybody may look. Actions need the token, which the printed address holds; beyond this
     machine everything does.
     """
-    _require_extra()
+    require_extra()
     from .rest.server import ServerSettings, serve
     from .rest.tokens import ConsoleSecret
 
@@ -93,16 +93,6 @@ def console(
     # Ctrl-C is how a console ends.
     with contextlib.suppress(KeyboardInterrupt):
         serve(jobs, settings, ready)
-
-
-def _require_extra() -> None:
-    try:
-        import fastapi  # noqa: F401 (only whether it is there)
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError(
-            f"the console needs {error.name}, which is not installed: pip install 'tidegate[console]'"
-        ) from error
 
 
 def _token(file: Path | None) -> str:

@@ -116,6 +116,8 @@ class JobCoordinator:
         self._keeps_checkpoints: bool | None = None
         self._failure: Failure | None = None
         self._to_recover: Failure | None = None
+        self.fit: Callable[[JobGraph], JobGraph] | None = None
+        """In reactive mode, what makes the job fit into its cluster whenever it is deployed."""
         self.fail_points: JobFailPoints | None = None
         """Those that were armed, once the job has started."""
         self._queries = self._new_queries(spec.graph)
@@ -148,6 +150,18 @@ class JobCoordinator:
     def rescaling(self) -> RescaleStatistics | None:
         """The rescale that is under way, if any."""
         return self._rescaler.in_progress
+
+    @property
+    def rescaled_ms(self) -> int | None:
+        """When the last rescale was over, `None` if there was none."""
+        rescales = self.statistics.rescales
+        return rescales[-1].running_ms or rescales[-1].requested_ms if rescales else None
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether an attempt is deployed and not all of its subtasks run yet."""
+        is_deployed = self.status in (JobStatus.INITIALIZING, JobStatus.RESTARTING)
+        return is_deployed and self._restart_at_ms is None
 
     @property
     def job_id(self) -> JobId:
@@ -297,6 +311,8 @@ class JobCoordinator:
 
     def _deploy(self) -> None:
         self._rescaler.deploy()
+        if self.fit is not None:
+            self._rescaler.fit(self.fit)
         graph = self._rescaler.graph
         self._graph, self._queries = build_execution_graph(graph), self._new_queries(graph)
         self._operators.rescaled(graph)
@@ -426,7 +442,19 @@ class JobCoordinator:
         """
         if self.status is not JobStatus.RUNNING:
             return f"the job is {self.status.name}; only a running job can be rescaled"
+        if self.fit is not None and cause == "requested":
+            return "it follows the size of its cluster (scheduler-mode: reactive)"
         return self._rescaler.begin(parallelism, cause)
+
+    def relocate(self, cause: str) -> str:
+        """Take the subtasks off nodes that are about to go, as a rescale does; why not, or an empty text."""
+        if self.status is not JobStatus.RUNNING:
+            return f"the job is {self.status.name}"
+        return self._rescaler.begin({}, cause, is_move=True)
+
+    def restart(self, cause: str) -> None:
+        """Give the present attempt up, without a failure."""
+        self._restart_now(cause)
 
     @property
     def barrier_mode(self) -> BarrierMode | None:

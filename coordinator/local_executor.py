@@ -67,6 +67,7 @@ class LocalExecutor:
         self._metrics_due_ms = 0
         self.coordinator = JobCoordinator(spec, self, tracer, storage)
         self._done = threading.Event()
+        self._loop_over = threading.Event()
 
     # ------------------------------------------------------------ driving
 
@@ -74,11 +75,16 @@ class LocalExecutor:
         """Run the job until it is over; its outcome is in `coordinator.status`."""
         try:
             with self._resources:
-                self._run()
+                try:
+                    self._run()
+                finally:
+                    # Before what runs beside the job is left: that may wait for an answer of this thread.
+                    self._loop_over.set()
         except BaseException as error:
             self._crash = error
             raise
         finally:
+            self._loop_over.set()
             self._done.set()
 
     def _run(self) -> None:
@@ -118,7 +124,7 @@ class LocalExecutor:
         self._wake.set()
         while not answer.done():
             wait([answer], timeout=0.05)
-            if self._done.is_set() and not answer.done():
+            if self._loop_over.is_set() and not answer.done():
                 raise JobExecutionError("the job is over; it takes no more requests")
         return answer.result()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from ..telemetry import (
 from ..telemetry.logs import LogContext, ProcessLog
 from .barrier_mode import BarrierMode
 from .job_archive import archive_job
-from .job_client import JobReport
+from .job_client import JobHandle, JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
 from .job_reporters import JobReporters
@@ -36,9 +37,20 @@ from .state_queries import StateAnswer, StateQuery, waited_answer
 
 
 class LocalJob:
-    """The `JobHandle` of a job in this process."""
+    """The `JobHandle` of a job in this process.
 
-    def __init__(self, spec: JobSpec, otlp: OtlpSettings | None = None) -> None:
+    Args:
+        spec: The job.
+        otlp: Where traces go as well.
+        beside: Makes of the job and its id what is to run as long as it does, such as a console.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        otlp: OtlpSettings | None = None,
+        beside: Callable[[JobHandle, str], AbstractContextManager[Any]] | None = None,
+    ) -> None:
         settings = self._settings = spec.settings
         self._job_id = spec.job_id
         self._roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
@@ -46,6 +58,7 @@ class LocalJob:
         self._tracer = coordinator_tracer(spec, otlp)
         self._executor = LocalExecutor(spec, self._tracer, resources=self._resources())
         self._view = JobView(spec, self._executor.coordinator)
+        self._beside = beside or (lambda job, job_id: contextlib.nullcontext())
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
@@ -61,6 +74,7 @@ class LocalJob:
                 self._log(),
                 contextlib.closing(JobDirectories(self._roots, self._job_id)),
                 contextlib.closing(JobReporters(job, settings.prometheus, settings.otlp_metrics)),
+                self._beside(self, self._job_id),
             ):
                 yield
         finally:

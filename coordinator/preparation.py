@@ -24,10 +24,27 @@ class TaskProcess:
     last_seen_ms: int
     pid: int = 0
     """0 until it has answered for the first time: Ray may still look for a place for it."""
+    node_id: str = ""
+    """Of Ray's, an empty text until then."""
     is_pinged: bool = False
     metrics_asked_ms: int = 0
     stopping: dict[SubtaskId, None] = field(default_factory=dict)
     stop_deadline_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """The nodes of a cluster at one moment.
+
+    Attributes:
+        free: What nodes that stay have left, by Ray's names.
+        staying: Their ids.
+        draining: Ids of those that are about to go.
+    """
+
+    free: Mapping[str, float]
+    staying: frozenset[str]
+    draining: frozenset[str]
 
 
 class Preparation:

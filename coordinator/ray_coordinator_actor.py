@@ -23,6 +23,7 @@ from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext
 from .barrier_mode import BarrierMode
+from .elasticity import Elasticity
 from .job_archive import archive_job
 from .job_client import JobReport
 from .job_coordinator import JobCoordinator
@@ -63,6 +64,14 @@ class CoordinatorActor:
         )
         self._coordinator = JobCoordinator(
             self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
+        )
+        settings = self._spec.settings
+        self._elasticity = Elasticity(
+            self._coordinator,
+            self._gateway,
+            settings.reactive,
+            settings.autoscaler,
+            settings.metrics_interval_ms,
         )
         self._reporters = JobReporters(
             self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
@@ -125,6 +134,7 @@ class CoordinatorActor:
             if time.monotonic() >= next_tick_s:
                 next_tick_s = time.monotonic() + self._gateway.tick_interval_ms / 1_000
                 self._gateway.tick()
+                self._elasticity.tick()
 
     def _take_request(self, next_tick_s: float) -> None:
         due_s = (self._coordinator.next_due_ms() - self._gateway.now_ns() // 1_000_000) / 1_000

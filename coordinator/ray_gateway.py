@@ -17,7 +17,7 @@ from ..actors.ray_task_actor import TaskActor
 from ..common.clock import SteadyClock
 from ..common.errors import ConfigurationError
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.plan import ExecutionGraph, build_execution_graph
+from ..protocol.plan import ExecutionGraph, JobGraph, build_execution_graph
 from ..protocol.task_events import (
     ResultsCollected,
     ResultsTaken,
@@ -27,8 +27,15 @@ from ..protocol.task_events import (
     TaskStopped,
 )
 from ..protocol.task_metrics import ProcessMetrics
-from .preparation import Preparation, TaskProcess
-from .slots import ProcessResources, process_key, process_resources, resource_problem, total
+from .preparation import NodeView, Preparation, TaskProcess
+from .slots import (
+    ProcessResources,
+    process_key,
+    process_resources,
+    resource_problem,
+    slots_that_fit,
+    total,
+)
 from .spec import JobSpec
 
 Answered = Callable[[Any, "BaseException | None"], None]
@@ -71,6 +78,11 @@ class RayTaskGateway:
         self._spares: list[TaskProcess] = []
         self._resources = process_resources(self._graph, spec.graph.slots, spec.settings.slot_cpus)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-deletion")
+        self._nodes: NodeView | None = None
+        self._slots_seen: tuple[dict[str, float], int] | None = None
+        self._is_looking = False
+        # In a thread of its own: without Ray's head the question is not answered for a while.
+        self._looks = ThreadPoolExecutor(1, thread_name_prefix="tidegate-nodes")
 
     # ------------------------------------------------------------ CoordinatorPorts
 
@@ -92,8 +104,17 @@ class RayTaskGateway:
         problem = resource_problem(wanted, ray.cluster_resources())  # type: ignore[no-untyped-call]
         if problem is not None:
             return problem
-        kept = [key for key, each in self._processes.items() if key in wanted and _suits(each, wanted[key])]
-        released = {key: each.resources for key, each in self._processes.items() if key not in kept}
+        draining = frozenset() if self._nodes is None else self._nodes.draining
+        kept = [
+            key
+            for key, each in self._processes.items()
+            if key in wanted and _suits(each, wanted[key]) and each.node_id not in draining
+        ]
+        released = {
+            key: each.resources
+            for key, each in self._processes.items()
+            if key not in kept and each.node_id not in draining
+        }
         missing = {key: resources for key, resources in wanted.items() if key not in kept}
         self._preparation = Preparation(
             missing,
@@ -109,8 +130,8 @@ class RayTaskGateway:
     def _create_warm(self, key: str, resources: ProcessResources, operators: list[bytes]) -> TaskProcess:
         process = self._create(key, resources)
 
-        def answered(pid: Any, error: BaseException | None) -> None:
-            process.pid = pid or 0
+        def answered(place: Any, error: BaseException | None) -> None:
+            process.pid, process.node_id = place or (0, "")
             if error is not None and self._preparation is not None:
                 self._preparation.lost(process, first_line(error))
             self._advance_preparation()
@@ -120,8 +141,7 @@ class RayTaskGateway:
 
     def _advance_preparation(self) -> None:
         if self._preparation is not None:
-            free = ray.available_resources()  # type: ignore[no-untyped-call]
-            self._preparation.advance(free, self._now_ms())
+            self._preparation.advance(look_at_nodes().free, self._now_ms())
 
     def release(self) -> None:
         for process in self._take_prepared().values():
@@ -137,7 +157,8 @@ class RayTaskGateway:
         self._resources = process_resources(graph, self._slots, self._settings.slot_cpus)
         prepared = self._take_prepared()
         for key, process in list(self._processes.items()):
-            if key not in self._resources or not _suits(process, self._resources[key]):
+            is_of_use = key in self._resources and _suits(process, self._resources[key])
+            if key in prepared or not is_of_use:
                 del self._processes[key]
                 ray.kill(process.actor, no_restart=True)
         for key, process in prepared.items():
@@ -208,9 +229,9 @@ class RayTaskGateway:
 
     @staticmethod
     def _warmed_up(spare: TaskProcess) -> Answered:
-        def answered(pid: Any, error: BaseException | None) -> None:
+        def answered(place: Any, error: BaseException | None) -> None:
             # One that died has a broken watch.
-            spare.pid = pid or 0
+            spare.pid, spare.node_id = place or (0, "")
 
         return answered
 
@@ -248,8 +269,9 @@ class RayTaskGateway:
             attempt, cloudpickle.dumps(members), receivers, self._coordinator
         )
 
-        def answered(pid: Any, error: BaseException | None) -> None:
-            process.last_seen_ms, process.pid = self._now_ms(), pid or process.pid
+        def answered(place: Any, error: BaseException | None) -> None:
+            process.last_seen_ms = self._now_ms()
+            process.pid, process.node_id = place or (process.pid, process.node_id)
             if error is not None and not isinstance(error, RayActorError):
                 cause = f"task {first} could not be deployed: {error}"
                 self._on_event(TaskFailed(attempt, first, cause, is_recoverable=False))
@@ -293,12 +315,52 @@ class RayTaskGateway:
     def _names(self, process: TaskProcess) -> str:
         return ", ".join(self._graph.subtasks[subtask].name for subtask in process.subtasks)
 
+    # ------------------------------------------------------------ nodes
+
+    def _look(self) -> None:
+        """Find out in the background what nodes there are."""
+        if self._is_looking:
+            return
+        self._is_looking = True
+
+        def look() -> None:
+            try:
+                view: NodeView | None = look_at_nodes()
+            except Exception:
+                # Ray's head is away; what was seen last will do until it is back.
+                view = None
+            self.post(lambda: self._looked(view))
+
+        self._looks.submit(look)
+
+    def _looked(self, view: NodeView | None) -> None:
+        self._is_looking = False
+        self._nodes = view or self._nodes
+
+    def slots(self, graph: JobGraph) -> int | None:
+        """For how many slots of a job there is room on nodes that stay, `None` where that is not known."""
+        nodes = self._nodes or look_at_nodes()
+        room = dict(nodes.free)
+        for process in [*self._processes.values(), *self._spares]:
+            if process.pid and process.node_id in nodes.staying:
+                for name, amount in process.resources.by_ray_name().items():
+                    room[name] = room.get(name, 0.0) + amount
+        if self._slots_seen is None or self._slots_seen[0] != room:
+            self._slots_seen = room, slots_that_fit(graph, self._settings.slot_cpus, room)
+        return self._slots_seen[1]
+
+    def leaving(self) -> list[str]:
+        """Names of what runs on nodes that are about to go."""
+        draining = frozenset() if self._nodes is None else self._nodes.draining
+        return [self._names(each) for each in self._processes.values() if each.node_id in draining]
+
     # ------------------------------------------------------------ time
 
     def tick(self) -> None:
         """Ask every process whether it is alive; kill those that hang or do not stop."""
         self._keep_spares()
         self._advance_preparation()
+        self._look()
         now_ms = self._now_ms()
         for process in list(self._processes.values()):
             names, silent_ms = self._names(process), now_ms - process.last_seen_ms
@@ -364,6 +426,7 @@ class RayTaskGateway:
         for process in processes:
             ray.kill(process.actor, no_restart=True)
         self._background.shutdown(wait=True)
+        self._looks.shutdown(wait=False, cancel_futures=True)
 
     # ------------------------------------------------------------ small things
 
@@ -406,6 +469,21 @@ class RayTaskGateway:
 
     def _now_ms(self) -> int:
         return self.now_ns() // 1_000_000
+
+
+def look_at_nodes() -> NodeView:
+    """What Ray knows of its nodes now."""
+    state = ray._private.state.state
+    draining = frozenset(state.get_draining_nodes())
+    alive = frozenset(each["NodeID"] for each in ray.nodes() if each["Alive"])  # type: ignore[no-untyped-call]
+    staying = alive - draining
+    free: dict[str, float] = {}
+    left = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
+    for node_id, resources in left.items():
+        if node_id in staying:
+            for name, amount in resources.items():
+                free[name] = free.get(name, 0.0) + amount
+    return NodeView(free, staying, draining)
 
 
 def _operators(graph: ExecutionGraph, key: str) -> list[bytes]:

@@ -102,7 +102,12 @@ class Rescaler:
             return ""
         before, after = self._current.record.from_parallelism, self._current.record.to_parallelism
         changes = [f"{uid} from {before[uid]} to {after[uid]}" for uid in after if before[uid] != after[uid]]
-        return f"rescale ({self._current.record.cause}): {', '.join(changes)}"
+        return f"rescale ({self._current.record.cause}): {', '.join(changes) or 'other processes'}"
+
+    def fit(self, fitted: Callable[[JobGraph], JobGraph]) -> None:
+        """The job is about to be deployed in reactive mode: not as it was, but as it fits."""
+        if self._current is None or self._current.phase is not _Phase.STARTING:
+            self.graph = fitted(self.graph)
 
     def next_due_ms(self) -> int:
         """When `advance` should be called next."""
@@ -112,10 +117,15 @@ class Rescaler:
 
     # ------------------------------------------------------------ until the tasks are stopped
 
-    def begin(self, parallelism: Mapping[str, int], cause: str) -> str:
+    def begin(self, parallelism: Mapping[str, int], cause: str, is_move: bool = False) -> str:
         """Start a rescale of a running job; why not, or an empty text.
 
         Nothing happens where the job is, or is about to be, as it is asked to be.
+
+        Args:
+            parallelism: As `protocol.rescaling.rescaled` takes it.
+            cause: Who asks.
+            is_move: Whether the subtasks have to go elsewhere, be they as many as before.
         """
         current = self._current
         base = self.graph if current is None or current.phase is _Phase.STORING else current.old
@@ -128,7 +138,7 @@ class Rescaler:
             if parallelism_of(wanted) == parallelism_of(current.new):
                 return ""
             return f"the job is being rescaled already: {current.phase.value}; ask again when that is over"
-        if parallelism_of(wanted) == parallelism_of(self.graph):
+        if parallelism_of(wanted) == parallelism_of(self.graph) and not is_move:
             return ""
         return self._prepare(wanted, cause)
 

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..common.errors import ConfigurationError
-from ..protocol.plan import ExecutionGraph, SlotResources, Subtask
+from ..protocol.plan import ExecutionGraph, JobGraph, SlotResources, Subtask, build_execution_graph
+from ..protocol.rescaling import ALL_OPERATORS, highest_parallelism, rescaled
 
 _RAY_UNITS = 10_000
 """Ray counts resources in ten-thousandths."""
 
+
+_TOLERANCE = 1e-6
 
 RAY_NAMES = {"CPU": "CPUs", "memory": "bytes of memory", "GPU": "GPUs"}
 """Ray's own resources, and what people call them."""
@@ -97,11 +100,31 @@ def total(resources: Mapping[str, ProcessResources]) -> dict[str, float]:
     return dict(totals)
 
 
+def slots_that_fit(job: JobGraph, slot_cpus: float, room: Mapping[str, float]) -> int:
+    """The highest parallelism of a job for which there is room, 0 if there is none even for 1.
+
+    Args:
+        job: Operators that were limited to one subtask stay so.
+        slot_cpus: CPUs of a slot for which nothing was said.
+        room: What the job may use, by Ray's names.
+    """
+    low, high = 0, highest_parallelism(job)
+    while low < high:
+        middle = (low + high + 1) // 2
+        graph = build_execution_graph(rescaled(job, {ALL_OPERATORS: middle}))
+        wanted = total(process_resources(graph, job.slots, slot_cpus))
+        if all(amount <= room.get(name, 0.0) + _TOLERANCE for name, amount in wanted.items()):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def resource_problem(resources: Mapping[str, ProcessResources], there: Mapping[str, float]) -> str | None:
     """Why a cluster cannot hold a job, by what it has in all; `None` where it can."""
     for name, wanted in total(resources).items():
         has = float(there.get(name, 0.0))
-        if wanted > has + 1e-6:
+        if wanted > has + _TOLERANCE:
             return (
                 f"the job asks for {wanted:g} {RAY_NAMES.get(name, name)} ({len(resources)} task processes), "
                 f"but the Ray cluster has {has:g} in all. Lower the parallelism, tidegate.slot.cpus or what "

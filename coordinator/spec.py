@@ -10,10 +10,12 @@ from typing import Any
 from ..common.errors import ConfigurationError
 from ..common.failpoints import FailPoint
 from ..common.job_files import JobFile
+from ..protocol.autoscaler import AutoscalerSettings
 from ..protocol.elements import CheckpointingMode
 from ..protocol.failover import NoRestart, RestartStrategy
 from ..protocol.ids import JobId
 from ..protocol.plan import JobGraph
+from ..protocol.reactive import ReactiveSettings
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import StateBackend
 from ..telemetry.logs import LogSettings
@@ -88,6 +90,8 @@ class JobSettings:
         redundant_processes: How many started processes wait to replace one that dies (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
+        reactive: How the job follows the size of its cluster, `None` if it does not (Ray shell).
+        autoscaler: What its autoscaler aims at, `None` for none (Ray shell).
         metrics_interval_ms: How often the coordinator asks the subtasks for their metrics; 0 for never.
         prometheus: Where Prometheus finds the metrics; `None` for nowhere.
         otlp_metrics: Where the metrics are sent; `None` for nowhere.
@@ -134,6 +138,8 @@ class JobSettings:
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
     metrics_interval_ms: int = 1_000
+    reactive: ReactiveSettings | None = None
+    autoscaler: AutoscalerSettings | None = None
     prometheus: PrometheusSettings | None = None
     otlp_metrics: OtlpMetricSettings | None = None
     logs: LogSettings = field(default_factory=LogSettings)

@@ -49,6 +49,7 @@ from ..state.storage import is_absolute
 from ..telemetry.logs import LogSettings
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings, parse_ports
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
+from .elastic_settings import autoscaler_settings, reactive_settings
 
 DEFAULT_RESTART = ExponentialDelayRestart(
     initial_backoff_ms=100,
@@ -131,6 +132,8 @@ def job_settings(
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
         metrics_interval_ms=configuration.get(MetricOptions.UPDATE_INTERVAL).to_millis(),
+        reactive=reactive_settings(configuration),
+        autoscaler=autoscaler_settings(configuration),
         prometheus=_prometheus(configuration),
         logs=_logs(configuration),
         otlp_metrics=OtlpMetricSettings.from_environment(os.environ),

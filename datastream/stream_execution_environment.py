@@ -52,6 +52,7 @@ from .data_stream import DataStream
 from .default_settings import current_defaults, warn_about_overridden
 from .dependencies import Dependencies, check_local_python
 from .execution_mode import RuntimeExecutionMode
+from .job_console import console_beside
 from .job_settings import buffer_timeout_ms, job_settings
 from .slot_sharing_group import SlotSharingGroup
 from .spark_settings import spark_settings
@@ -446,7 +447,7 @@ class StreamExecutionEnvironment(Dependencies):
         is_attached = self._configuration.get(DeploymentOptions.ATTACHED)
         if self._is_local:
             self._check_outlives(is_attached and action != "detach", "it runs in its driver's process")
-            job = LocalJob(spec, OtlpSettings.from_environment(os.environ))
+            job = self._local_job(spec)
             client = self._started(spec, job)
             with StopSignals(client, action):
                 job.run()
@@ -464,7 +465,7 @@ class StreamExecutionEnvironment(Dependencies):
         spec = self._job_spec(job_name)
         if not self._is_local:
             return self._started(spec, _submit_to_ray(spec))
-        job = LocalJob(spec, OtlpSettings.from_environment(os.environ))
+        job = self._local_job(spec)
         job.start()
         return self._started(spec, job)
 
@@ -484,6 +485,10 @@ class StreamExecutionEnvironment(Dependencies):
                 f"the job cannot go on without its driver ({DeploymentOptions.ATTACHED.key}: false, or "
                 f"{DeploymentOptions.ON_STOP_SIGNAL.key}: detach): {why_not}"
             )
+
+    def _local_job(self, spec: JobSpec) -> LocalJob:
+        beside = console_beside(self._configuration)
+        return LocalJob(spec, OtlpSettings.from_environment(os.environ), beside)
 
     def _prepare_caches(self) -> list[Cache]:
         """The caches that the next job needs, each as its writer or as a source."""

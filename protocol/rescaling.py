@@ -7,7 +7,7 @@ exchange, changes together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..common.errors import ConfigurationError
 from .partitioning import Partitioning
@@ -65,6 +65,44 @@ def rescaled(graph: JobGraph, parallelism: Mapping[str, int]) -> JobGraph:
 def parallelism_of(graph: JobGraph) -> dict[str, int]:
     """The numbers of subtasks by operator uid."""
     return {node.uid: node.parallelism for node in graph.operators}
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorGroup:
+    """Tasks that can only change together."""
+
+    tasks: tuple[Task, ...]
+    inputs: tuple[str, ...]
+    """The first uids of the groups that their records come from."""
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """Of their operators."""
+        return tuple(node.uid for node in _nodes(self.tasks))
+
+    @property
+    def stays_single(self) -> bool:
+        """Whether the program limited one of them to one subtask."""
+        return _is_limited(self.tasks)
+
+    @property
+    def highest_parallelism(self) -> int:
+        """The most that they can have."""
+        limits = [node.highest_parallelism or node.max_parallelism for node in _nodes(self.tasks)]
+        return min([*limits, *(node.max_parallelism for node in _nodes(self.tasks))])
+
+
+def operator_groups(graph: JobGraph) -> list[OperatorGroup]:
+    """The groups of a job, each after those that its records come from, as far as there is such an order."""
+    groups = _groups(graph)
+    index_of = {task.task_id: index for index, members in enumerate(groups) for task in members}
+    inputs: list[dict[str, None]] = [{} for _ in groups]
+    for edge in graph.edges:
+        source = index_of[graph.task_of_node(edge.source_id).task_id]
+        target = index_of[graph.task_of_node(edge.target_id).task_id]
+        if source != target:
+            inputs[target][groups[source][0].head.uid] = None
+    return [OperatorGroup(tuple(members), tuple(inputs[index])) for index, members in enumerate(groups)]
 
 
 def highest_parallelism(graph: JobGraph) -> int:

@@ -6,6 +6,7 @@ import pickle
 import tempfile
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -102,17 +103,18 @@ def arrow_copy(orders: Orders) -> None:
     targets = [bytearray(buffer.size) for buffer in sources]
     views = [memoryview(buffer) for buffer in sources]
 
-    def copy() -> None:
+    def copy() -> int:
         for target, view in zip(targets, views):
             target[:] = view
+        return ROWS
 
-    _timed(orders, ROWS, copy)
+    _timed(orders, copy)
 
 
 def pickled(orders: Orders) -> None:
     """Lists of pairs, pickled and read back, as they travel between processes."""
     batch = [(i * MULTIPLIER % 10_000, i) for i in range(BATCH)]
-    _timed(orders, BATCH, lambda: pickle.loads(pickle.dumps(batch, 5)))
+    _timed(orders, lambda: len(pickle.loads(pickle.dumps(batch, 5))))
 
 
 def ray_messages(orders: Orders) -> None:
@@ -131,12 +133,13 @@ def ray_messages(orders: Orders) -> None:
     ray.get(receiver.take.remote(pickle.dumps(batch, 5)))
     waiting: list[object] = []
 
-    def send() -> None:
+    def send() -> int:
         if len(waiting) == IN_FLIGHT:
             ray.get(waiting.pop(0))
         waiting.append(receiver.take.remote(pickle.dumps(batch, 5)))
+        return BATCH
 
-    _timed(orders, BATCH, send, lambda: ray.get(waiting))
+    _timed(orders, send, lambda: ray.get(waiting))
     ray.shutdown()
 
 
@@ -144,13 +147,15 @@ def lmdb_put(orders: Orders) -> None:
     """Sorted keys of 8 bytes with values of 16, in transactions of 64k."""
     with tempfile.TemporaryDirectory() as folder:
         environment = _environment(folder)
-        keys = iter(_entries(orders))
+        batches = iter(_entries(orders))
 
-        def put() -> None:
+        def put() -> int:
+            entries = next(batches)
             with environment.begin(write=True) as transaction:
-                transaction.cursor().putmulti(next(keys))
+                transaction.cursor().putmulti(entries)
+            return len(entries)
 
-        _timed(orders, ROWS, put)
+        _timed(orders, put)
         environment.close()
 
 
@@ -163,16 +168,17 @@ def lmdb_get(orders: Orders) -> None:
                 transaction.cursor().putmulti(entries)
         random = np.random.default_rng(7)
 
-        def get() -> None:
+        def get() -> int:
             wanted = random.integers(0, orders.records, ROWS)
             with environment.begin(buffers=True) as transaction:
                 transaction.cursor().getmulti([_key(number) for number in wanted.tolist()])
+            return ROWS
 
-        _timed(orders, ROWS, get)
+        _timed(orders, get)
         environment.close()
 
 
-def _environment(folder: str):  # type: ignore[no-untyped-def]
+def _environment(folder: str) -> Any:
     import lmdb
 
     return lmdb.open(folder, map_size=4 << 30, sync=False, writemap=False)
@@ -186,15 +192,14 @@ def _key(number: int) -> bytes:
     return number.to_bytes(8, "big")
 
 
-def _timed(
-    orders: Orders, records: int, step: Callable[[], object], finish: Callable[[], object] = lambda: None
-) -> None:
-    """Takes steps until all records are through."""
+def _timed(orders: Orders, step: Callable[[], int], finish: Callable[[], object] = lambda: None) -> None:
+    """Takes steps, each of which tells its number of records, until all are through."""
     leave_mark(orders.marks_dir, "start")
-    for _ in range(-(-orders.records // records)):
-        step()
+    done = 0
+    while done < orders.records:
+        done += step()
     finish()
-    leave_mark(orders.marks_dir, "end-0", last_ns=time.monotonic_ns())
+    leave_mark(orders.marks_dir, "end-0", last_ns=time.monotonic_ns(), source_records=done)
 
 
 LIMITS = {

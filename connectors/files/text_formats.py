@@ -7,6 +7,8 @@ what comes out.
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import json
 from abc import abstractmethod
@@ -32,13 +34,13 @@ class LineFormat(FileFormat):
     """What the formats of lines share: blocks of whole lines, each parsed by itself."""
 
     def split(self, file_system: Any, path: str, size_bytes: int, split_bytes: int) -> list[FileSplit]:
-        if _codec(path) is not None:
+        if _codec(path) is not None or self.newlines_in_values:
             return [FileSplit(path, size_bytes)]
         bounds = [*range(0, size_bytes, split_bytes), size_bytes]
         return [FileSplit(path, size_bytes, start, end) for start, end in itertools.pairwise(bounds)]
 
     def read(self, reading: Reading, split: FileSplit) -> Iterator[Piece]:
-        with _Lines(reading.file_system, split) as lines:
+        with _Lines(reading.file_system, split, self.newlines_in_values) as lines:
             head = lines.beginning(1) if self.has_header else b""
             parse = self.parser(head, lambda: lines.beginning(BLOCK_BYTES))
             for offset, block in lines.blocks(len(head)):
@@ -55,6 +57,7 @@ class LineFormat(FileFormat):
                     yield batch, split
 
     has_header = False
+    newlines_in_values = False
 
     @abstractmethod
     def parser(self, head: bytes, beginning: Any) -> Any:
@@ -67,13 +70,16 @@ class LineFormat(FileFormat):
 
 
 class CsvFormat(LineFormat):
-    """Comma-separated values. A value may be quoted, but must not have a line end in it.
+    """Comma-separated values, which may be quoted.
 
     Args:
         schema: Types of the columns. Without it they are inferred from the first 4 MiB of each file.
         header: Whether the first line has the names. Without, the schema does.
         delimiter: One character.
         null_values: Texts that stand for null, where they are not quoted.
+        newlines_in_values: Whether quoted values may have line ends in them. Each file is then read in one
+            piece, and quotes must stand around values only, or twice within them. Without it such a file
+            is an error.
     """
 
     suffix = "csv"
@@ -85,6 +91,7 @@ class CsvFormat(LineFormat):
         header: bool = True,
         delimiter: str = ",",
         null_values: Sequence[str] = ("",),
+        newlines_in_values: bool = False,
     ) -> None:
         if not header and schema is None:
             raise ConfigurationError("CSV files without a header need a schema, which has the names")
@@ -94,9 +101,10 @@ class CsvFormat(LineFormat):
         self.has_header = header
         self._delimiter = delimiter
         self._null_values = list(null_values)
+        self.newlines_in_values = newlines_in_values
 
     def parser(self, head: bytes, beginning: Any) -> Any:
-        parsing = pa.csv.ParseOptions(delimiter=self._delimiter)
+        parsing = pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=self.newlines_in_values)
         names = list(self._schema.names) if self._schema is not None else []
         if self.has_header:
             names = [] if not head.strip() else pa.csv.read_csv(
@@ -105,9 +113,12 @@ class CsvFormat(LineFormat):
         schema = self._schema
 
         def table(data: bytes, types: Any) -> pa.Table:
+            if not self.newlines_in_values:
+                _check_quotes(data, self._delimiter)
             return pa.csv.read_csv(
                 pa.BufferReader(data),
-                pa.csv.ReadOptions(column_names=names, use_threads=False),
+                # Parsed as one: pyarrow's own blocks would end within a quoted value.
+                pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
                 parsing,
                 pa.csv.ConvertOptions(
                     column_types=types,
@@ -242,17 +253,20 @@ class _TextFile:
 class _Lines:
     """The lines of a split, in blocks."""
 
-    def __init__(self, file_system: Any, split: FileSplit) -> None:
+    def __init__(self, file_system: Any, split: FileSplit, newlines_in_values: bool) -> None:
         self._file_system = file_system
         self._split = split
+        self._newlines_in_values = newlines_in_values
         self._codec = _codec(split.path)
         self._stream = self._open()
 
     def _open(self) -> _LineStream:
         path = self._split.path
         if self._codec is None:
-            return _LineStream(self._file_system.open_input_file(path), can_seek=True)
-        return _LineStream(self._file_system.open_input_stream(path, compression=self._codec), can_seek=False)
+            stream, can_seek = self._file_system.open_input_file(path), True
+        else:
+            stream, can_seek = self._file_system.open_input_stream(path, compression=self._codec), False
+        return _LineStream(stream, can_seek, self._newlines_in_values)
 
     def __enter__(self) -> _Lines:
         return self
@@ -287,11 +301,12 @@ class _Lines:
 
 
 class _LineStream:
-    """Bytes of a file up to line ends."""
+    """Bytes of a file up to line ends, or up to those outside of quotes."""
 
-    def __init__(self, stream: Any, can_seek: bool) -> None:
+    def __init__(self, stream: Any, can_seek: bool, newlines_in_values: bool) -> None:
         self._stream = stream
         self._can_seek = can_seek
+        self._newlines_in_values = newlines_in_values
         self._ahead = b""
 
     def skip(self, size_bytes: int) -> None:
@@ -306,7 +321,7 @@ class _LineStream:
         """So many bytes and the rest of the line; what there is when the file ends before."""
         data = self._ahead
         while True:
-            end = data.find(b"\n", size_bytes - 1) + 1
+            end = self._end_of_line(data, size_bytes)
             if end:
                 self._ahead = data[end:]
                 return data[:end]
@@ -316,14 +331,37 @@ class _LineStream:
                 return data
             data += more
 
+    def _end_of_line(self, data: bytes, size_bytes: int) -> int:
+        """Where the first line ends that reaches so far; 0 if none does."""
+        end = data.find(b"\n", size_bytes - 1) + 1
+        if self._newlines_in_values:
+            is_quoted = data.count(b'"', 0, end) % 2
+            while end and is_quoted:
+                start, end = end, data.find(b"\n", end) + 1
+                is_quoted ^= data.count(b'"', start, end) % 2
+        return end
+
     def close(self) -> None:
         self._stream.close()
+
+
+def _check_quotes(block: bytes, delimiter: str) -> None:
+    """Raise `ValueError` if a quoted value reaches beyond the block. Then its rows would be wrong."""
+    if block.count(b'"') % 2:
+        try:
+            for _ in csv.reader(io.StringIO(block.decode(), newline=""), delimiter=delimiter, strict=True):
+                pass
+        except csv.Error as error:
+            raise ValueError(
+                f"a quoted value is not closed where a line ends ({error}); if values have line ends in "
+                f"them, say CsvFormat(newlines_in_values=True)"
+            ) from error
 
 
 def _parsed(parse: Any, block: bytes, path: str, offset: int) -> pa.RecordBatch:
     try:
         table = parse(block)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+    except (pa.ArrowException, ValueError) as error:
         raise ValueError(f"the lines from byte {offset} on cannot be read: {error}") from error
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -21,15 +21,16 @@ _RESCALE_TIMEOUT_S = 600.0
 
 
 @router.patch("", status_code=202)
-def terminate(client: Client, mode: Annotated[Literal["cancel"], Query()] = "cancel") -> Response:
+def terminate(job: Job, client: Client, mode: Annotated[Literal["cancel"], Query()] = "cancel") -> Response:
     """Cancel a job without a savepoint."""
     client.cancel().result()
+    job.changed()
     return Response("{}", 202, media_type="application/json")
 
 
 @router.post("/savepoints", status_code=202)
 def trigger_savepoint(
-    jobid: JobId, job: Job, client: Client, console: ConsoleState, asked: models.SavepointRequest
+    job: Job, client: Client, console: ConsoleState, asked: models.SavepointRequest
 ) -> models.Triggered:
     """Take a savepoint, and with `cancel-job` stop the job with it."""
     format_type = SavepointFormatType[asked.format_type]
@@ -42,7 +43,7 @@ def trigger_savepoint(
             future = client.trigger_savepoint(directory, format_type)
         return models.OperationResult(location=future.result())
 
-    return console.operations.start(jobid, asked.trigger_id, perform)
+    return console.operations.start(job, asked.trigger_id, perform)
 
 
 def _target(job: FoundJob, console: Console, wanted: str | None) -> str | None:
@@ -55,7 +56,6 @@ def _target(job: FoundJob, console: Console, wanted: str | None) -> str | None:
 
 @router.post("/stop", status_code=202)
 def stop(
-    jobid: JobId,
     job: Job,
     client: Client,
     console: ConsoleState,
@@ -69,19 +69,19 @@ def stop(
         future = client.stop_with_savepoint(asked.drain, directory, format_type)
         return models.OperationResult(location=future.result())
 
-    return console.operations.start(jobid, asked.trigger_id, perform)
+    return console.operations.start(job, asked.trigger_id, perform)
 
 
 @router.post("/checkpoints", status_code=202)
 def trigger_checkpoint(
-    jobid: JobId,
+    job: Job,
     client: Client,
     console: ConsoleState,
     asked: Annotated[models.CheckpointRequest, Body(default_factory=models.CheckpointRequest)],
 ) -> models.Triggered:
     """Take a checkpoint now."""
     return console.operations.start(
-        jobid,
+        job,
         asked.trigger_id,
         lambda: models.OperationResult(checkpoint_id=int(client.trigger_checkpoint())),
     )
@@ -125,7 +125,6 @@ def resource_requirements(job: Job) -> dict[str, models.VertexResources]:
 
 @router.put("/resource-requirements", status_code=202)
 def rescale(
-    jobid: JobId,
     job: Job,
     client: Client,
     console: ConsoleState,
@@ -150,4 +149,4 @@ def rescale(
         client.rescale(parallelism, _RESCALE_TIMEOUT_S)
         return models.OperationResult()
 
-    return console.operations.start(jobid, None, perform)
+    return console.operations.start(job, None, perform)

@@ -244,7 +244,7 @@ def _subtask_checkpoint(
         end_to_end_duration=duration_ms,
         checkpointed_size=part.size_bytes,
         state_size=part.size_bytes,
-        checkpoint=models.CheckpointDurations(sync=part.sync_ms, async_=part.async_ms),
+        checkpoint=models.CheckpointDurations(sync=part.sync_ms, async_=part.async_ms, upload=part.upload_ms),
         alignment=models.Alignment(
             buffered=0,
             processed=part.processed_bytes,

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...common.errors import JobExecutionError, TidegateError
@@ -23,10 +23,15 @@ _LIST_FRESH_S = 2.0
 
 @dataclass(frozen=True)
 class FoundJob:
-    """A job and what is known of it; without a client nothing can be asked of it."""
+    """A job and what is known of it; without a client nothing can be asked of it.
+
+    Attributes:
+        changed: To be called when something was done to the job, so that the next look at it sees that.
+    """
 
     details: JobDetails
     client: JobClient | None = None
+    changed: Callable[[], None] = field(default=lambda: None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class LiveJobs:
         self._clients = clients
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[float, FoundJob]] = {}
+        self._changed_s: dict[str, float] = {}
 
     @staticmethod
     def of(clients: Iterable[JobClient]) -> LiveJobs:
@@ -90,14 +96,20 @@ class LiveJobs:
             return None
 
     def _look(self, job_id: str, client: JobClient) -> FoundJob:
+        now_s = time.monotonic()
         with self._lock:
-            known = self._seen.get(job_id)
-        if known is not None and time.monotonic() - known[0] < _FRESH_S:
-            return known[1]
-        found = FoundJob(client.details(), client)
+            seen_s, known = self._seen.get(job_id, (0.0, None))
+            is_fresh = now_s - seen_s < _FRESH_S and seen_s >= self._changed_s.get(job_id, 0.0)
+        if known is not None and is_fresh:
+            return known
+        found = FoundJob(client.details(), client, lambda: self._change(job_id))
         with self._lock:
-            self._seen[job_id] = (time.monotonic(), found)
+            self._seen[job_id] = (now_s, found)
         return found
+
+    def _change(self, job_id: str) -> None:
+        with self._lock:
+            self._changed_s[job_id] = time.monotonic()
 
 
 class RayJobs:

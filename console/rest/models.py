@@ -538,6 +538,8 @@ class CheckpointDurations(Plain):
 
     sync: float
     async_: float = Field(serialization_alias="async")
+    upload: float
+    """Beyond Flink: what of the asynchronous part was writing to storage."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 
 from ...common.errors import TidegateError
 from . import models
+from .directory import FoundJob
 from .job_views import shortened
 
 _REMEMBERED = 1_000
@@ -24,9 +25,10 @@ class Operations:
         self._known: OrderedDict[tuple[str, str], Future[models.OperationResult]] = OrderedDict()
 
     def start(
-        self, job_id: str, trigger_id: str | None, perform: Callable[[], models.OperationResult]
+        self, job: FoundJob, trigger_id: str | None, perform: Callable[[], models.OperationResult]
     ) -> models.Triggered:
-        """Perform something in a thread of its own, unless it was started under this id before."""
+        """Do something to a job in a thread of its own, unless it was started under this id before."""
+        job_id = job.details.job_id
         request_id = trigger_id or uuid.uuid4().hex
         future: Future[models.OperationResult] = Future()
         with self._lock:
@@ -36,7 +38,7 @@ class Operations:
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         work = threading.Thread(
-            target=_perform, args=(perform, future), name="tidegate-operation", daemon=True
+            target=_perform, args=(perform, job.changed, future), name="tidegate-operation", daemon=True
         )
         work.start()
         return models.Triggered(request_id=request_id)
@@ -52,14 +54,19 @@ class Operations:
         return models.Operation(status=models.OperationStatus(id="COMPLETED"), operation=future.result())
 
 
-def _perform(perform: Callable[[], models.OperationResult], future: Future[models.OperationResult]) -> None:
+def _perform(
+    perform: Callable[[], models.OperationResult],
+    changed: Callable[[], None],
+    future: Future[models.OperationResult],
+) -> None:
+    result = _failed("InternalError", "it failed in an unexpected way, see the console's log")
     try:
-        future.set_result(perform())
+        result = perform()
     except TidegateError as error:
-        future.set_result(_failed(type(error).__name__, str(error)))
-    except Exception:
-        future.set_result(_failed("InternalError", "it failed in an unexpected way, see the console's log"))
-        raise
+        result = _failed(type(error).__name__, str(error))
+    finally:
+        changed()
+        future.set_result(result)
 
 
 def _failed(class_name: str, text: str) -> models.OperationResult:

@@ -11,6 +11,7 @@ from tidegate.benchmarks.measurement import Figure
 from tidegate.benchmarks.peers.latency import BUCKET_NS, Schedule, percentile_ms
 from tidegate.benchmarks.peers.measure import Orders
 from tidegate.benchmarks.pictures import series
+from tidegate.benchmarks.where_time_goes import OTHER, shares
 
 OURS = plan.Case("W2", "W2", "tidegate ray", "tidegate", 1_000)
 PEER = plan.Case("W2", "W2", "bytewax", "bytewax", 500)
@@ -136,3 +137,16 @@ def test_growth_is_drawn_over_the_number_in_a_systems_name() -> None:
     ]
     assert series(rows, "W8", "cpu_s") == {"tidegate ray": [(1, 1.0), (2, 2.0)]}
     assert series(rows, "W9 keys", "cpu_s") == {"lmdb  keys": [(10_000, 5.0), (1_000_000, 7.0)]}
+
+
+def test_a_sample_counts_for_its_innermost_known_frame_and_only_inside_a_task() -> None:
+    task = "run (actors/thread.py:1);StreamTask.step (actors/task.py:5)"
+    lines = [
+        f"{task};_process (operators/keyed.py:1);update (state/keyed_states.py:9) 6",
+        f"{task};_process (operators/keyed.py:1);sorted (library.py:9) 3",
+        "main (elsewhere.py:1);load (library.py:3) 100",
+        "StreamTask.step (elsewhere.py:5) 1",
+    ]
+    found = shares(lines)
+    assert list(found.values()) == [0.6, 0.3, 0.1]
+    assert list(found) == ["state: value() and update()", "loop around the function", OTHER]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import pytest
+from tidegate.benchmarks import quick
 from tidegate.benchmarks.guard import Outcome, judge, ratio_of
 
 BOUNDS = {"keyed": 0.6, "windows": 0.4}
@@ -58,3 +60,7 @@ def test_one_disturbed_round_of_three_does_not_count() -> None:
 
 def test_better_than_recorded_is_kept() -> None:
     assert set(outcomes(Runs({"keyed": 1.2, "windows": 2.0})).values()) == {Outcome.KEPT}
+
+
+def test_every_guarded_pair_has_a_recorded_bound() -> None:
+    assert set(json.loads(quick.BOUNDS.read_text())) == set(quick.pairs())

@@ -8,9 +8,7 @@ does so again and again with PostgreSQL, a directory and an object store, and co
 from __future__ import annotations
 
 import argparse
-import json
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,9 +18,9 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 from tidegate.testing.postgres_server import PostgresServer
 
+from ..forked import Forks
 from .object_server import ObjectServer
 
-PROGRAM = Path(__file__).with_name("sink_job.py")
 EXPECTED = [(number, f"text {number}") for number in range(240)]
 
 PHASES = [
@@ -38,9 +36,7 @@ class Runner:
     """Runs the job in a process of its own."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._forks = Forks("tests.connectors.sink_job")
 
     def __call__(self, kind: str, target: str, directory: Path, points: str) -> int:
         """Run it from the newest checkpoint in the directory; its exit code, negative for a signal."""
@@ -48,15 +44,10 @@ class Runner:
             int(path.parent.name[4:]): path.parent for path in directory.glob("checkpoints/*/chk-*/MANIFEST")
         }
         restored = [str(found[max(found)])] if found else []
-        order = [points, kind, target, str(directory / "checkpoints"), *restored]
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        return self._forks(points, kind, target, str(directory / "checkpoints"), *restored)
 
     def close(self) -> None:
-        self._process.communicate()
+        self._forks.close()
 
 
 def read(uri: str) -> list[tuple[int, str]]:

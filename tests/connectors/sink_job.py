@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import traceback
 from typing import Any
 
 from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.datastream import Source, SourceReader, StreamExecutionEnvironment
 from tidegate.protocol.elements import Batch
+
+from tests.forked import serve
 
 RECORDS = 240
 RECORDS_PER_EPOCH = 40
@@ -79,32 +77,9 @@ def main(kind: str, target: str, checkpoints: str, restored: str = "") -> None:
     env.execute()
 
 
-def serve() -> None:
-    """Run a job for each line of standard input, in a process of its own, and print how that ended.
-
-    A line is a JSON list: the fail points, then the arguments of `main`. The process is forked from this
-    one, which has imported everything and has no threads, so that it starts at once.
-    """
+if __name__ == "__main__":
     import tidegate.coordinator.local_executor
     import tidegate.datastream.connectors.file_system
     import tidegate.datastream.connectors.postgres  # noqa: F401
 
-    for line in sys.stdin:
-        points, *arguments = json.loads(line)
-        child = os.fork()
-        if not child:
-            os.environ["TIDEGATE_FAILPOINTS"] = points
-            status = 1
-            try:
-                main(*arguments)
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-
-
-if __name__ == "__main__":
-    serve()
+    serve(main)

@@ -53,6 +53,11 @@ def written(directory: Path, kind: str) -> tuple[FileFormat, Path, list[Any]]:
     if kind == "csv":
         path.write_bytes(csv.encode())
         return CsvFormat(SCHEMA), path, ROWS
+    if kind == "lines.csv":
+        rows = [(number, f'{text}\n"{text}"\r\n') for number, text in ROWS]
+        quoted = [(number, text.replace('"', '""')) for number, text in rows]
+        path.write_bytes(("number,text\n" + "".join(f'{n},"{text}"\n' for n, text in quoted)).encode())
+        return CsvFormat(SCHEMA, newlines_in_values=True), path, rows
     if kind == "csv.gz":
         path.write_bytes(gzip.compress(csv.encode()))
         return CsvFormat(), path, ROWS
@@ -69,7 +74,7 @@ def written(directory: Path, kind: str) -> tuple[FileFormat, Path, list[Any]]:
     return TextLineFormat(), path, LINES
 
 
-KINDS = ["parquet", "arrow", "csv", "csv.gz", "plain.csv", "jsonl", "jsonl.bz2", "txt"]
+KINDS = ["parquet", "arrow", "csv", "csv.gz", "lines.csv", "plain.csv", "jsonl", "jsonl.bz2", "txt"]
 
 
 def records(file_format: FileFormat, split: FileSplit, batch_rows: int = 7) -> list[Any]:
@@ -88,7 +93,7 @@ def test_the_parts_of_a_file_have_every_row_once_and_in_order(
     file_format, path, expected = written(tmp_path, kind)
     splits = file_format.split(LOCAL, str(path), path.stat().st_size, split_bytes)
     assert [record for split in splits for record in records(file_format, split)] == expected
-    if split_bytes == 333 and not kind.endswith(("gz", "bz2")):
+    if split_bytes == 333 and not kind.endswith(("gz", "bz2", "lines.csv")):
         assert len(splits) > 3
 
 
@@ -192,6 +197,35 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(
     path.write_text(content, "utf-8")
     with pytest.raises(FileConnectorError, match=rf"numbers \(1/1\): .*{name} cannot be read {problem}"):
         read(FileSource(path, file_format=file_format), path)
+
+
+def test_values_of_several_lines_are_read_whole_also_where_blocks_end(tmp_path: Path) -> None:
+    # More than a block, and almost every line end is within a value.
+    text = 'one "line",\r\nand another\n' * 2_000
+    rows = [(number, text[number:]) for number in range(120)]
+    path = tmp_path / "file.csv"
+    with path.open("wb") as stream:
+        writer = CsvFormat().writer(stream, SCHEMA)
+        writer.write(pa.Table.from_batches([CsvFormat().to_batch(rows, SCHEMA, "here")]))
+        writer.close()
+    assert path.stat().st_size > 5 << 20
+    split = FileSplit(str(path), path.stat().st_size)
+    assert records(CsvFormat(SCHEMA, newlines_in_values=True), split) == rows
+
+
+def test_a_quoted_value_that_is_cut_at_a_line_end_is_an_error_and_never_wrong_rows(tmp_path: Path) -> None:
+    path = tmp_path / "file.csv"
+    odd = [f'5" pipe {number}' for number in range(31)]
+    file_format = CsvFormat(pa.schema([("text", pa.string())]))
+
+    def read_parts(lines: list[str]) -> list[Any]:
+        path.write_text("\n".join(["text", *lines, ""]), "utf-8")
+        splits = file_format.split(LOCAL, str(path), path.stat().st_size, 200)
+        return [row for split in splits for row in records(file_format, split)]
+
+    assert read_parts(odd) == [(text,) for text in odd]
+    with pytest.raises(ValueError, match=r"say CsvFormat\(newlines_in_values=True\)"):
+        read_parts([*odd, '"' + "x" * 150, "y" * 150 + '"'])
 
 
 def test_files_of_different_columns_are_told_apart(tmp_path: Path, read: Callable[..., list[Any]]) -> None:

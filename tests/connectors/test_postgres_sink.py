@@ -317,6 +317,25 @@ def test_a_time_limit_for_statements_does_not_end_an_epoch(
     run.operator.close()
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("DROP TABLE numbers", r'relation "numbers" does not exist; create the table'),
+        ("ALTER TABLE numbers RENAME number TO n", r'column "number" .* does not exist; correct the columns'),
+    ],
+)
+def test_a_table_that_changes_while_the_job_runs_is_a_clear_error(
+    numbers: Any, operator_context: MakeContext, change: str, problem: str
+) -> None:
+    run = Run(PostgresSink(numbers.conninfo, "numbers"), operator_context(), (None, 0))
+    for step in STEPS[:7]:
+        step(run)
+    numbers.query(change)
+    with pytest.raises(PostgresConnectorError, match=rf"numbers \(1/1\): writing table numbers .*{problem}"):
+        run.write()
+    run.operator.close()
+
+
 def test_a_column_that_arrow_cannot_send_is_named(numbers: Any, operator_context: MakeContext) -> None:
     sink = PostgresSink(numbers.conninfo, "numbers")
     with pytest.raises(UserCodeError, match=r"number: binary cannot be written"):

@@ -17,6 +17,7 @@ MODULES = [
     "tidegate.datastream.state_backend",
     "tidegate.datastream.connectors.base",
     "tidegate.datastream.connectors.datagen",
+    "tidegate.datastream.connectors.hybrid_source",
     "tidegate.datastream.connectors.kafka",
     "tidegate.datastream.connectors.number_seq",
     "tidegate.datastream.formats.avro",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ..forked import Forks
 from .broker import Broker
 
 
@@ -13,3 +14,11 @@ def broker() -> Iterator[Broker]:
     started = Broker()
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Runs programs of `examples/` in processes of their own."""
+    started = Forks("tests.kafka.example_job")
+    yield started
+    started.close()

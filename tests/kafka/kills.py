@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from ..forked import Forks
 from .broker import Broker
 from .log import committed_values, open_transactions
 from .test_sink import EXPECTED, WORDS, run_example
@@ -32,14 +33,14 @@ POINTS = (
 )
 
 
-def kill_at(broker: Broker, point: str) -> tuple[list[int], bool]:
+def kill_at(forks: Forks, broker: Broker, point: str) -> tuple[list[int], bool]:
     """One round: how the processes ended, and whether the topic is right."""
     topics = [broker.topic(2), broker.topic(2)]
     broker.produce(topics[0], WORDS[::2], 0)
     broker.produce(topics[0], WORDS[1::2], 1)
     with tempfile.TemporaryDirectory() as directory:
         ends = [
-            run_example(broker, topics, Path(directory), points, parallelism)
+            run_example(forks, broker, topics, Path(directory), points, parallelism)
             for points, parallelism in ((point, 2), ("commit_mid@counts:1:kill", 1), ("", 2))
         ]
     is_right = sorted(committed_values(broker.servers, topics[1], 2)) == EXPECTED
@@ -51,12 +52,14 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=20, help="rounds for each point")
     parser.add_argument("--points", default=",".join(POINTS))
     arguments = parser.parse_args()
+    # First: what is forked must have no threads.
+    forks = Forks("tests.kafka.example_job")
     broker, wrong = Broker(), 0
     try:
         for number in range(arguments.times):
             for point in arguments.points.split(","):
                 started_s = time.monotonic()
-                ends, is_right = kill_at(broker, point)
+                ends, is_right = kill_at(forks, broker, point)
                 wrong += not is_right
                 verdict = "right" if is_right else "WRONG"
                 print(
@@ -64,6 +67,7 @@ def main() -> None:
                 )
     finally:
         broker.stop()
+        forks.close()
     raise SystemExit(f"{wrong} rounds went wrong" if wrong else 0)
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from tidegate.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaS
 from tidegate.datastream.connectors.number_seq import NumberSequenceSource
 
 from ..datastream.jobs import environment
+from ..forked import Forks
 from .broker import Broker
 from .test_sink import armed
 
@@ -41,7 +39,9 @@ def expected() -> list[tuple[str, int, float]]:
     return sorted(totals)
 
 
-def run_example(broker: Broker, topic: str, directory: Path, points: str, parallelism: int) -> int:
+def run_example(
+    forks: Forks, broker: Broker, topic: str, directory: Path, points: str, parallelism: int
+) -> int:
     """Run the example, from the newest checkpoint that there is."""
     found = {int(path.parent.name[4:]): path.parent for path in directory.glob("chk/*/chk-*/MANIFEST")}
     settings = {
@@ -54,22 +54,17 @@ def run_example(broker: Broker, topic: str, directory: Path, points: str, parall
         "tidegate.batch.size": "5",
         **({"execution.state-recovery.path": str(found[max(found)])} if found else {}),
     }
-    ended = subprocess.run(
-        [sys.executable, EXAMPLE, "--bounded", "--brokers", broker.servers, "--topic", topic]
-        + ["--history", directory / "history", "--output", directory / "out"]
-        + [part for key, value in settings.items() for part in ("--set", f"{key}={value}")],
-        env={**os.environ, "TIDEGATE_FAILPOINTS": points},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-    return ended.returncode
+    arguments = ["--bounded", "--brokers", broker.servers, "--topic", topic]
+    arguments += ["--history", str(directory / "history"), "--output", str(directory / "out")]
+    for key, value in settings.items():
+        arguments += ["--set", f"{key}={value}"]
+    ended = forks(points, str(EXAMPLE), *arguments)
+    assert ended in (0, -signal.SIGKILL)
+    return ended
 
 
 def test_the_example_killed_in_the_files_and_in_the_topic_counts_every_order_once_and_in_order(
-    broker: Broker, tmp_path: Path
+    forks: Forks, broker: Broker, tmp_path: Path
 ) -> None:
     # One partition and one file: then the order within a shop is known, across the switch too.
     topic = broker.topic(1)
@@ -77,9 +72,9 @@ def test_the_example_killed_in_the_files_and_in_the_topic_counts_every_order_onc
     pq.write_table(pa.Table.from_pylist(ORDERS[:150]), tmp_path / "history" / "orders.parquet")
     broker.produce(topic, [json.dumps(order).encode() for order in ORDERS[150:]], 0)
     # A batch of five orders each: 30 of the files, then those of the topic.
-    assert run_example(broker, topic, tmp_path, "process@orders:15:kill", 2) == -signal.SIGKILL
-    assert run_example(broker, topic, tmp_path, "process@orders:35:kill", 1) == -signal.SIGKILL
-    assert run_example(broker, topic, tmp_path, "", 2) == 0
+    assert run_example(forks, broker, topic, tmp_path, "process@orders:15:kill", 2) == -signal.SIGKILL
+    assert run_example(forks, broker, topic, tmp_path, "process@orders:35:kill", 1) == -signal.SIGKILL
+    assert run_example(forks, broker, topic, tmp_path, "", 2) == 0
     rows = [
         json.loads(line)
         for path in (tmp_path / "out").glob("*.jsonl")

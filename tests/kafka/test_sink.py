@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +24,7 @@ from tidegate.datastream.connectors.kafka import (
 )
 
 from ..datastream.jobs import HeldSource, environment
+from ..forked import Forks
 from .broker import Broker, free_port
 from .log import committed_values, open_transactions
 
@@ -94,7 +93,9 @@ def test_after_failures_nothing_is_doubled_and_no_transaction_stays_open(
 # ---------------------------------------------------------------- killed processes
 
 
-def run_example(broker: Broker, topics: list[str], directory: Path, points: str, parallelism: int) -> int:
+def run_example(
+    forks: Forks, broker: Broker, topics: list[str], directory: Path, points: str, parallelism: int
+) -> int:
     """Run the example, from the newest checkpoint that there is."""
     found = {int(path.parent.name[4:]): path.parent for path in directory.glob("chk/*/chk-*/MANIFEST")}
     settings = {
@@ -107,18 +108,12 @@ def run_example(broker: Broker, topics: list[str], directory: Path, points: str,
         "tidegate.batch.size": "5",
         **({"execution.state-recovery.path": str(found[max(found)])} if found else {}),
     }
-    ended = subprocess.run(
-        [sys.executable, EXAMPLE, "--bounded", "--brokers", broker.servers]
-        + ["--input", topics[0], "--output", topics[1]]
-        + [part for key, value in settings.items() for part in ("--set", f"{key}={value}")],
-        env={**os.environ, "TIDEGATE_FAILPOINTS": points},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-    return ended.returncode
+    arguments = ["--bounded", "--brokers", broker.servers, "--input", topics[0], "--output", topics[1]]
+    for key, value in settings.items():
+        arguments += ["--set", f"{key}={value}"]
+    ended = forks(points, str(EXAMPLE), *arguments)
+    assert ended in (0, -signal.SIGKILL)
+    return ended
 
 
 WORDS = [b"word-%d" % (number % 17) for number in range(300)]
@@ -129,14 +124,16 @@ EXPECTED = sorted(
 )
 
 
-def test_a_killed_job_goes_on_and_every_count_is_in_the_topic_once(broker: Broker, tmp_path: Path) -> None:
+def test_a_killed_job_goes_on_and_every_count_is_in_the_topic_once(
+    forks: Forks, broker: Broker, tmp_path: Path
+) -> None:
     topics = [broker.topic(2), broker.topic(2)]
     broker.produce(topics[0], WORDS[:150], 0)
     broker.produce(topics[0], WORDS[150:], 1)
     # One subtask has committed by then, the other has not.
-    assert run_example(broker, topics, tmp_path, "commit_mid@counts:1:kill", 2) == -signal.SIGKILL
+    assert run_example(forks, broker, topics, tmp_path, "commit_mid@counts:1:kill", 2) == -signal.SIGKILL
     # What it had prepared is committed with another parallelism.
-    assert run_example(broker, topics, tmp_path, "", 1) == 0
+    assert run_example(forks, broker, topics, tmp_path, "", 1) == 0
     assert sorted(committed_values(broker.servers, topics[1], 2)) == EXPECTED
 
 

@@ -75,6 +75,26 @@ def test_when_all_brokers_are_gone_for_too_long_the_job_fails(own_broker: Callab
         client.result()
 
 
+def test_a_broker_that_does_not_answer_for_a_while_is_waited_for_in_mid_run(
+    own_broker: Callable[..., Broker], tmp_path: Path
+) -> None:
+    broker = own_broker()
+    broker.topic(1, "pause")
+    broker.produce("pause", [b"1"])
+    source = builder(broker.servers, "pause").set_property("retry.timeout.ms", "30000")
+    source.set_property("socket.timeout.ms", "1000")
+    client = start(source.build(), "pause", tmp_path)
+    wait_until(lambda: Kept.results["pause"] == ["1"])
+    broker.pause()
+    before = client.trigger_checkpoint()
+    # Offsets cannot be committed now, and checkpoints do not need that.
+    assert client.trigger_checkpoint() > before
+    broker.resume()
+    broker.produce("pause", [b"2"])
+    wait_until(lambda: Kept.results["pause"] == ["1", "2"])
+    client.cancel().result(WAIT_S)
+
+
 def test_a_commit_that_fails_does_not_fail_the_job(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
     broker = own_broker()
     broker.produce(broker.topic(1, "commits"), [b"1"])

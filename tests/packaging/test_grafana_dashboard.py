@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from tests.coordinator.fakes import TOTALS, FakeCluster
 from tidegate.coordinator.job_families import JobFamilies
 from tidegate.protocol.task_metrics import ProcessMetrics, TaskMetrics
+
+from tests.coordinator.fakes import TOTALS, FakeCluster
 
 TELEMETRY = Path(__file__).parents[2] / "k8s" / "components" / "telemetry"
 DASHBOARD: dict[str, Any] = json.loads((TELEMETRY / "grafana-dashboard.json").read_text("utf-8"))

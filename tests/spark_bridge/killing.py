@@ -40,7 +40,7 @@ def run(directory: Path, points: str) -> int:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1_800,
         check=False,
     )
     if ended.returncode not in (0, -signal.SIGKILL):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.console.web.serving import ServedConsole, ToldJobs
 
@@ -67,11 +67,18 @@ def watch(console: ServedConsole) -> Watch:
     return Watch(console.url)
 
 
-@pytest.fixture
-def page(browser: Browser, watch: Watch, jobs: ToldJobs) -> Iterator[Page]:
-    # After `jobs`, so that it is closed before they are gone.
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, base_url=watch.origin)
+@pytest.fixture(scope="package")
+def context(browser: Browser, console: ServedConsole) -> Iterator[BrowserContext]:
+    """One for all tests: another one costs half a second of CPU. What the page stores ends with its tab."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, base_url=console.url)
     context.set_default_timeout(TIMEOUT_MS)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, watch: Watch, jobs: ToldJobs) -> Iterator[Page]:
+    # After `jobs`, so that it is closed before they are gone.
     page = context.new_page()
     page.on("console", lambda said: said.type in ("error", "warning") and watch.problems.append(said.text))
     page.on("pageerror", lambda error: watch.problems.append(f"exception: {error}"))
@@ -81,5 +88,5 @@ def page(browser: Browser, watch: Watch, jobs: ToldJobs) -> Iterator[Page]:
         lambda asked: asked.url.startswith(watch.origin) or watch.problems.append(f"request to {asked.url}"),
     )
     yield page
-    context.close()
+    page.close()
     assert watch.unexpected() == []

@@ -91,6 +91,18 @@ def test_a_checkpoint_is_taken_now(page: Page, jobs: ToldJobs) -> None:
     assert jobs.asked(1) == [("checkpoint",)]
 
 
+def test_rescale_changes_the_tasks_that_were_given_another_parallelism(page: Page, jobs: ToldJobs) -> None:
+    open_job(page)
+    page.get_by_role("button", name="Rescale…").click()
+    dialog = page.get_by_role("dialog", name="Rescale job 1")
+    field = dialog.get_by_label(re.compile("^enrich 1: decode"))
+    expect(field).to_have_value("2")
+    field.fill("4")
+    dialog.get_by_role("button", name="Rescale").click()
+    expect(page.get_by_text("The job runs with the new parallelism.")).to_be_visible()
+    assert jobs.asked(1) == [("rescale", {"enrich-1-decode": 4, "enrich-1": 4})]
+
+
 def test_an_action_that_is_refused_says_why(page: Page, jobs: ToldJobs, watch: Watch) -> None:
     watch.expected.append("403")
     open_job(page)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import deque
 from dataclasses import replace
 
+import pytest
 from playwright.sync_api import Page, expect
+from tidegate.coordinator.critical_path import critical_path
 from tidegate.coordinator.job_details import JobDetails
 from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics
 from tidegate.protocol.ids import CheckpointId
@@ -85,7 +88,9 @@ def test_a_checkpoint_shows_what_each_subtask_did(page: Page, jobs: ToldJobs) ->
     breakdown = detail.get_by_role("table")
     expect(breakdown.locator(".rows-row")).to_have_count(2)
     phases = breakdown.locator(".phases").first
-    expect(phases).to_have_attribute("aria-label", re.compile("start delay .* alignment .* sync .* async"))
+    expect(phases).to_have_attribute(
+        "aria-label", re.compile("start delay .* alignment .* sync .* async .* upload .* acknowledge")
+    )
     widths = phases.evaluate("bar => [...bar.children].map(part => part.getBoundingClientRect().width)")
     assert sum(widths) > 0
     parts = list(job.report.statistics.checkpoints[-1].subtasks.values())
@@ -96,6 +101,27 @@ def test_a_checkpoint_shows_what_each_subtask_did(page: Page, jobs: ToldJobs) ->
     assert any(f"alignment {round(longest.alignment_ms)}" in text for text in words)
     page.get_by_role("button", name="Close the checkpoint").click()
     expect(page.get_by_role("region", name="Summary")).to_be_visible()
+
+
+def test_the_critical_path_is_drawn_with_its_causes(page: Page, jobs: ToldJobs) -> None:
+    job = simulated_job(1, checkpoints=29)
+    path = critical_path(job.report.statistics.checkpoints[-1])
+    jobs.tell(job)
+    page.goto(f"/{PAGE}/29")
+    steps = page.locator(".steps li")
+    expect(steps).to_have_count(len(path.steps))
+    expect(page.locator(".way .note")).to_have_text(path.cause)
+    for shown, step in zip(steps.all(), path.steps):
+        expect(shown).to_contain_text(step.subtask_name)
+        expect(shown).to_contain_text(step.cause)
+    bars = steps.locator(".track i").evaluate_all(
+        "bars => bars.map(bar => [bar.getBoundingClientRect().left, bar.getBoundingClientRect().right])"
+    )
+    # In order and without gaps.
+    for before, after in itertools.pairwise(bars):
+        assert after[0] == pytest.approx(before[1], abs=2.5)
+    longest = max(range(len(bars)), key=lambda place: path.steps[place].duration_ms)
+    expect(steps.nth(longest)).to_have_attribute("data-longest", "true")
 
 
 def test_a_failed_checkpoint_says_why(page: Page, jobs: ToldJobs) -> None:

@@ -39,7 +39,7 @@ def test_a_job_that_comes_shows_up_and_its_name_leads_to_its_page(page: Page, jo
     jobs.tell(simulated_job(1))
     page.get_by_role("link", name="job 1").click()
     expect(page.get_by_role("heading", name="job 1", exact=True)).to_be_visible()
-    assert page.title() == "job 1 – Tidegate"
+    assert page.title() == "job 1 \u2013 Tidegate"
 
 
 def test_a_damaged_archive_is_one_line_of_the_list(page: Page, jobs: ToldJobs) -> None:

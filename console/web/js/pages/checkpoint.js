@@ -14,8 +14,9 @@ const PHASES = [
   ["start-delay", "start delay: until the first barrier"],
   ["alignment", "alignment: until the last barrier"],
   ["sync", "synchronous part"],
-  ["async", "asynchronous part, with the upload"],
-  ["acknowledge", "until acknowledged"],
+  ["async", "asynchronous part before the upload"],
+  ["upload", "upload"],
+  ["acknowledge", "other, until acknowledged"],
 ];
 
 export function checkpointDetail(jid, id, { close, signal, job }) {
@@ -115,6 +116,10 @@ function showWay(element, critical) {
     element.replaceChildren(h("h3", {}, "Critical path"), h("p", { class: "soft" }, critical.problem));
     return;
   }
+  if (!critical.steps.length) {
+    element.replaceChildren(h("h3", {}, "Critical path"), h("p", { class: "soft" }, "Not known: no subtask has acknowledged, or the details of so old a checkpoint are not kept."));
+    return;
+  }
   const whole = Math.max(critical.duration_ms, ...critical.steps.map((step) => step.start_ms + step.duration_ms), 0.001);
   const longest = Math.max(...critical.steps.map((step) => step.duration_ms));
   element.replaceChildren(
@@ -125,28 +130,39 @@ function showWay(element, critical) {
 }
 
 function wayStep(step, whole, isLongest) {
-  const bar = h("i", { class: phaseOf(step.name) });
+  const bar = h("i", { class: PHASE_OF[partOf(step.name)] ?? "acknowledge" });
   bar.style.left = `${(step.start_ms / whole) * 100}%`;
   bar.style.width = `max(2px, ${(step.duration_ms / whole) * 100}%)`;
   return h(
     "li",
-    { "data-longest": isLongest },
-    h("div", { class: "step-name" }, h("strong", {}, step.name.replaceAll("_", " ").replace(/^checkpoint\./, "")), step.subtask_name && h("span", { class: "soft" }, ` ${step.subtask_name}`)),
+    { "data-longest": String(isLongest) },
+    h("div", { class: "step-name" }, h("strong", {}, STEP_WORDS[partOf(step.name)] ?? partOf(step.name)), step.subtask_name && h("span", { class: "soft" }, ` ${step.subtask_name}`)),
     h("div", { class: "track", "aria-hidden": "true" }, bar),
     h("div", { class: "number" }, duration(step.duration_ms)),
     step.cause && h("p", { class: "step-cause soft" }, step.cause),
   );
 }
 
-const PHASE_WORDS = [
-  [/delay|barrier|travel/i, "start-delay"],
-  [/align/i, "alignment"],
-  [/async|upload/i, "async"],
-  [/sync/i, "sync"],
-];
+const PHASE_OF = {
+  start_delay: "start-delay",
+  alignment: "alignment",
+  prepare: "sync",
+  sync: "sync",
+  async: "async",
+  upload: "upload",
+};
+const STEP_WORDS = {
+  start_delay: "start delay",
+  sync: "synchronous part",
+  async: "asynchronous part",
+  acknowledge: "acknowledgement",
+  notify: "notification",
+  clean_up: "clean-up",
+};
 
-function phaseOf(name) {
-  return PHASE_WORDS.find(([pattern]) => pattern.test(name))?.[1] ?? "acknowledge";
+/** Steps are named after their spans: `checkpoint.alignment`. */
+function partOf(name) {
+  return name.replace(/^checkpoint\./, "");
 }
 
 /** One vertex's line, which opens to a line for each of its subtasks. */
@@ -181,7 +197,8 @@ function vertexPart(jid, checkpointId, vertexId, name, isOpen, signal) {
 
 function phaseRow(subtask) {
   if (subtask.status !== "completed") return { index: subtask.index, parts: [], ms: null, bytes: null };
-  const parts = [subtask.start_delay, subtask.alignment.duration, subtask.checkpoint.sync, subtask.checkpoint.async];
+  const { sync, async: both, upload } = subtask.checkpoint;
+  const parts = [subtask.start_delay, subtask.alignment.duration, sync, Math.max(0, both - upload), upload];
   const rest = subtask.end_to_end_duration - parts.reduce((sum, part) => sum + part, 0);
   return { index: subtask.index, parts: [...parts, Math.max(0, rest)], ms: subtask.end_to_end_duration, bytes: subtask.checkpointed_size };
 }
@@ -191,7 +208,7 @@ function phaseColumns(whole) {
   return [
     { title: "#", width: "38px", isNumber: true, value: (row) => -row.index, fill: text((row) => String(row.index)) },
     {
-      title: "Start delay, alignment, sync, async, ack",
+      title: "From the trigger to the acknowledgement",
       width: "minmax(120px, 1fr)",
       create: () => h("div", { class: "phases", role: "img" }, PHASES.map(([name]) => h("i", { class: name }))),
       fill: (cell, row) => {

@@ -1,0 +1,168 @@
+"""Drivers with clusters of their own: `python -m tests.ray.nodes SCENARIO DIRECTORY RAY_DIRECTORY`.
+
+A process can be connected to one cluster only, and that of the tests has one node, so these run beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import ray
+from ray.cluster_utils import Cluster
+from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.job_client import JobClient
+
+from . import jobs
+
+COUNT = 8_000
+SOON = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 1_000,
+    "health_check_timeout_ms": 3_000,
+    "health_check_failure_threshold": 4,
+    "worker_niceness": 0,
+}
+"""A dead node is noticed after 4 seconds, and not after 14."""
+DRAIN_BECAUSE_OF_PREEMPTION = 2
+
+
+@contextmanager
+def cluster_of(directory: Path, head_cpus: int, *worker_cpus: int) -> Iterator[Cluster]:
+    """A cluster to which this process is connected; nothing of it stays."""
+    head = {"num_cpus": head_cpus, "temp_dir": str(directory), "_system_config": SOON}
+    cluster = Cluster(initialize_head=True, head_node_args={**head, "include_dashboard": False})
+    try:
+        for cpus in worker_cpus:
+            cluster.add_node(num_cpus=cpus)
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def processes_of(node: Any) -> list[int]:
+    """Process ids of what Ray itself runs for a node."""
+    return [info.process.pid for infos in node.all_processes.values() for info in infos]
+
+
+def raylet_of(node: Any) -> int:
+    (info,) = node.all_processes["raylet"]
+    pid: int = info.process.pid
+    return pid
+
+
+def said(text: str) -> None:
+    print(f"{time.monotonic():.1f} {text}", flush=True)
+
+
+def node_lost_and_node_drained(directory: Path) -> None:
+    """First one of two nodes dies; then another one comes, and the second is drained."""
+    gate, output = jobs.Gate(directory), directory / "output"
+    with cluster_of(Path(sys.argv[3]), 0, 2, 2) as cluster:
+        settings = jobs.configuration(directory)
+        settings.set_string("tidegate.slot.cpus", "1")
+        with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
+            jobs.half_way(client)
+            said("half way")
+            first, second = sorted(cluster.worker_nodes, key=lambda node: -tasks_on(client, node))
+            assert tasks_on(client, first)
+            os.kill(raylet_of(first), signal.SIGKILL)
+            jobs.eventually("the recovery", lambda: is_on(client, second) and client.report().restarts)
+            said("recovered on the other node")
+            third = cluster.add_node(num_cpus=2)
+            restarts = client.report().restarts
+            drain(cluster, second)
+            jobs.eventually("the move", lambda: is_on(client, third))
+            said("moved off the drained node")
+            (moved,) = client.report().statistics.rescales
+            assert (moved.cause, moved.failure) == ("drained node", ""), moved
+            assert client.report().restarts == restarts, client.report().cause
+            gate.open()
+            assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+            client.result()
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+
+
+def tasks_on(client: JobClient, node: Any) -> int:
+    """How many task processes a node has: its raylet started them."""
+    return sum(_parent_of(pid) == raylet_of(node) for pid in client.processes().values())
+
+
+def is_on(client: JobClient, node: Any) -> bool:
+    """Whether the job runs, with all its task processes on one node."""
+    return client.report().status is JobStatus.RUNNING and tasks_on(client, node) == 4
+
+
+def _parent_of(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    # The name of the program stands in brackets and may hold anything.
+    return int(text.rpartition(")")[2].split()[1])
+
+
+def drain(cluster: Cluster, node: Any) -> None:
+    client = ray._raylet.GcsClient(address=cluster.gcs_address)
+    deadline_ms = (time.time_ns() // 1_000_000) + 600_000
+    accepted, problem = client.drain_node(
+        node.node_id, DRAIN_BECAUSE_OF_PREEMPTION, "to be switched off", deadline_ms
+    )
+    assert accepted, problem
+
+
+def head_lost(directory: Path) -> None:
+    """The only node dies with everything on it, this driver included."""
+    gate = jobs.Gate(directory)
+    with cluster_of(Path(sys.argv[3]), 2) as cluster:
+        stream = jobs.counts(retained(directory), COUNT, gate)
+        with jobs.running(stream, jobs.FileSink(directory / "output")) as client:
+            processes = [*jobs.half_way(client).values(), jobs.coordinator_pid(client)]
+            (directory / "processes").write_text(" ".join(map(str, processes)))
+            for pid in processes_of(cluster.head_node):
+                os.kill(pid, signal.SIGKILL)
+            os._exit(9)
+
+
+def head_is_back(directory: Path) -> None:
+    """Another cluster; the job goes on from what its coordinator left in checkpoint storage."""
+    gate, output = jobs.Gate(directory), directory / "output"
+    gate.open()
+    manifests = (directory / "checkpoints").glob("*/chk-*/MANIFEST")
+    newest = max(manifests, key=lambda path: int(path.parent.name.removeprefix("chk-"))).parent
+    with cluster_of(Path(sys.argv[3]), 2):
+        settings = retained(directory)
+        settings.set_string("execution.state-recovery.path", str(newest))
+        settings.set_string("execution.state-recovery.claim-mode", "CLAIM")
+        with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
+            assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+            restored = client.report().statistics.latest_restored
+            assert restored is not None
+            assert not restored.is_own
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+
+
+def retained(directory: Path) -> Any:
+    settings = jobs.configuration(directory)
+    settings.set_string("execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION")
+    return settings
+
+
+SCENARIOS: dict[str, Callable[[Path], None]] = {
+    each.__name__: each for each in (node_lost_and_node_drained, head_lost, head_is_back)
+}
+
+if __name__ == "__main__":
+    cloudpickle.register_pickle_by_value(jobs)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    SCENARIOS[sys.argv[1]](Path(sys.argv[2]))

@@ -1,0 +1,72 @@
+"""A node is lost, a node is drained, the head is lost: the results are exact, and no process stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .jobs import assert_gone
+
+LIMIT_S = 240
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def ray_dir() -> Iterator[str]:
+    """A short path for Ray's files: those of its sockets end at 107 characters."""
+    path = tempfile.mkdtemp(prefix="tn", dir="/tmp")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def drive(scenario: str, directory: Path, ray_dir: str) -> subprocess.CompletedProcess[str]:
+    """Run a scenario of `nodes` in a process of its own, with Ray's processes in its session."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.ray.nodes", scenario, str(directory), ray_dir],
+        cwd=ROOT,
+        env={**os.environ, "RAY_DEDUP_LOGS": "0"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def assert_nothing_stays(ray_dir: str) -> None:
+    """No process of a cluster that had its files there."""
+    mine = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and ray_dir in _command_of(entry)
+    ]
+    assert_gone(mine)
+
+
+def _command_of(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_a_lost_node_and_a_drained_node(tmp_path: Path, ray_dir: str) -> None:
+    done = drive("node_lost_and_node_drained", tmp_path, ray_dir)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_nothing_stays(ray_dir)
+
+
+def test_a_lost_head(tmp_path: Path, ray_dir: str) -> None:
+    lost = drive("head_lost", tmp_path, ray_dir)
+    assert lost.returncode == 9, lost.stdout + lost.stderr
+    assert_gone(map(int, (tmp_path / "processes").read_text().split()))
+    assert_nothing_stays(ray_dir)
+    done = drive("head_is_back", tmp_path, ray_dir)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_nothing_stays(ray_dir)
