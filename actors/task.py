@@ -287,6 +287,9 @@ class StreamTask:
     # ------------------------------------------------------------ the loop
 
     def _step(self) -> StepOutcome:
+        if self._phase is TaskPhase.CREATED:
+            # Mail waits for the gate; a late message of an older attempt may be among it.
+            return StepOutcome(_IDLE_MS)
         self._drain_mailbox()
         if self._controls:
             self._take_controls()

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..common.errors import CheckpointNotFoundError
-from ..coordinator.critical_path import CriticalPath, critical_path
+from ..coordinator.critical_path import critical_path, explain_lines
 from ..coordinator.statistics import CheckpointStatistics, JobStatistics
 from ..protocol.elements import CheckpointingMode
 from ..protocol.ids import CheckpointId
@@ -129,7 +129,7 @@ def explain(job: str, number: int | None, address: str | None) -> None:
             for step in path.steps
         ],
     }
-    say(document, lambda: _explained(found, path))
+    say(document, lambda: explain_lines(found))
 
 
 def _checkpoint(statistics: JobStatistics, number: int | None) -> CheckpointStatistics:
@@ -144,26 +144,6 @@ def _checkpoint(statistics: JobStatistics, number: int | None) -> CheckpointStat
         there = f"those from {min(known)} to {max(known)}" if known else "none yet"
         raise CheckpointNotFoundError(f"the job remembers no checkpoint {number}, only {there}")
     return found
-
-
-def _explained(found: CheckpointStatistics, path: CriticalPath) -> Iterator[Any]:
-    yield f"{found.kind.value} {found.checkpoint_id}, {found.outcome.value}, {found.duration_ms:.0f} ms"
-    if not path.steps:
-        yield "no subtask has done its part, so there is nothing to explain"
-        return
-    yield path.cause
-    yield ""
-    rows = [
-        [
-            round(step.start_ms, 1),
-            round(step.duration_ms, 1),
-            step.name.removeprefix("checkpoint."),
-            step.subtask_name,
-            step.cause,
-        ]
-        for step in path.steps
-    ]
-    yield table(["from ms", "took ms", "step", "where", "cause"], rows)
 
 
 @checkpoint.command(examples=["tidegate checkpoint mode flights unaligned"])

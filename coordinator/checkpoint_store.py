@@ -366,8 +366,12 @@ class CheckpointStore:
             FencedError: Another coordinator took over, and its tasks may have written files.
         """
         self._condemn_excess()
+        # A coordinator that was replaced may have written more since this one looked: they do not count, and
+        # nobody will look again.
+        known = {*self._retained, *self._doubtful}
+        late = {_manifest_path(each) for each in self._stored_ids() if each not in known}
         garbage = self._orphans()
-        self._delete(garbage.manifests)
+        self._delete(sorted(late.union(garbage.manifests)))
         self._delete(garbage.files)
         if self._claimed is not None and len(self._retained) >= self._num_retained:
             self._claimed.remove()

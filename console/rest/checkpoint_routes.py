@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 
-from . import checkpoint_views, models, state_views
+from . import checkpoint_models, checkpoint_views, models, state_views
 from .requests import Checkpoint, Job, Vertex
 
 router = APIRouter(prefix="/jobs/{jobid:hex}", tags=["checkpoints"])
@@ -16,31 +16,33 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 
 
 @router.get("/checkpoints")
-def checkpoints(job: Job, offset: Offset = 0, limit: Limit = 50) -> models.CheckpointingStatistics:
+def checkpoints(job: Job, offset: Offset = 0, limit: Limit = 50) -> checkpoint_models.CheckpointingStatistics:
     """Counts, summary and newest checkpoints; of the history `limit` from `offset` on, the newest first."""
     return checkpoint_views.checkpointing_statistics(job.details, offset, limit)
 
 
 @router.get("/checkpoints/config")
-def checkpoint_config(job: Job) -> models.CheckpointConfigInfo:
+def checkpoint_config(job: Job) -> checkpoint_models.CheckpointConfigInfo:
     """How a job takes its checkpoints."""
     return checkpoint_views.checkpoint_config(job.details)
 
 
 @router.get("/checkpoints/details/{checkpointid}")
-def checkpoint_details(job: Job, checkpoint: Checkpoint) -> models.CheckpointInfo:
+def checkpoint_details(job: Job, checkpoint: Checkpoint) -> checkpoint_models.CheckpointInfo:
     """One checkpoint with its vertices."""
     return checkpoint_views.checkpoint_details(checkpoint, job.details)
 
 
 @router.get("/checkpoints/details/{checkpointid}/subtasks/{vertexid}")
-def vertex_checkpoint_details(checkpoint: Checkpoint, vertex: Vertex) -> models.VertexCheckpointDetails:
+def vertex_checkpoint_details(
+    checkpoint: Checkpoint, vertex: Vertex
+) -> checkpoint_models.VertexCheckpointDetails:
     """One vertex's part of a checkpoint, by subtask."""
     return checkpoint_views.vertex_checkpoint_details(vertex, checkpoint)
 
 
 @router.get("/checkpoints/details/{checkpointid}/critical-path")
-def critical_path(checkpoint: Checkpoint) -> models.CriticalPathInfo:
+def critical_path(checkpoint: Checkpoint) -> checkpoint_models.CriticalPathInfo:
     """The waits and the work that made a checkpoint as long as it was, and why (beyond Flink)."""
     return checkpoint_views.critical_path_info(checkpoint)
 

@@ -12,7 +12,7 @@ from ...coordinator.job_details import JobDetails
 from ...coordinator.statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics, Summary
 from ...protocol.checkpoint_events import SubtaskMetrics
 from ...protocol.elements import SnapshotKind
-from . import models
+from . import checkpoint_models
 from .job_graph import VertexView, vertices_of
 from .job_views import configuration_of, shortened
 
@@ -32,23 +32,25 @@ _TYPES = {
 }
 
 
-def checkpointing_statistics(details: JobDetails, offset: int, limit: int) -> models.CheckpointingStatistics:
+def checkpointing_statistics(
+    details: JobDetails, offset: int, limit: int
+) -> checkpoint_models.CheckpointingStatistics:
     """All checkpoints of a job; of its history the part from `offset` on, the newest first."""
     statistics = details.report.statistics
     newest_first = [*reversed(statistics.in_progress.values()), *reversed(statistics.checkpoints)]
-    return models.CheckpointingStatistics(
+    return checkpoint_models.CheckpointingStatistics(
         counts=_counts(statistics),
         summary=_summary(statistics),
         latest=_latest(details),
         history=[checkpoint_info(one, details) for one in islice(newest_first, offset, offset + limit)],
-        page=models.CheckpointPage(offset=offset, limit=limit, total=len(newest_first)),
+        page=checkpoint_models.CheckpointPage(offset=offset, limit=limit, total=len(newest_first)),
     )
 
 
-def _counts(statistics: JobStatistics) -> models.CheckpointCounts:
+def _counts(statistics: JobStatistics) -> checkpoint_models.CheckpointCounts:
     completed = statistics.counts[CheckpointOutcome.COMPLETED]
     failed, in_progress = statistics.counts[CheckpointOutcome.ABORTED], len(statistics.in_progress)
-    return models.CheckpointCounts(
+    return checkpoint_models.CheckpointCounts(
         restored=statistics.restored_count,
         total=completed + failed + in_progress,
         in_progress=in_progress,
@@ -57,12 +59,12 @@ def _counts(statistics: JobStatistics) -> models.CheckpointCounts:
     )
 
 
-def _summary(statistics: JobStatistics) -> models.CheckpointSummary | None:
+def _summary(statistics: JobStatistics) -> checkpoint_models.CheckpointSummary | None:
     found = statistics.summaries()
     if not found:
         return None
-    nothing = models.Spread(**dict.fromkeys(models.Spread.model_fields, 0.0))
-    return models.CheckpointSummary(
+    nothing = checkpoint_models.Spread(**dict.fromkeys(checkpoint_models.Spread.model_fields, 0.0))
+    return checkpoint_models.CheckpointSummary(
         checkpointed_size=_spread(found["new_bytes"]),
         state_size=_spread(found["size_bytes"]),
         end_to_end_duration=_spread(found["duration_ms"]),
@@ -76,8 +78,8 @@ def _summary(statistics: JobStatistics) -> models.CheckpointSummary | None:
     )
 
 
-def _spread(summary: Summary) -> models.Spread:
-    return models.Spread(
+def _spread(summary: Summary) -> checkpoint_models.Spread:
+    return checkpoint_models.Spread(
         min=summary.minimum,
         max=summary.maximum,
         avg=summary.average,
@@ -88,20 +90,20 @@ def _spread(summary: Summary) -> models.Spread:
     )
 
 
-def _latest(details: JobDetails) -> models.LatestCheckpoints:
+def _latest(details: JobDetails) -> checkpoint_models.LatestCheckpoints:
     statistics = details.report.statistics
 
-    def shown(checkpoint: CheckpointStatistics | None) -> models.CheckpointInfo | None:
+    def shown(checkpoint: CheckpointStatistics | None) -> checkpoint_models.CheckpointInfo | None:
         return None if checkpoint is None else checkpoint_info(checkpoint, details)
 
     restored = statistics.latest_restored
-    return models.LatestCheckpoints(
+    return checkpoint_models.LatestCheckpoints(
         completed=shown(statistics.latest_completed),
         savepoint=shown(statistics.latest_savepoint),
         failed=shown(statistics.latest_aborted),
         restored=None
         if restored is None
-        else models.RestoredCheckpointInfo(
+        else checkpoint_models.RestoredCheckpointInfo(
             id=restored.checkpoint_id,
             restore_timestamp=restored.restored_ms,
             is_savepoint=restored.kind is SnapshotKind.SAVEPOINT,
@@ -122,15 +124,15 @@ def find_checkpoint(details: JobDetails, checkpoint_id: int) -> CheckpointStatis
 def checkpoint_info(
     checkpoint: CheckpointStatistics,
     details: JobDetails,
-    tasks: dict[str, models.VertexCheckpoint] | None = None,
-) -> models.CheckpointInfo:
+    tasks: dict[str, checkpoint_models.VertexCheckpoint] | None = None,
+) -> checkpoint_models.CheckpointInfo:
     """One checkpoint; without its tasks where none are given."""
     class_name, status = _STATUS[checkpoint.outcome]
     is_failed = checkpoint.outcome is CheckpointOutcome.ABORTED
     ended_ms = round(checkpoint.triggered_ms + checkpoint.duration_ms)
     newest = details.report.newest_checkpoint
     is_newest = newest is not None and newest.endswith(f"/chk-{checkpoint.checkpoint_id}")
-    return models.CheckpointInfo(
+    return checkpoint_models.CheckpointInfo(
         class_name=class_name,
         id=checkpoint.checkpoint_id,
         status=status,
@@ -163,7 +165,9 @@ def _acknowledged(checkpoint: CheckpointStatistics) -> int:
     return max(checkpoint.subtask_count if is_complete else 0, len(checkpoint.subtasks))
 
 
-def checkpoint_details(checkpoint: CheckpointStatistics, details: JobDetails) -> models.CheckpointInfo:
+def checkpoint_details(
+    checkpoint: CheckpointStatistics, details: JobDetails
+) -> checkpoint_models.CheckpointInfo:
     """One checkpoint with its vertices."""
     tasks = {
         vertex.vertex_id: _vertex_checkpoint(vertex, checkpoint)
@@ -173,8 +177,10 @@ def checkpoint_details(checkpoint: CheckpointStatistics, details: JobDetails) ->
     return checkpoint_info(checkpoint, details, tasks)
 
 
-def _vertex_checkpoint(vertex: VertexView, checkpoint: CheckpointStatistics) -> models.VertexCheckpoint:
-    return models.VertexCheckpoint(id=vertex.vertex_id, **_totals(vertex, checkpoint))
+def _vertex_checkpoint(
+    vertex: VertexView, checkpoint: CheckpointStatistics
+) -> checkpoint_models.VertexCheckpoint:
+    return checkpoint_models.VertexCheckpoint(id=vertex.vertex_id, **_totals(vertex, checkpoint))
 
 
 def _parts(vertex: VertexView, checkpoint: CheckpointStatistics) -> dict[int, SubtaskMetrics]:
@@ -217,10 +223,10 @@ def _duration_ms(part: SubtaskMetrics) -> float:
 
 def vertex_checkpoint_details(
     vertex: VertexView, checkpoint: CheckpointStatistics
-) -> models.VertexCheckpointDetails:
+) -> checkpoint_models.VertexCheckpointDetails:
     """One vertex's part of a checkpoint, by subtask."""
     parts = _parts(vertex, checkpoint)
-    return models.VertexCheckpointDetails(
+    return checkpoint_models.VertexCheckpointDetails(
         id=checkpoint.checkpoint_id,
         summary=_part_summary(list(parts.values())),
         subtasks=[
@@ -232,11 +238,13 @@ def vertex_checkpoint_details(
 
 def _subtask_checkpoint(
     index: int, part: SubtaskMetrics | None, checkpoint: CheckpointStatistics
-) -> models.SubtaskCheckpoint:
+) -> checkpoint_models.SubtaskCheckpoint:
     if part is None:
-        return models.SubtaskCheckpoint(class_name="pending", index=index, status="pending_or_failed")
+        return checkpoint_models.SubtaskCheckpoint(
+            class_name="pending", index=index, status="pending_or_failed"
+        )
     duration_ms = round(_duration_ms(part))
-    return models.SubtaskCheckpoint(
+    return checkpoint_models.SubtaskCheckpoint(
         class_name="completed",
         index=index,
         status="completed",
@@ -244,8 +252,10 @@ def _subtask_checkpoint(
         end_to_end_duration=duration_ms,
         checkpointed_size=part.size_bytes,
         state_size=part.size_bytes,
-        checkpoint=models.CheckpointDurations(sync=part.sync_ms, async_=part.async_ms, upload=part.upload_ms),
-        alignment=models.Alignment(
+        checkpoint=checkpoint_models.CheckpointDurations(
+            sync=part.sync_ms, async_=part.async_ms, upload=part.upload_ms
+        ),
+        alignment=checkpoint_models.Alignment(
             buffered=0,
             processed=part.processed_bytes,
             persisted=part.persisted_bytes,
@@ -257,22 +267,22 @@ def _subtask_checkpoint(
     )
 
 
-def _part_summary(parts: Sequence[SubtaskMetrics]) -> models.VertexCheckpointSummary | None:
+def _part_summary(parts: Sequence[SubtaskMetrics]) -> checkpoint_models.VertexCheckpointSummary | None:
     if not parts:
         return None
 
-    def spread(figure: Callable[[SubtaskMetrics], float]) -> models.MinMaxAvg:
+    def spread(figure: Callable[[SubtaskMetrics], float]) -> checkpoint_models.MinMaxAvg:
         values = [figure(part) for part in parts]
-        return models.MinMaxAvg(min=min(values), max=max(values), avg=sum(values) / len(values))
+        return checkpoint_models.MinMaxAvg(min=min(values), max=max(values), avg=sum(values) / len(values))
 
-    return models.VertexCheckpointSummary(
+    return checkpoint_models.VertexCheckpointSummary(
         checkpointed_size=spread(lambda part: part.size_bytes),
         state_size=spread(lambda part: part.size_bytes),
         end_to_end_duration=spread(_duration_ms),
-        checkpoint_duration=models.DurationSpreads(
+        checkpoint_duration=checkpoint_models.DurationSpreads(
             sync=spread(lambda part: part.sync_ms), async_=spread(lambda part: part.async_ms)
         ),
-        alignment=models.AlignmentSpreads(
+        alignment=checkpoint_models.AlignmentSpreads(
             buffered=spread(lambda part: 0),
             processed=spread(lambda part: part.processed_bytes),
             persisted=spread(lambda part: part.persisted_bytes),
@@ -282,15 +292,15 @@ def _part_summary(parts: Sequence[SubtaskMetrics]) -> models.VertexCheckpointSum
     )
 
 
-def critical_path_info(checkpoint: CheckpointStatistics) -> models.CriticalPathInfo:
+def critical_path_info(checkpoint: CheckpointStatistics) -> checkpoint_models.CriticalPathInfo:
     """What made a checkpoint as long as it was."""
     path = critical_path(checkpoint)
-    return models.CriticalPathInfo(
+    return checkpoint_models.CriticalPathInfo(
         id=checkpoint.checkpoint_id,
         duration_ms=round(sum(step.duration_ms for step in path.steps), 3),
         cause=path.cause,
         steps=[
-            models.CriticalStep(
+            checkpoint_models.CriticalStep(
                 name=step.name,
                 vertex=None if step.subtask is None else step.subtask.task_id,
                 subtask=None if step.subtask is None else step.subtask.index,
@@ -304,18 +314,18 @@ def critical_path_info(checkpoint: CheckpointStatistics) -> models.CriticalPathI
     )
 
 
-def checkpoint_config(details: JobDetails) -> models.CheckpointConfigInfo:
+def checkpoint_config(details: JobDetails) -> checkpoint_models.CheckpointConfigInfo:
     """How a job takes its checkpoints."""
     settings, options = configuration_of(details), CheckpointingOptions
     interval = settings.get(options.CHECKPOINTING_INTERVAL)
     retention = settings.get(options.EXTERNALIZED_CHECKPOINT_RETENTION)
-    return models.CheckpointConfigInfo(
+    return checkpoint_models.CheckpointConfigInfo(
         mode=settings.get(options.CHECKPOINTING_CONSISTENCY_MODE).lower(),
         interval=-1 if interval is None else interval.to_millis(),
         timeout=settings.get(options.CHECKPOINTING_TIMEOUT).to_millis(),
         min_pause=settings.get(options.MIN_PAUSE_BETWEEN_CHECKPOINTS).to_millis(),
         max_concurrent=settings.get(options.MAX_CONCURRENT_CHECKPOINTS),
-        externalization=models.Externalization(
+        externalization=checkpoint_models.Externalization(
             enabled=retention != "NO_EXTERNALIZED_CHECKPOINTS",
             delete_on_cancellation=retention != "RETAIN_ON_CANCELLATION",
         ),

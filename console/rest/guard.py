@@ -161,9 +161,9 @@ def _check_size(scope: Scope) -> None:
     if not scope["path"].isprintable():
         raise _Refused(400, "the address holds characters that no address has")
     if len(scope["path"]) + len(scope["query_string"]) > MAX_ADDRESS_BYTES:
-        raise _Refused(414, f"an address may have {MAX_ADDRESS_BYTES} bytes at most")
+        raise _Refused(400, f"an address may have {MAX_ADDRESS_BYTES} bytes at most")
     if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
-        raise _Refused(431, f"the headers may have {MAX_HEADER_BYTES} bytes at most")
+        raise _Refused(400, f"the headers may have {MAX_HEADER_BYTES} bytes at most")
 
 
 def _check_origin(headers: Headers) -> None:

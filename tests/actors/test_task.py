@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from tidegate.protocol.elements import (
     SnapshotKind,
     Watermark,
 )
-from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.ids import Attempt, CheckpointId
 
 from .diary import MY_ID, Diary, complete, diary_task, trigger
 from .fakes import ATTEMPT, TaskUnderTest, barrier, subtask_of
@@ -91,6 +92,16 @@ def test_a_task_can_be_cancelled_before_it_runs() -> None:
     test.task.initialize()
     test.put(events.CancelTask())
     assert test.ports.reported(events.TaskStopped)
+
+
+def test_a_late_message_of_an_older_attempt_may_come_before_the_initialisation() -> None:
+    test = diary_task()
+    late = test.message(Batch([1]))
+    test.put(replace(late, attempt=Attempt(ATTEMPT - 1)))
+    test.start()
+    assert not test.ports.reported(events.TaskFailed)
+    test.put(test.message(Batch([2])))
+    assert test.task.phase is TaskPhase.RUNNING
 
 
 def test_a_task_that_was_never_initialised_can_be_cancelled() -> None:

@@ -11,7 +11,7 @@ from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
+from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.stored_checkpoint import read_checkpoint
 
@@ -219,6 +219,20 @@ def test_orphans_are_segments_that_no_kept_checkpoint_names(storage: MemoryCheck
     assert opened.remove_orphans() == ["shared/op-totals/orphan"]
     assert storage.list_files("shared") == ["shared/op-totals/kept"]
     assert storage.list_files("epochs")
+
+
+def test_what_a_replaced_coordinator_completed_goes_with_the_end_of_the_job(
+    storage: MemoryCheckpointStorage,
+) -> None:
+    replaced = store(storage)
+    replaced.complete(manifest(1, segment(storage, "counts")))
+    current = store(storage)
+    late = manifest(2, segment(storage, "counts"), segment(storage, "late"))
+    storage.create_exclusive("chk-2/MANIFEST", encode_manifest(late))
+    current.remove_orphans()
+    assert storage.list_files("chk-1") == ["chk-1/MANIFEST"]
+    assert storage.list_files("chk-2") == []
+    assert storage.list_files("shared") == ["shared/op-totals/counts"]
 
 
 def test_a_manifest_that_waits_for_its_deletion_goes_before_the_files_that_became_orphans(

@@ -72,7 +72,7 @@ def test_old_checkpoints_of_a_large_job_tell_of_their_slowest_subtasks_only() ->
         statistics.ended(replace(newest, checkpoint_id=CheckpointId(number)))
     before = statistics.summaries()
     bounded = BoundedStatistics().copy(statistics)
-    assert sum(len(one.subtasks) for one in bounded.checkpoints) < MAX_SUBTASKS + 50 * 4
+    assert sum(len(one.subtasks) for one in bounded.checkpoints) < MAX_SUBTASKS + 50 * 14
     for figure in ("start_delay_ms", "alignment_ms", "sync_ms", "async_ms"):
         assert bounded.summaries()[figure] == before[figure]
 

@@ -189,12 +189,9 @@ def test_a_body_beyond_the_limit_is_refused_whether_it_says_so_or_not(
 
 def test_headers_and_addresses_beyond_the_limit_are_refused(address: str) -> None:
     much = "x" * 40_000
-    for line, status in (
-        (f"GET /v1/config?{much} HTTP/1.1", "414"),
-        (f"GET /v1/config HTTP/1.1\r\nX: {much}", "431"),
-    ):
+    for line in (f"GET /v1/config?{much} HTTP/1.1", f"GET /v1/config HTTP/1.1\r\nX: {much}"):
         answer = _raw(address, f"{line}\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        assert answer.split()[1] in ("400", status)
+        assert answer.split()[1] == "400"
 
 
 @pytest.mark.parametrize(
