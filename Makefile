@@ -93,9 +93,9 @@ docs: $(STAMP) ## draw the diagrams and pictures in docs/
 	$(BIN)/python docs/console_pictures.py
 	$(BIN)/python docs/trace.py
 
-# The variable silences a notice of the theme about other programs.
+# Not --quiet, since MkDocs counts only warnings that it prints. The variable silences a notice of the theme.
 site: $(STAMP) ## build docs/ as a site into build/site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open build/site/index.html"
 
 wheel: $(STAMP) ## build the wheel into dist/

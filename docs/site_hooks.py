@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -88,9 +89,8 @@ def _content(path: str) -> str:
 
 
 def _targets(markdown: str, origin: str) -> list[str]:
-    found: list[str] = []
-    _outside_fences(markdown, lambda text: found.extend(m["target"] for m in _LINK.finditer(text)) or text)
-    return [_resolved(target, origin) for target in found]
+    text = _FENCE.sub("", markdown)
+    return [_resolved(match["target"], origin) for match in _LINK.finditer(text)]
 
 
 def _resolved(target: str, origin: str) -> str:
@@ -98,7 +98,7 @@ def _resolved(target: str, origin: str) -> str:
     return posixpath.normpath(posixpath.join(base, target))
 
 
-def _outside_fences(markdown: str, change) -> str:  # type: ignore[no-untyped-def]
+def _outside_fences(markdown: str, change: Callable[[str], str]) -> str:
     parts: list[str] = []
     end = 0
     for fence in _FENCE.finditer(markdown):
