@@ -144,18 +144,22 @@ class CheckpointDriver:
         """How the barriers of the next checkpoint are handled."""
         return self._wanted_mode
 
-    def set_mode(self, mode: BarrierMode) -> None:
+    def set_mode(self, mode: BarrierMode) -> str:
         """Handle barriers in another way from the next checkpoint on, also after a restart.
 
-        Raises:
-            ConfigurationError: The job cannot work so.
-            CheckpointStorageError: It could not be written down; nothing has changed.
+        Returns:
+            Why the job cannot work so, or why it could not be written down, so that nothing has changed; or
+            an empty text.
         """
         assert self._spec.settings.trigger is not None
-        mode.check(self._spec.settings.trigger)
-        self._store.check_fence()
-        store_mode(self._store.storage, mode)
+        try:
+            mode.check(self._spec.settings.trigger)
+            self._store.check_fence()
+            store_mode(self._store.storage, mode)
+        except TidegateError as error:
+            return str(error)
         self._wanted_mode = mode
+        return ""
 
     def start(self, attempt: Attempt, attempt_number: int, graph: ExecutionGraph) -> None:
         """All subtasks of an attempt run."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ..common.errors import CheckpointStorageError, TidegateError
 from ..common.job_status import JobStatus
@@ -26,10 +25,11 @@ from ..telemetry.spans import RECOVERY, RESCALE
 from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
+from .clean_up import CleanUp
 from .job_fail_points import JobFailPoints
-from .job_history import JobHistory
+from .job_history import Failure, JobHistory
 from .job_metrics import JobMetrics
-from .job_storage import claim_epoch, claimed_checkpoint, foreign_state, new_store
+from .job_storage import claim_epoch, foreign_state, new_store
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .rescaler import Rescaler
@@ -49,15 +49,6 @@ ATTEMPTS_PER_EPOCH = 1_000_000
 
 STORAGE_RETRY_MS = 1_000
 """Pause before a restart asks storage again for the newest checkpoint."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a job failed, or was restarted."""
-
-    cause: str
-    details: str
-    occurred_ms: int
 
 
 class JobCoordinator:
@@ -90,6 +81,7 @@ class JobCoordinator:
         self._restart_traces = RestartTraces(self._traces)
         self._storage = storage
         self._before_clean_up = before_clean_up
+        self._cleaning = CleanUp(lambda text: self.statistics.warnings.append(text), self._before_removal)
         self._rescaler = Rescaler(
             spec.graph, self._ports, lambda: self.statistics, self._restart_to_rescale, self._give_way
         )
@@ -110,7 +102,6 @@ class JobCoordinator:
         self._is_fenced = False
         self._is_beyond_restart = False
         self._stopped_with = ""
-        self._keeps_checkpoints: bool | None = None
         self._failure: Failure | None = None
         self._to_recover: Failure | None = None
         self.fit: Callable[[JobGraph], JobGraph] | None = None
@@ -167,7 +158,7 @@ class JobCoordinator:
     @property
     def now_ms(self) -> int:
         """What the clock of the coordinator says, in milliseconds since the Unix epoch."""
-        return self._now_ms()
+        return self._ports.now_ns() // 1_000_000
 
     @property
     def failure(self) -> Failure | None:
@@ -192,8 +183,11 @@ class JobCoordinator:
     @property
     def stopped_with(self) -> str:
         """The savepoint that the job was stopped with, if any; also when its checkpoints are gone."""
-        newest = self._store.newest if self._store is not None else None
-        return self._stopped_with if newest is None else newest.savepoint_path
+        return self._stopped_with if self._newest is None else self._newest.savepoint_path
+
+    @property
+    def _newest(self) -> CheckpointManifest | None:
+        return None if self._store is None else self._store.newest
 
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
@@ -213,35 +207,25 @@ class JobCoordinator:
 
     def start(self) -> None:
         """Claim the job, find the state to start from, and deploy."""
-        self.history.started(self._now_ms())
+        self.history.started(self.now_ms)
         try:
             self._open_storage()
             self._foreign = foreign_state(self._spec, self._store, self.statistics.warnings.append)
             self.fail_points = JobFailPoints(self._spec, self._store.storage if self._store else None)
         except TidegateError as error:
-            self._fails(Failure(str(error), "", self._now_ms()))
+            self._fails(Failure(str(error), "", self.now_ms))
             self._life.handle(JobEvent.GAVE_UP)
             return
         self._life.handle(JobEvent.DEPLOYED)
-        if self._store is not None and self._store.newest is not None:
+        if self._newest is not None:
             self._restart_traces.begin("the coordinator was started again", self._ports.now_ns())
         self._deploy()
 
     def finish_clean_up(self, keep_checkpoints: bool) -> None:
         """The job has ended, but a predecessor may have died before it removed what is to go."""
         store = new_store(self._spec, self._storage)
-        if store is None:
-            return
-        try:
-            store.claim()
-            store.owns(claimed_checkpoint(self._spec))
-            if keep_checkpoints:
-                store.load()
-                store.remove_orphans()
-            else:
-                store.remove_all()
-        except TidegateError as error:
-            self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
+        if store is not None:
+            self._cleaning.finish(self._spec, store, keep_checkpoints)
 
     def _open_storage(self) -> None:
         self._store = new_store(self._spec, self._storage)
@@ -258,9 +242,9 @@ class JobCoordinator:
             self._traces,
             self.statistics,
             self._operators,
-            fail=self._fail_job,
+            fail=lambda cause: self._operator_failed(cause, is_recoverable=True),
             stop=self._give_way,
-            restart=self._restart_now,
+            restart=self.restart,
         )
         self._rescaler.open(self._store, self._checkpoints)
 
@@ -276,8 +260,8 @@ class JobCoordinator:
         self._restart_at_ms = None
         self._initialized, self._finished = set(), set()
         self._live = set(self._graph.subtasks)
-        self.history.deployed(self._live, self._restarts, self._now_ms())
-        own = self._store.newest if self._store is not None else None
+        self.history.deployed(self._live, self._restarts, self.now_ms)
+        own = self._newest
         manifest = own or self._foreign
         self._restored = manifest
         self._traces.attempt_begins()
@@ -290,19 +274,15 @@ class JobCoordinator:
             self._checkpoints.remove_orphans(is_recovery=manifest is not None)
         if manifest is not None:
             self.statistics.restored(
-                RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self._now_ms(), own is not None)
+                RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self.now_ms, own is not None)
             )
         start = AttemptStart(
             self._attempt, self._restarts, manifest, own is not None, self._is_stopped, trace_context
         )
         settings = task_settings(self._spec, self._store, self.fail_points)
         self.metrics.begin(self._attempt)
-        logger.info(
-            "The job %s is deployed, after %d restarts, from %s",
-            self.job_name,
-            self.restarts,
-            "the start" if manifest is None else f"checkpoint {manifest.checkpoint_id}",
-        )
+        origin = "the start" if restored_id is None else f"checkpoint {restored_id}"
+        logger.info("The job %s is deployed, restarts: %d, from %s", self.job_name, self.restarts, origin)
         deployments = task_deployments(self._spec.job_id, graph, self._graph, start, settings)
         self._ports.deploy(self._graph, deployments)
 
@@ -311,7 +291,7 @@ class JobCoordinator:
     def handle(self, event: events.TaskEvent) -> None:
         """Take one event from a task."""
         if event.attempt == self._attempt:
-            self.history.saw(event, self._now_ms())
+            self.history.saw(event, self.now_ms)
         if isinstance(event, events.ResultsCollected):
             if not self.results.add(event):
                 self._ports.send(event.attempt, event.subtask, events.ResultsTaken(event.size_bytes))
@@ -332,7 +312,7 @@ class JobCoordinator:
         elif isinstance(event, events.TaskFailed):
             self._on_failed(event)
         elif isinstance(event, events.TaskFinished):
-            self.metrics.ended(event.attempt, event.subtask, event.metrics, self._now_ms())
+            self.metrics.ended(event.attempt, event.subtask, event.metrics, self.now_ms)
             self._on_finished(event.subtask)
         elif isinstance(event, events.TaskStopped):
             self._live.discard(event.subtask)
@@ -407,10 +387,6 @@ class JobCoordinator:
             return f"the job is {self.status.name}"
         return self._rescaler.begin({}, cause, is_move=True)
 
-    def restart(self, cause: str) -> None:
-        """Give the present attempt up, without a failure."""
-        self._restart_now(cause)
-
     @property
     def barrier_mode(self) -> BarrierMode | None:
         """How the barriers of the next checkpoint are handled; `None` without checkpoints."""
@@ -418,19 +394,15 @@ class JobCoordinator:
 
     def set_barrier_mode(self, mode: BarrierMode) -> str:
         """Handle barriers in another way from the next checkpoint on; why not, or an empty text."""
-        if self._checkpoints is None:
-            return "the job takes no checkpoints"
-        try:
-            self._checkpoints.set_mode(mode)
-        except TidegateError as error:
-            return str(error)
-        return ""
+        return (
+            "the job takes no checkpoints" if self._checkpoints is None else self._checkpoints.set_mode(mode)
+        )
 
     def query_state(self, query: StateQuery, answer: Answer) -> None:
         """Ask the running task that owns a key; `answer` is called once, perhaps much later."""
         if self.status is not JobStatus.RUNNING or self._restart_at_ms is not None:
-            is_over = self.status.is_terminal_state()
-            answer(StateAnswer(b"", f"the job is {self.status.name}", is_final=is_over))
+            is_final = self.status.is_terminal_state()
+            answer(StateAnswer(b"", f"the job is {self.status.name}", is_final))
             return
         try:
             self._queries.ask(query, answer, self._finished)
@@ -448,7 +420,7 @@ class JobCoordinator:
         was_restart = self.status is JobStatus.RESTARTING
         self._life.handle(JobEvent.TASKS_RUNNING)
         logger.info("The job %s runs, with %d subtasks", self.job_name, len(self._graph.subtasks))
-        self.running_since_ms = self._now_ms()
+        self.running_since_ms = self.now_ms
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
         self._restart_traces.running()
@@ -463,24 +435,16 @@ class JobCoordinator:
     @property
     def _is_stopped(self) -> bool:
         """Whether the job has taken its last checkpoint, so that nothing may be processed any more."""
-        newest = self._store.newest if self._store is not None else None
-        return newest is not None and newest.kind.ends_job
+        return self._newest is not None and self._newest.kind.ends_job
 
     def _record_recovery(self) -> None:
-        failure = self._to_recover
-        if failure is None:
-            # A rescale that came to nothing when the tasks had been stopped for it.
-            return
-        newest = self._store.newest if self._store is not None else None
-        self.statistics.recoveries.append(
-            RecoveryStatistics(
-                self._attempt,
-                failure.occurred_ms,
-                self._now_ms(),
-                failure.cause,
-                None if newest is None else newest.checkpoint_id,
+        failure, newest = self._to_recover, self._newest
+        # Without one it was a rescale that came to nothing when the tasks had been stopped for it.
+        if failure is not None:
+            restored = None if newest is None else newest.checkpoint_id
+            self.statistics.recoveries.append(
+                RecoveryStatistics(self._attempt, failure.occurred_ms, self.now_ms, failure.cause, restored)
             )
-        )
 
     def _on_finished(self, subtask: SubtaskId) -> None:
         self._finished.add(subtask)
@@ -505,9 +469,6 @@ class JobCoordinator:
         else:
             self._go_on_when_stopped()
 
-    def _fail_job(self, cause: str) -> None:
-        self._operator_failed(cause, is_recoverable=True)
-
     def _operator_failed(self, cause: str, is_recoverable: bool) -> None:
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
             self._restart_or_give_up(cause, "", is_recoverable)
@@ -519,10 +480,10 @@ class JobCoordinator:
         if self._life.allows(JobEvent.TASK_FAILED):
             self._restart_or_give_up(cause, "", is_recoverable=False)
 
-    def _restart_now(self, cause: str) -> None:
+    def restart(self, cause: str) -> None:
         """The tasks cannot go on from where they are, but nothing failed: no restart is used up."""
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
-            self._fails(Failure(cause, "", self._now_ms()))
+            self._fails(Failure(cause, "", self.now_ms))
             self._restart_because(JobEvent.TASK_FAILED)
 
     def _restart_to_rescale(self) -> None:
@@ -532,12 +493,12 @@ class JobCoordinator:
 
     def _restart_because(self, event: JobEvent) -> None:
         self._life.handle(event)
-        self._restart_at_ms = self._now_ms()
+        self._restart_at_ms = self.now_ms
         self._stop_tasks()
         self._go_on_when_stopped()
 
     def _restart_or_give_up(self, cause: str, details: str, is_recoverable: bool) -> None:
-        now_ms = self._now_ms()
+        now_ms = self.now_ms
         self._life.handle(JobEvent.TASK_FAILED)
         self._fails(Failure(cause, details, now_ms))
         decision = self._decide(cause, is_recoverable)
@@ -558,7 +519,7 @@ class JobCoordinator:
         if not self._is_fenced and self._rescaler.failed(cause):
             # The job itself did not fail, and runs again as it did before.
             return Restart(0)
-        return self._strategy.on_failure(self._now_ms()) if is_recoverable else GiveUp("")
+        return self._strategy.on_failure(self.now_ms) if is_recoverable else GiveUp("")
 
     def _fails(self, failure: Failure) -> None:
         self._failure = self._to_recover = failure
@@ -580,7 +541,7 @@ class JobCoordinator:
             reason = core.AbortReason.RESTARTED if is_restart else ending
             self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
-            self.history.stopping(self._live, self._now_ms())
+            self.history.stopping(self._live, self.now_ms)
             self._ports.stop(self._attempt, sorted(self._live))
 
     def _go_on_when_stopped(self) -> None:
@@ -588,12 +549,14 @@ class JobCoordinator:
             return
         self._restart_traces.stopped(self._ports.now_ns())
         if self.status is JobStatus.RESTARTING and self._restart_at_ms is not None:
-            if self._restart_at_ms <= self._now_ms() and self._knows_newest():
+            if self._restart_at_ms <= self.now_ms and self._knows_newest():
                 self._deploy()
         elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING):
             settings = self._spec.settings
             ended = self._life.handle(JobEvent.TASKS_STOPPED)
-            self._clean_up(self._keeps_on_fail if ended is JobStatus.FAILED else settings.keep_on_cancel)
+            # What could not be restored may be all that is left of the state, and somebody can repair it.
+            keep_on_fail = settings.keep_on_fail or self._is_beyond_restart
+            self._clean_up(keep_on_fail if ended is JobStatus.FAILED else settings.keep_on_cancel)
 
     def _knows_newest(self) -> bool:
         """Whether it is certain which checkpoint is the newest; if not, this is tried again later."""
@@ -607,43 +570,29 @@ class JobCoordinator:
             self.statistics.warnings.append(
                 f"the newest checkpoint cannot be found, so the job waits: {error}"
             )
-            self._restart_at_ms = self._now_ms() + STORAGE_RETRY_MS
+            self._restart_at_ms = self.now_ms + STORAGE_RETRY_MS
         return False
-
-    @property
-    def _keeps_on_fail(self) -> bool:
-        # What could not be restored may be all that is left of the state, and somebody can repair it.
-        return self._spec.settings.keep_on_fail or self._is_beyond_restart
 
     def sweep(self) -> None:
         """For the shell, when the job has ended and none of its processes runs any more.
 
         A task may have been storing a snapshot when the job ended; nobody else would ever delete that.
         """
-        if self._store is None or self._is_fenced or self._keeps_checkpoints is None:
-            return
-        try:
-            self._store.sweep(self._keeps_checkpoints)
-        except TidegateError as error:
-            self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
+        if self._store is not None and not self._is_fenced:
+            self._cleaning.sweep(self._store)
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
         logger.info("The job %s is %s", self.job_name, self.status.name)
-        self._keeps_checkpoints = keep_checkpoints
-        self.history.ended(self._now_ms())
+        self.history.ended(self.now_ms)
         if self.fail_points is not None:
             self.fail_points.settle()
-        if self._store is not None and not self._is_fenced:
-            try:
-                self._store.check_fence()
-                self._store.settle_doubtful()
-                self._stopped_with = self.stopped_with
-                self._before_clean_up(keep_checkpoints)
-                self._store.remove_orphans() if keep_checkpoints else self._store.remove_all()
-            except TidegateError as error:
-                self.statistics.warnings.append(f"checkpoints could not be removed: {error}")
-        if self.fail_points is not None and not self._is_fenced:
+        if self._is_fenced:
+            return
+        if self._store is not None:
+            self._cleaning.end(self._store, keep_checkpoints)
+        if self.fail_points is not None:
             self.fail_points.remove_marks()
 
-    def _now_ms(self) -> int:
-        return self._ports.now_ns() // 1_000_000
+    def _before_removal(self, keep_checkpoints: bool) -> None:
+        self._stopped_with = self.stopped_with
+        self._before_clean_up(keep_checkpoints)

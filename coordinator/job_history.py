@@ -17,6 +17,15 @@ MAX_CAUSE_CHARS = 4_000
 MAX_DETAILS_CHARS = 20_000
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Why a job failed, or was restarted."""
+
+    cause: str
+    details: str
+    occurred_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class SubtaskState:
     """Where a subtask is in its life, and since when."""
