@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 TESTS_WITH_PROCESSES := bad_input chaos examples packaging ray spark_bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium dev demo test check lint types imports sim mutants chaos bench bench-quick docs wheel clean
+.PHONY: help chromium dev demo test check lint types imports sim mutants chaos bench bench-quick docs site wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -92,6 +92,11 @@ docs: $(STAMP) ## draw the diagrams and pictures in docs/
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/console_pictures.py
 	$(BIN)/python docs/trace.py
+
+# Not --quiet, since MkDocs counts only warnings that it prints. The variable silences a notice of the theme.
+site: $(STAMP) ## build docs/ as a site into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "open build/site/index.html"
 
 wheel: $(STAMP) ## build the wheel into dist/
 	rm -rf build dist

@@ -52,6 +52,23 @@ def _time_axis(axes: Axes, y: float, until: float, label: str = "event time, s")
     axes.text(until + 0.8, y, label, va="center", color=INK, fontsize=8)
 
 
+def job(axes: Axes) -> None:
+    """A job from source to sink: what flows between its operators, and what each of them keeps."""
+    names = ["source", "process\nfunction", "window", "sink"]
+    for place, (name, color) in enumerate(zip(names, [GREY, BLUE, BLUE, GREY])):
+        _box(axes, place * 5, 3, 2.6, 1.3, name, color)
+    between = ["records,\nwatermarks,\nbarriers", "key_by:\none key,\none subtask", "results"]
+    for place, text in enumerate(between):
+        _arrow(axes, (place * 5 + 2.6, 3.65), (place * 5 + 5, 3.65))
+        axes.text(place * 5 + 3.8, 3.85, text, ha="center", va="bottom", color=INK, fontsize=8)
+    for place, text in ((5, "state of each key,\ntimers"), (10, "contents of each\nkey and window")):
+        _box(axes, place - 0.5, 0.6, 3.6, 1.3, text, GREEN)
+        axes.plot([place + 1.3] * 2, [1.9, 3], color=GREEN)
+    _arrow(axes, (6.3, 4.3), (6.3, 5.6), ORANGE)
+    _note(axes, 6.3, 5.95, "side output: late or odd records", "center")
+    _limits(axes, (-0.2, 18), (0.4, 6.3))
+
+
 def watermarks(axes: Axes) -> None:
     """A stream whose records are out of order, the watermark behind them, and a window that ends."""
     arrivals = [2, 4, 3, 7, 5, 9, 12, 10, 14, 8]
@@ -211,6 +228,7 @@ def _limits(axes: Axes, x: tuple[float, float], y: tuple[float, float]) -> None:
 PICTURES: dict[str, Callable[[Axes], None]] = {
     "async-io": async_io,
     "columns": columns,
+    "job": job,
     "joins": joins,
     "partitioning": partitioning,
     "timers": timers,
