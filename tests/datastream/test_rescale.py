@@ -145,6 +145,15 @@ def test_an_error_on_the_way_leaves_the_job_as_it_was(tmp_path: Path, point: str
         assert set(client.report().parallelism.values()) == {4}
 
 
+@pytest.mark.parametrize("point", ["rescale_store", "rescale_done"])
+def test_the_new_parallelism_is_written_down_as_often_as_it_takes(tmp_path: Path, point: str) -> None:
+    with armed(f"{point}:1:raise"), running(tmp_path, point) as client:
+        client.rescale(4)
+        report = client.report()
+        assert set(report.parallelism.values()) == {4}
+        assert [one for one in report.statistics.warnings if f"fail point {point}:1:raise" in one]
+
+
 def test_a_task_that_cannot_take_its_state_brings_the_old_ones_back(tmp_path: Path) -> None:
     with armed("restore@sums/3:1:raise"), running(tmp_path, "back") as client:
         client.trigger_checkpoint()
