@@ -34,5 +34,5 @@ def unreachable(where: str, error: BaseException, remedy: str) -> ClusterUnreach
         cause = "it refuses the connection; most likely this is not its token"
     return ClusterUnreachableError(
         f"there is no way to the Ray cluster at {where}: {cause}. {remedy}; the token of the cluster belongs "
-        f"into RAY_AUTH_TOKEN or ~/.ray/auth_token"
+        f"into RAY_AUTH_TOKEN or ~/.ray/auth_token, and RAY_AUTH_MODE=token says that there is one"
     )
