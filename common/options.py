@@ -304,7 +304,8 @@ class DeploymentOptions:
         .duration_type()
         .default_value(Duration.of_seconds(30))
     )
-    """How long a finished job's coordinator stays to answer questions when nobody fetched its end."""
+    """How long a finished job's coordinator stays to answer questions when nobody fetched its end; whoever
+    fetches results gets that time again."""
     SLOT_CPUS: ConfigOption[float] = ConfigOptions.key("tidegate.slot.cpus").float_type().default_value(1.0)
     """CPUs that the subtasks of one slot share; a job needs as many slots as its widest operator."""
     LOCAL_DIR: ConfigOption[str | None] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 import queue
@@ -78,6 +79,7 @@ class CoordinatorActor:
         )
         self._view = JobView(self._spec, self._coordinator)
         self._end: JobReport | None = None
+        self._needed_s = 0.0
         self._stored_end = StoredEnd(self._spec)
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
 
@@ -146,12 +148,16 @@ class CoordinatorActor:
         request()
 
     def _linger(self) -> None:
-        """Answer questions about the ended job until none came for a while, then leave nothing behind."""
-        while True:
-            try:
-                self._requests.get(timeout=self._spec.settings.linger_ms / 1_000)()
-            except queue.Empty:
-                break
+        """Answer questions about the ended job for a while, then leave nothing behind.
+
+        Whoever takes results gets that time again. Others do not: a console that looks each second would keep
+        this actor for ever.
+        """
+        self._needed_s = time.monotonic()
+        linger_s = self._spec.settings.linger_ms / 1_000
+        while (left_s := self._needed_s + linger_s - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                self._requests.get(timeout=left_s)()
         self._stored_end.remove()
         ray.kill(self._self, no_restart=True)
 
@@ -240,6 +246,7 @@ class CoordinatorActor:
         """
 
         def take() -> list[tuple[str, Any]]:
+            self._needed_s = time.monotonic()
             sent, received = self._coordinator.results.hand_out(confirmed)
             for event in received:
                 if not self._done.is_set():

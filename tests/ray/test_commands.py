@@ -95,7 +95,12 @@ def test_a_job_is_watched_and_steered_by_its_name(
     assert command("checkpoint", "mode", name, "unaligned")[1]["checkpointing_mode"] == "unaligned"
     tasks = command("status", name)[1]["tasks"]
     assert [(task["parallelism"], task["states"]) for task in tasks] == [(2, {"RUNNING": 2})] * len(tasks)
-    assert all(subtask["process_id"] for task in tasks for subtask in task["subtasks"])
+
+    def have_processes() -> bool:
+        tasks = command("status", name)[1]["tasks"]
+        return all(subtask["process_id"] for task in tasks for subtask in task["subtasks"])
+
+    eventually("the first metrics of all subtasks", have_processes)
     for words, expected_words in (
         (["list"], ["ID", name, "RUNNING"]),
         (["status", name], ["name", name, "unaligned", "TASK", tasks[0]["name"]]),

@@ -71,6 +71,23 @@ def test_a_job_that_nobody_asks_about_leaves_nothing_behind(tmp_path: Path) -> N
     assert [path for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()] == []
 
 
+def test_whoever_only_looks_at_an_ended_job_does_not_keep_it(tmp_path: Path) -> None:
+    settings = jobs.configuration(tmp_path, parallelism=1)
+    settings.set_string("tidegate.coordinator.linger", "2 s")
+    stream = jobs.counts(settings, COUNT)
+    stream.sink_to(jobs.FileSink(tmp_path / "output"))
+    client = stream.get_execution_environment().execute_async()
+
+    def is_forgotten() -> bool:
+        try:
+            client.report()
+        except JobExecutionError:
+            return True
+        return False
+
+    jobs.eventually("the end of the coordinator", is_forgotten)
+
+
 def test_a_checkpoint_cannot_be_asked_of_a_job_without_checkpoints(tmp_path: Path) -> None:
     stream = jobs.counts(jobs.configuration(tmp_path, 1, interval_ms=None), COUNT, jobs.Gate(tmp_path))
     with (
