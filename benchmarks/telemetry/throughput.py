@@ -1,4 +1,4 @@
-"""What telemetry costs: `python -m benchmarks.telemetry [--rounds 5] [--shell local] [--records 3000000]`.
+"""What telemetry costs: `python -m benchmarks.telemetry.throughput [--rounds 5] [--shell ray]`.
 
 W2 with 10,000 keys and a checkpoint each second, in turn
 
@@ -25,10 +25,10 @@ import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from . import environments, launch, systems
-from .measurement import check, marks, metrics_of
-from .peers.measure import Orders
-from .plan import CHECKPOINT_INTERVAL_MS, K_SMALL, Case
+from .. import environments, launch, systems
+from ..measurement import check, marks, metrics_of
+from ..peers.measure import Orders
+from ..plan import CHECKPOINT_INTERVAL_MS, K_SMALL, Case
 
 MODES = ("off", "on", "down", "hanging")
 GOAL = 0.97
