@@ -279,9 +279,6 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_silent_cluster_at_once() -> None
     with socket.create_server(("", 0)) as server:
         process = subprocess.Popen(
             [
-                # What a shell starts in the background ignores Ctrl-C, and so do the tests then.
-                "env",
-                "--default-signal=INT",
                 sys.executable,
                 "-m",
                 "tidegate.console",
