@@ -65,6 +65,10 @@ def said(text: str) -> None:
     print(f"{time.monotonic():.1f} {text}", flush=True)
 
 
+NODE_LOST_S = 180
+"""Ray takes a quarter of a minute to count a node as dead, and several times that on a busy machine."""
+
+
 def node_lost_and_node_drained(directory: Path) -> None:
     """First one of two nodes dies; then another one comes, and the second is drained."""
     gate, output = jobs.Gate(directory), directory / "output"
@@ -77,7 +81,9 @@ def node_lost_and_node_drained(directory: Path) -> None:
             first, second = sorted(cluster.worker_nodes, key=lambda node: -tasks_on(client, node))
             assert tasks_on(client, first)
             os.kill(raylet_of(first), signal.SIGKILL)
-            jobs.eventually("the recovery", lambda: is_on(client, second) and client.report().restarts)
+            jobs.eventually(
+                "the recovery", lambda: is_on(client, second) and client.report().restarts, NODE_LOST_S
+            )
             said("recovered on the other node")
             third = cluster.add_node(num_cpus=2)
             restarts = client.report().restarts

@@ -14,7 +14,7 @@ import pytest
 
 from .jobs import assert_gone
 
-LIMIT_S = 240
+LIMIT_S = 360
 pytestmark = pytest.mark.timeout(3 * LIMIT_S)
 ROOT = Path(__file__).parents[2]
 
