@@ -33,7 +33,7 @@ def environment(program: str) -> dict[str, str]:
     """The environment variables of one run."""
     variables = {**os.environ, "PYTHONUNBUFFERED": "1"}
     if program in ("bytewax", "pyflink"):
-        variables["BENCH_PORTS"] = " ".join(str(_free_port()) for _ in range(2))
+        variables["BENCH_PORTS"] = " ".join(str(free_port()) for _ in range(2))
     if program not in ("pyflink", "spark"):
         return variables
     python = environments.ensure(program)
@@ -68,7 +68,8 @@ def restore_point(program: str, state_dir: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime).parent if found else None
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

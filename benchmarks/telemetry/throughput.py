@@ -87,13 +87,6 @@ def scraping(port: int) -> Iterator[None]:
         thread.join()
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def measure(mode: str, shell: str, records: int) -> dict[str, float]:
     """Rate and CPU time of one run, whose answer is checked."""
     folder = environments.cache_dir() / "telemetry" / mode
@@ -101,7 +94,7 @@ def measure(mode: str, shell: str, records: int) -> dict[str, float]:
     for name in ("marks", "state", "logs"):
         (folder / name).mkdir(parents=True)
     case = Case("W2", "telemetry", mode, "tidegate", records, K_SMALL, shell=shell)
-    port = free_port()
+    port = systems.free_port()
     on = {
         "metrics.reporter.prom.port": str(port),
         "tidegate.trace.file": str(folder / "traces.json"),
