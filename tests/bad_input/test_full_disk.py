@@ -38,7 +38,8 @@ def test_a_job_goes_on_while_the_disk_is_full_and_takes_checkpoints_again_when_i
 ) -> None:
     outcome = run(tmp_path, "checkpoints", tolerable=1_000_000)
     assert re.search(FULL, outcome["reason"])
-    assert "task 'count" in outcome["reason"]
+    # Where an old checkpoint was deleted the snapshots may find room, and then the manifest does not.
+    assert "task 'count" in outcome["reason"] or "its manifest could not be written" in outcome["reason"]
     if outcome["is_mounted"]:
         # Else a limit holds for all files, and which one meets it first is chance.
         assert "/checkpoints/" in outcome["reason"]
