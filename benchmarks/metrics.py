@@ -20,6 +20,21 @@ UNITS = {
     "own_mib": "MiB",
 }
 
+WORDS = {
+    "rate": "throughput",
+    "seconds": "time",
+    "p50_ms": "latency p50",
+    "p99_ms": "latency p99",
+    "p999_ms": "latency p99.9",
+    "checkpoint_ms": "checkpoint",
+    "sync_ms": "its synchronous part",
+    "checkpoint_mb": "its size",
+    "cpu_s": "CPU time",
+    "peak_mib": "peak memory",
+    "daemons_mib": "Ray's own",
+    "own_mib": "memory without Ray's own",
+}
+
 
 def is_more_better(metric: str) -> bool:
     """True for rates; all else is better the less it is."""
