@@ -14,7 +14,7 @@ UNITS = {
     "checkpoint_ms": "ms",
     "sync_ms": "ms",
     "checkpoint_mb": "MB",
-    "cpu_s": "CPU s per million",
+    "cpu_s": "s per million records",
     "peak_mib": "MiB",
     "daemons_mib": "MiB",
     "own_mib": "MiB",
@@ -34,6 +34,11 @@ WORDS = {
     "daemons_mib": "Ray's own",
     "own_mib": "memory without Ray's own",
 }
+
+
+def label(metric: str) -> str:
+    """What a figure is, with its unit."""
+    return f"{WORDS[metric]} ({UNITS[metric]})"
 
 
 def is_more_better(metric: str) -> bool:

@@ -19,7 +19,7 @@ from . import goals, metrics
 Session = dict[str, Any]
 # Of the kept rows, by title and system.
 Rows = dict[tuple[str, str], dict[str, Any]]
-HEAD = "| goal | wanted | ours | beside | measured | |\n|---|---|---|---|---|---|"
+HEAD = ("goal", "wanted", "ours", "beside", "measured", "")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,12 +43,14 @@ def table(sessions: Sequence[Session]) -> str:
             continue
         if (place := where(session)) not in places:
             places.append(place)
-        lines.append(line(verdict, rows_of(session)))
+        *figures, measured, word = cells(verdict, rows_of(session))
+        lines.append(f"| {' | '.join(figures)} | **{measured}** | {word} |")
         met += verdict.is_met
         missed += not verdict.is_met
     unknown = len(goals.GOALS) - met - missed
     count = f"{met} of {len(goals.GOALS)} goals met, {missed} missed, {unknown} not measured."
-    return "\n".join([*places, "", HEAD, *lines, "", count])
+    head = f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}"
+    return "\n".join([*places, "", head, *lines, "", count])
 
 
 def last_verdict(
@@ -68,7 +70,7 @@ def rows_of(session: Session) -> Rows:
     return {(row["title"], row["system"]): row for row in session["rows"]}
 
 
-def line(verdict: goals.Verdict, rows: Rows) -> str:
+def cells(verdict: goals.Verdict, rows: Rows) -> tuple[str, ...]:
     """A goal that was measured: both medians, with lowest and highest where rounds differ."""
     goal = verdict.goal
     ours = _figure(rows[goal.title, goal.ours], goal.metric)
@@ -77,20 +79,20 @@ def line(verdict: goals.Verdict, rows: Rows) -> str:
         theirs = rows[goal.other_title or goal.title, verdict.best]
         named = "" if verdict.best in goal.text else f" {verdict.best}"
         beside = _figure(theirs, goal.metric) + named
-    measured = f"**{verdict.measured:.2f}**" if verdict.best else ours.partition(" (")[0]
-    return f"| {goal.text} | {goal.wanted} | {ours} | {beside} | {measured} | {verdict.word} |"
+    measured = f"{verdict.measured:.2f}" if verdict.best else ours.partition(" (")[0]
+    return goal.text, goal.wanted, ours, beside, measured, verdict.word
 
 
 def where(session: Session) -> str:
     """When and on what a session ran, and whether its figures count."""
     machine = session["machine"]
     text = (
-        f"{session['date'][:16].replace('T', ' ')} UTC, suite `{session['suite']}`, "
+        f"{session['date'][:16].replace('T', ' ')} UTC, suite {session['suite']}, "
         f"medians of {session['rounds']} rounds (lowest to highest), {machine['cpu']}, "
         f"{machine['cores']} cores, load {machine['load_1min']:.1f} before it."
     )
     if session.get("share", 1.0) != 1.0:
-        text += f" **Only {session['share']:g} of the records: no figures to quote.**"
+        text += f" Only {session['share']:g} of the records: no figures to quote."
     if session.get("pending"):
         text += f" Interrupted: {session['pending']} runs are missing."
     if session["failures"]:
