@@ -21,7 +21,7 @@ from ..protocol.handles import KeyedStateHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
 from .descriptors import ListStateDescriptor
 from .segments import FORMAT_VERSION
-from .storage import CheckpointStorage
+from .storage import CheckpointStorage, read_restored
 
 RAW_KEYED = "_raw_keyed"
 """State name of the file with raw keyed state."""
@@ -156,14 +156,14 @@ class RawKeyedState:
             CorruptCheckpointError: A file is damaged.
         """
         for segment in segments:
-            data = self._storage().read_file(segment.file)
+            data = read_restored(self._params.storage, segment.file)
             key_groups = segment.key_groups.intersect(self._params.key_groups)
             yield from _streams(data, segment.file.path, key_groups)
 
     def _storage(self) -> CheckpointStorage:
         if self._params.storage is None:
             raise StateError(
-                f"{self._where}: raw state cannot be restored or stored without a checkpoint storage; "
+                f"{self._where}: raw state cannot be stored without a checkpoint storage; "
                 f"set one in CheckpointConfig"
             )
         return self._params.storage
