@@ -175,9 +175,7 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
         for fold, found in self._states.load_sketches(keys).items():
             for position, sketch in zip(positions.tolist(), found, strict=True):
                 sketches[fold][position] = sketch
-        for position in new:
-            keyed.current_key = keys[position]
-            self._timers.register_event_time_timer(window, window[1] - 1)
+        self._timers.register_event_time_timers([keys[position] for position in new], window, window[1] - 1)
         keyed.current_key = None
 
     # ------------------------------------------------------------ firing

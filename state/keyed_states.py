@@ -73,8 +73,15 @@ class _MergeableFlatState(_FlatState, MergeableState):
     def stored(self, key: Any, namespace: Any) -> Any:
         return self._table.read((key, namespace))
 
-    def store(self, key: Any, namespace: Any, value: Any) -> None:
-        self._store((key, namespace), value)
+    def stored_many(self, entries: Sequence[tuple[Any, Any]]) -> list[Any]:
+        return self._table.read_many(entries)
+
+    def store_many(self, entries: Sequence[tuple[Any, Any]], values: Sequence[Any]) -> None:
+        if any(map(is_, values, repeat(None))):
+            for entry, value in zip(entries, values):
+                self._store(entry, value)
+        else:
+            self._table.write_many(entries, values)
 
     @abstractmethod
     def _merged(self, before: Any, taken: Any) -> Any:
@@ -151,10 +158,13 @@ class DirectValueState(TableValueState):
         return super()._read_many(keys)
 
     def _write_many(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        if any(map(is_, values, repeat(None))):
-            super()._write_many(keys, values)
-        else:
+        removed = sum(map(is_, values, repeat(None)))
+        if not removed:
             self._flat.write_many(keys, values)
+        elif removed == len(values):
+            self._flat.remove_many(keys)
+        else:
+            super()._write_many(keys, values)
 
 
 class ImmutableValueState(DirectValueState):
