@@ -153,6 +153,16 @@ class DirectValueState(TableValueState):
         table.values[key] = value
         table.dirty[key] = value
 
+    def clear(self) -> None:
+        key = self._context.current_key
+        table = self._flat
+        if key is None:
+            raise no_key(self._context, self._table)
+        if table.dirty is table.values:
+            table.values.pop(key, None)
+        else:
+            table.remove(key)
+
     def _read_many(self, keys: Sequence[Any]) -> list[Any]:
         self._flat.prefetch(keys)
         return super()._read_many(keys)
@@ -173,8 +183,13 @@ class ImmutableValueState(DirectValueState):
     __slots__ = ()
 
     def value(self) -> Any:
-        value = self._flat.values.get(self._context.current_key)
-        return super().value() if value is None else value
+        key = self._context.current_key
+        table = self._flat
+        value = table.values.get(key)
+        # In memory all values are there, so what is not has none; no table has the key None.
+        if value is None and (table.behind is not None or self._default is not None or key is None):
+            return super().value()
+        return value
 
     def _read_many(self, keys: Sequence[Any]) -> list[Any]:
         if self._flat.behind is not None:
