@@ -157,9 +157,7 @@ class KeyedProcessOperator(KeyedOperator, BatchTimerTarget):
         remaining: Any = iter(values)
         try:
             return [
-                result
-                for value, keyed.current_key in zip(remaining, keys)
-                for result in call(value, context)
+                result for value, keyed.current_key in zip(remaining, keys) for result in call(value, context)
             ]
         except Exception as error:
             value = values[len(values) - remaining.__length_hint__() - 1]

@@ -105,10 +105,10 @@ class BatchedWindowOperator(WindowOperator):
         windows: _Windows = _no_windows()
         size, slide = self._size, self._slide
         for value, key, last, time in zip(values, keys, lasts, times):
-            lowest = max(time - size, over)
-            for start in range(last, lowest, -slide):
+            before = max(time - size, over)
+            for start in range(last, before, -slide):
                 windows[start][key].append(value)
-            if last <= lowest and time <= over + size - 1:
+            if last <= before and time <= over + size - 1:
                 self._late(value, time)
         return windows
 
