@@ -7,6 +7,7 @@ that it does not know.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
         prepare(ours.cases)
     except (environments.SetupError, session.ResumeError) as error:
         parser.error(str(error))
+    # Also behind `timeout`, or in the background: what runs is ended, and what is done is kept.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         run_pending(Bench(environments.cache_dir() / "runs", ours.share), ours)
     except KeyboardInterrupt:

@@ -30,6 +30,8 @@ def session(orders: Orders) -> SparkSession:
     """One executor thread and one partition of state for each of parallelism."""
     settings = {
         "spark.master": f"local[{orders.parallelism}]",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": str(orders.parallelism),
