@@ -85,8 +85,8 @@ chaos: $(STAMP) ## damage real processes for MINUTES=n (5), as SEED=n says; kill
 	$(BIN)/python -m tests.kafka.kills --times $(or $(TIMES),20)
 	$(BIN)/python -m tests.spark_bridge.killing --times $(or $(TIMES),20)
 
-bench: $(STAMP) ## compare with other systems (SUITE=main, keyed, latency, growth ...; ROUNDS=3)
-	$(BIN)/python -m benchmarks.run --suite $(or $(SUITE),main) --rounds $(or $(ROUNDS),3)
+bench: $(STAMP) ## compare with other systems (SUITE=main, keyed, latency, nexmark ...; ROUNDS=3; OPTIONS=--quick)
+	$(BIN)/python -m benchmarks.run --suite $(or $(SUITE),main) $(if $(ROUNDS),--rounds $(ROUNDS)) $(OPTIONS)
 
 # Not part of `make check`: it takes minutes, and what it says under load is not worth a red CI.
 bench-quick: $(STAMP) ## compare ours with bare Python; fail on a confirmed fall by half

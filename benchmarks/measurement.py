@@ -99,7 +99,8 @@ class Bench:
     def _fill(self, case: plan.Case) -> Path:
         """Runs the job until its state is full and checkpointed, then kills it."""
         folder = self._folder(case, "fill")
-        orders = self._orders(case, folder, "W5-fill", fill_records=case.records)
+        filling = plan.records_for(case, self._share)
+        orders = self._orders(case, folder, "W5-fill", fill_records=filling)
         filled = folder / "marks" / "filled.json"
         outcome = self._launch(case, orders, folder, FILL_LIMIT_S, filled, SETTLE_S)
         point = systems.restore_point(case.program, folder / "state")
@@ -115,13 +116,12 @@ class Bench:
         return folder
 
     def _orders(self, case: plan.Case, folder: Path, workload: str, **more: Any) -> Orders:
-        records = plan.records_for(case, self._share)
-        if case.workload == "W5":
-            records *= 40
+        # W5 is killed, both times; its source must not end before that.
+        endless = case.workload == "W5"
         return Orders(
             workload=workload,
-            records=records,
-            keys=case.keys,
+            records=case.records * 40 if endless else plan.records_for(case, self._share),
+            keys=plan.keys_for(case, self._share),
             marks_dir=str(folder / "marks"),
             state_dir=str(folder / "state"),
             backend=case.backend,

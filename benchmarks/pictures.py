@@ -34,7 +34,7 @@ def bars(rows: Rows) -> str:
     axes.margins(x=0.15)
     metric = rows[0]["metric"]
     better = "more" if metrics.is_more_better(metric) else "less"
-    axes.set_xlabel(f"{metrics.UNITS[metric]} ({better} is better)")
+    axes.set_xlabel(f"{metrics.WORDS[metric]}, {metrics.UNITS[metric]}: {better} is better")
     return _svg(figure)
 
 
@@ -61,7 +61,7 @@ def curves(rows: Rows) -> dict[str, str]:
     ):
         lines = series(rows, title, metric)
         if lines:
-            drawn[f"{title}: how {metric} grows"] = _lines(lines, metrics.UNITS[metric])
+            drawn[f"{title}: how {metrics.WORDS[metric]} grows"] = _lines(lines, metrics.label(metric))
     return drawn
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..common.errors import CorruptCheckpointError, StateError
 from ..common.typeinfo import Types
@@ -192,6 +191,8 @@ def split_raw(handle: KeyedStateHandle) -> tuple[KeyedStateHandle, tuple[Segment
 
 def _write(pieces: Iterator[tuple[int, bytes]], operator_uid: str) -> tuple[memoryview, int]:
     """A file with one row per piece, and the number of rows. A row group at a time is in memory twice."""
+    import pyarrow.parquet as pq
+
     texts = pa.dictionary(pa.int8(), pa.string())
     fields = [
         ("operator_uid", texts),
@@ -231,6 +232,8 @@ def _streams(data: bytes, path: str, key_groups: KeyGroupRange) -> Iterator[tupl
 
 
 def _pieces(data: bytes, path: str) -> Iterator[tuple[int, bytes]]:
+    import pyarrow.parquet as pq
+
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         version = int((file.schema_arrow.metadata or {})[b"tidegate.format_version"])

@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..common.errors import CorruptCheckpointError
 from ..protocol.key_groups import KeyGroupRange
@@ -32,6 +30,8 @@ from .key_codec import decode_key, encode_keys
 from .value_codecs import Opaque, ValueCodec
 from .value_forms import binary_values
 
+# pyarrow.compute and pyarrow.parquet are imported where they are used, here and in what this module imports:
+# every driver and every task imports these modules as it starts, and most need neither at once.
 FORMAT_VERSION = 1
 _ROW_GROUP_ROWS = 131_072
 COLUMNS = ["key_group", "key", "namespace", "map_key", "value", "value_pickled", "expiry", "deleted"]
@@ -56,6 +56,8 @@ class SegmentInfo:
 
 def write_segment(table: pa.Table, info: SegmentInfo) -> memoryview:
     """A segment file with the rows of a change table."""
+    import pyarrow.parquet as pq
+
     rows = table.num_rows
     columns = {
         "operator_uid": _constant(info.operator_uid, rows),
@@ -104,6 +106,8 @@ class SegmentFile:
     """
 
     def __init__(self, source: Any, path: str) -> None:
+        import pyarrow.parquet as pq
+
         self._path = path
         with self._damage():
             self._file = pq.ParquetFile(source, page_checksum_verification=True)
@@ -215,6 +219,8 @@ def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | No
         keep_tombstones: whether there are older tables, so that what is removed must stay marked.
         now_ms: drop what is expired by then; only without older tables, which may hold the same entries.
     """
+    import pyarrow.compute as pc
+
     table = pa.concat_tables(with_one_key_type(tables)).combine_chunks()
     if len(tables) > 1:
         table = _latest(table)
@@ -243,6 +249,8 @@ def _latest(table: pa.Table) -> pa.Table:
 
 def sorted_table(table: pa.Table) -> pa.Table:
     """The table in the order of LMDB keys, in one chunk."""
+    import pyarrow.compute as pc
+
     table = table.combine_chunks()
     by = _key_columns(table)
     if _is_sorted_by_numbers(table, by):
@@ -330,6 +338,8 @@ def key_encoding(key_type: pa.DataType) -> str:
 
 
 def _restricted(table: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
+    import pyarrow.compute as pc
+
     group = table["key_group"]
     inside = pc.and_(pc.greater_equal(group, key_groups.start), pc.less_equal(group, key_groups.end))
     return table if pc.all(inside).as_py() else table.filter(inside)
