@@ -14,7 +14,7 @@ from tidegate.coordinator.ray_gateway import RayTaskGateway
 
 logging.basicConfig(format="%(levelname)s %(message)s")
 posted = queue.Queue()
-gateway = RayTaskGateway(job_spec(), None, posted.put, print, print)
+gateway = RayTaskGateway(job_spec(), None, {}, posted.put, print, print)
 gateway.tick()
 posted.get(timeout=60)()
 gateway.close()
