@@ -23,6 +23,7 @@ from .results import emit_results
 from .timer_queue import Due
 from .timer_service import KeyedTimerService, TimeDomain
 from .timers import BatchTimerTarget, Timer, TimerServices, TimerTarget
+from .user_calls import mapped, times_of_results
 
 Selector = Callable[[Any], Any]
 
@@ -74,10 +75,7 @@ class KeyedOperator(FunctionOperator):
 
     def _select(self, values: list[Any], selector: Selector) -> list[Any]:
         try:
-            keys = list(map(selector, values))
-            if len(keys) < len(values):
-                raise RuntimeError("the function raised StopIteration")
-            return keys
+            return mapped(selector, values)
         except Exception as error:
             raise self.user_error("the key selector", error) from error
 
@@ -170,10 +168,11 @@ class KeyedProcessOperator(KeyedOperator, BatchTimerTarget):
         values: list[Any],
         keys: Sequence[Any],
         times: Sequence[int],
-    ) -> tuple[list[Any], list[int]]:
+    ) -> tuple[list[Any], Sequence[int]]:
         keyed, context = self.keyed, self._record_context
         results: list[Any] = []
-        timestamps: list[int] = []
+        ends: list[int] = []
+        extend, mark = results.extend, ends.append
         value: Any = None
         produced: Any = None
         try:
@@ -181,11 +180,11 @@ class KeyedProcessOperator(KeyedOperator, BatchTimerTarget):
                 keyed.current_key = key
                 produced = call(value, context)
                 if produced is not None:
-                    results.extend(produced)
-                    timestamps.extend(repeat(context.time, len(results) - len(timestamps)))
+                    extend(produced)
+                mark(len(results))
         except Exception as error:
             raise self.user_error(f"{method}()", not_iterable(produced) or error, value) from error
-        return results, timestamps
+        return results, times_of_results(times, ends)
 
     # ------------------------------------------------------------ timers
 

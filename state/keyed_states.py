@@ -197,6 +197,19 @@ class ImmutableValueState(DirectValueState):
         return list(map(self._flat.values.get, keys))
 
 
+class UnjournaledValueState(ImmutableValueState):
+    """The same where nobody asks what changed, so that a value is stored once."""
+
+    __slots__ = ()
+
+    def update(self, value: Any) -> None:
+        key = self._context.current_key
+        if key is None or value is None:
+            super().update(value)
+        else:
+            self._flat.values[key] = value
+
+
 class TableReducingState(_MergeableFlatState, ReducingState[Any]):
     """A `ReducingState` over a table."""
 
