@@ -233,7 +233,7 @@ def _grouped(keys: pa.Array, numbers: Int64s) -> _Groups:
     if windows == 1:
         grouping = Grouping(distinct.codes)
     elif windows * len(distinct.keys) < MAX_ROWS:
-        codes = distinct.codes.astype(np.uint16)
+        codes: Array = distinct.codes.astype(np.uint16)
         codes *= windows
         codes += (numbers - lowest).astype(np.uint16)
         grouping = Grouping(codes)
