@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 import ray
-from ray.exceptions import ActorUnavailableError, RayActorError, RayError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
 from ..common.errors import ConfigurationError, JobExecutionError, ResourceError, first_line
 from ..protocol.checkpoint_events import RequestId
@@ -19,7 +19,7 @@ from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.plan import build_execution_graph
 from ..telemetry import OtlpSettings
 from .barrier_mode import BarrierMode
-from .cluster_address import check_reachable, unreachable
+from .cluster_address import HeadWatch, check_reachable, unreachable
 from .job_client import JobReport
 from .job_details import JobDetails
 from .slots import RAY_NAMES, ProcessResources, process_resources, total
@@ -33,6 +33,8 @@ _START_TIMEOUT_S = 60
 _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
 _RETRY_S = 0.2
+_LOOK_S = 5.0
+"""How long an answer may take before the driver looks whether the cluster is there at all."""
 _embedded = False
 """Whether the Ray that this process is connected to was started by `_connect`."""
 
@@ -43,6 +45,7 @@ class RayJobHandle:
     def __init__(self, actor: Any, job_id: str) -> None:
         self._actor = actor
         self._job_id = job_id
+        self._head: str = ray.get_runtime_context().gcs_address
         self._last_report: JobReport | None = None
         self._last_details: JobDetails | None = None
         self._is_released = False
@@ -143,10 +146,12 @@ class RayJobHandle:
     def _ask(self, question: Callable[[], Any]) -> Any:
         """The coordinator's answer. All questions may be asked twice: a lost one is asked again."""
         give_up_s = time.monotonic() + _RETURN_TIMEOUT_S
+        head = HeadWatch(self._head)
         while True:
             try:
-                return ray.get(question())
+                return _answer(question(), head)
             except ActorUnavailableError as error:
+                head.check()
                 if time.monotonic() >= give_up_s:
                     raise self._gone(error, f"It did not come back within {_RETURN_TIMEOUT_S} s") from error
                 time.sleep(_RETRY_S)
@@ -162,6 +167,15 @@ class RayJobHandle:
             f"the coordinator of job {self._job_id} is gone: {first_line(error)}. {remark}; start the "
             f"job again, from its newest checkpoint if it kept one (execution.state-recovery.path)"
         )
+
+
+def _answer(reference: Any, head: HeadWatch) -> Any:
+    """What Ray gives for a reference, however long that takes, as long as there is a cluster."""
+    while True:
+        try:
+            return ray.get(reference, timeout=_LOOK_S)
+        except GetTimeoutError:
+            head.check()
 
 
 def connect(address: str | None) -> None:
