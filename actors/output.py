@@ -19,6 +19,9 @@ from ..protocol.elements import (
 from ..protocol.ids import Attempt, ChannelId
 from .ports import TaskPorts, TaskSettings
 
+MAX_UNDER_WAY = 2
+"""Part-filled messages that a receiver may have before it: one to work at, and one on its way meanwhile."""
+
 
 class OutputChannel:
     """One outgoing channel: what waits to be sent, and what is out on credit.
@@ -26,6 +29,10 @@ class OutputChannel:
     A message is sent when a full batch has gathered, when a control element ends it, when nothing else
     is under way on the channel (Nagle's rule: an idle receiver should not wait), or when it has
     waited for `buffer_timeout_ms`; with a timeout of -1 only the first two count.
+
+    The timeout counts only while less than `MAX_UNDER_WAY` messages are under way. A receiver that has more
+    before it would come no sooner to the next, and its queue would be made of ever more small messages, each
+    with the cost of a message. So what gathers behind them grows until the receiver keeps up.
     """
 
     def __init__(
@@ -39,6 +46,7 @@ class OutputChannel:
         self._ports = ports
         self._sequence_number = 0
         self._outstanding_bytes = 0
+        self._outstanding_messages = 0
         self.sent_bytes = 0
         """Size of all messages sent."""
         self._pending: list[StreamElement] = []
@@ -75,13 +83,16 @@ class OutputChannel:
     def credit_returned(self, size_bytes: int) -> None:
         """The receiver consumed a message."""
         self._outstanding_bytes -= size_bytes
+        self._outstanding_messages -= 1
 
     def due_in_ms(self, now_ns: int) -> int | None:
         """Milliseconds until what waits must be sent, `None` if nothing waits."""
         if not self._pending or self._timeout_ns < 0:
             return None
-        if self._outstanding_bytes == 0:
+        if self._outstanding_messages == 0:
             return 0
+        if self._outstanding_messages >= MAX_UNDER_WAY:
+            return None
         return max(0, self._timeout_ns - (now_ns - self._pending_since_ns)) // 1_000_000
 
     def flush(self) -> None:
@@ -98,6 +109,7 @@ class OutputChannel:
         )
         self._sequence_number += 1
         self._outstanding_bytes += size_bytes
+        self._outstanding_messages += 1
         self.sent_bytes += size_bytes
         failpoints.reach("send")
         self._ports.send(message)

@@ -56,6 +56,7 @@ from .barrier_arrivals import BarrierArrival, BarrierArrivals
 from .channel_state import recovered_elements
 from .input_watermarks import InputWatermarks
 from .local_dirs import remove_if_empty
+from .poll_pacing import SourcePolling
 from .ports import TaskDeployment, TaskPorts
 from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
 from .storage_probe import check_storage_is_shared
@@ -82,7 +83,7 @@ _AGAIN = StepOutcome(0)
 _OVER = StepOutcome(0, is_over=True)
 _IDLE_MS = 1_000
 _POLL_MS = 2
-"""How soon a source that had nothing, or a sink that was not ready, is asked again."""
+"""How soon a sink that was not ready, or operators with something under way at the end, are asked again."""
 
 _CheckpointMail = (
     events.TriggerCheckpoint
@@ -132,6 +133,7 @@ class StreamTask:
         self._measures: TaskMeasures | None = None
         self._parts: TaskParts
         self._chain: OperatorChain
+        self._polling: SourcePolling
         self._snapshots: Snapshotter
 
     # ------------------------------------------------------------ called by the shell
@@ -213,6 +215,8 @@ class StreamTask:
         check_storage_is_shared(self._deployment)
         self._parts = assemble(self._deployment, self._ports, self._take_action, self._spans.work)
         self._chain = self._parts.chain
+        batch_size = self._deployment.settings.batch_size
+        self._polling = SourcePolling(self._chain, batch_size, self._ports.now_ns)
         copies = self._parts.local_snapshots
         self._snapshots = Snapshotter(
             self._deployment, self._ports, self._chain, self.put, copies, self._spans
@@ -324,7 +328,11 @@ class StreamTask:
             self._snapshots.persist_spill(frozen)
         if progressed or self._phase is not TaskPhase.RUNNING or self._chain.is_advancing:
             return 0
-        wait_ms = _POLL_MS if self._has_ended or self._chain.source is not None else _IDLE_MS
+        wait_ms = _IDLE_MS
+        if self._has_ended:
+            wait_ms = _POLL_MS
+        elif self._chain.source is not None:
+            wait_ms = self._polling.wait_ms()
         due_ms = self._parts.processing_time.due_in_ms()
         return wait_ms if due_ms is None else min(wait_ms, due_ms)
 
@@ -353,10 +361,8 @@ class StreamTask:
         return self._poll_gate() if self._chain.source is None else self._poll_source()
 
     def _poll_source(self) -> bool:
-        source = self._chain.source
-        assert source is not None
         try:
-            return source.poll(self._deployment.settings.batch_size)
+            return self._polling.poll()
         except EndOfSource:
             self._end_of_input()
             return True

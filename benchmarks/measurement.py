@@ -16,6 +16,8 @@ from .peers.measure import Orders
 from .running_ray import RunningRay, running_ray
 
 RUN_LIMIT_S = 300.0
+# A run with many records gets as much longer as they need at this rate.
+SLOWEST_PER_S = 30_000
 FILL_LIMIT_S = 300.0
 RESTART_LIMIT_S = 60.0
 # After the state is full, one more checkpoint must be complete before the kill.
@@ -61,9 +63,10 @@ class Bench:
             return self._restart(case, round_number)
         folder = self._folder(case, f"round-{round_number}")
         orders = self._orders(case, folder, case.workload)
-        outcome = self._launch(case, orders, folder, RUN_LIMIT_S)
+        limit_s = RUN_LIMIT_S + orders.records / SLOWEST_PER_S
+        outcome = self._launch(case, orders, folder, limit_s)
         if outcome.timed_out:
-            raise launch.RunError(f"no result within {RUN_LIMIT_S:.0f} s")
+            raise launch.RunError(f"no result within {limit_s:.0f} s")
         ends = marks(outcome, "end")
         if not ends or not marks(outcome, "start"):
             raise launch.RunError(f"no result:\n{launch.tail(folder / 'log.txt')}")

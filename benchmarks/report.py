@@ -22,6 +22,7 @@ STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; margin: 1rem 0; font-size: 13px; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top; }
+td:first-child { white-space: nowrap; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.ours { background: #eef5fb; }
 .met { color: #17692f; } .missed { color: #a3161b; font-weight: 600; }

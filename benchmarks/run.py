@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import signal
 import subprocess
 import sys
 import time
@@ -38,6 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
         prepare(ours.cases)
     except (environments.SetupError, session.ResumeError) as error:
         parser.error(str(error))
+    # Also behind `timeout`, or in the background: what runs is ended, and what is done is kept.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         run_pending(Bench(environments.cache_dir() / "runs", ours.share), ours)
     except KeyboardInterrupt:

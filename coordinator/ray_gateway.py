@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError
 
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import start_task_actor
@@ -37,6 +38,8 @@ from .slots import (
     total,
 )
 from .spec import JobSpec
+
+logger = logging.getLogger(__name__)
 
 Answered = Callable[[Any, "BaseException | None"], None]
 _CLEAN_UP_S = 2.0
@@ -318,20 +321,20 @@ class RayTaskGateway:
         if self._is_looking or self._now_ms() < self._look_at_ms:
             return
         self._is_looking, self._look_at_ms = True, self._now_ms() + _LOOK_MS
+        future = self._looks.submit(look_at_nodes)
+        future.add_done_callback(lambda done: self.post(lambda: self._looked(done)))
 
-        def look() -> None:
-            try:
-                view: NodeView | None = look_at_nodes()
-            except Exception:
-                # Ray's head is away; what was seen last will do until it is back.
-                view = None
-            self.post(lambda: self._looked(view))
-
-        self._looks.submit(look)
-
-    def _looked(self, view: NodeView | None) -> None:
+    def _looked(self, seen: Future[NodeView]) -> None:
         self._is_looking = False
-        self._nodes = view or self._nodes
+        if seen.cancelled():
+            return
+        try:
+            self._nodes = seen.result()
+        except RayError as error:
+            # Its head is away. What was seen last will do until it is back.
+            logger.warning(
+                "Ray does not say what nodes there are: %s: %s", type(error).__name__, first_line(error)
+            )
 
     def slots(self, graph: JobGraph) -> int | None:
         """For how many slots of a job there is room on nodes that stay, `None` where that is not known."""

@@ -175,7 +175,7 @@ class StreamExecutionEnvironment(Dependencies):
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
-        """Longest time for which a record waits for its batch to fill.
+        """Longest time for which a record waits for its batch to fill, while the receiver keeps up.
 
         Args:
             timeout_millis: 0 sends at once, -1 waits until the batch is full.

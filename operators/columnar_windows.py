@@ -108,7 +108,7 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
     def _add_to_open_windows(
         self, columns: pa.RecordBatch, times: Int64s, latest: Int64s, watermark: int, over: int
     ) -> None:
-        """Add each record to its windows that are not over; `latest` is the last of them that it may be in."""
+        """Add each record to its windows that are not over; `latest` is the last that it may be in."""
         is_late = times <= watermark
         for back in range(-(-self._size // self._slide)):
             numbers = latest - back
@@ -137,9 +137,7 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
             fold: np.empty(count, np.int64 if fold.is_counted else np.float64) for fold in self._states.folds
         }
         sketches: dict[Fold, list[Any]] = {fold: [None] * count for fold in self._states.sketches}
-        windows = [
-            (number * self._slide + self._offset, positions) for number, positions in groups.windows()
-        ]
+        windows = [(number * self._slide + self._offset, positions) for number, positions in groups.windows()]
         for start, positions in windows:
             self._load(start, positions, groups.keys, before, sketches)
         folds = BatchFolds(groups.grouping, columns, before, sketches)
@@ -175,9 +173,7 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
         for fold, found in self._states.load_sketches(keys).items():
             for position, sketch in zip(positions.tolist(), found, strict=True):
                 sketches[fold][position] = sketch
-        for position in new:
-            keyed.current_key = keys[position]
-            self._timers.register_event_time_timer(window, window[1] - 1)
+        self._timers.register_event_time_timers([keys[position] for position in new], window, window[1] - 1)
         keyed.current_key = None
 
     # ------------------------------------------------------------ firing
@@ -225,7 +221,9 @@ class _Groups:
 
     def windows(self) -> list[tuple[int, Array]]:
         """Number of each window, and the positions of its groups."""
-        return [(number, np.flatnonzero(self.numbers == number)) for number in np.unique(self.numbers).tolist()]
+        return [
+            (number, np.flatnonzero(self.numbers == number)) for number in np.unique(self.numbers).tolist()
+        ]
 
 
 def _grouped(keys: pa.Array, numbers: Int64s) -> _Groups:

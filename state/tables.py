@@ -325,6 +325,11 @@ class FlatTable(StateTable):
         value = self.values.get(key)
         return self.read(key) if value is None and self.behind is not None else value
 
+    def read_many(self, keys: Collection[Any]) -> list[Any]:
+        """The values of many keys, as `read` gives them."""
+        is_plain = self.behind is None and self.copy is None
+        return list(map(self.values.get if is_plain else self.read, keys))
+
     def write(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
         self.values[key] = value
@@ -333,7 +338,16 @@ class FlatTable(StateTable):
     def write_many(self, keys: Collection[Any], values: Collection[Any]) -> None:
         """Set the values of many keys."""
         self.values.update(zip(keys, values))
-        self.dirty.update(zip(keys, values))
+        if self.dirty is not self.values:
+            self.dirty.update(zip(keys, values))
+
+    def remove_many(self, keys: Collection[Any]) -> None:
+        """Remove the values of many keys."""
+        deque(map(self.values.pop, keys, repeat(None)), maxlen=0)
+        if self._journals:
+            deque(map(self._old.pop, keys, repeat(None)), maxlen=0)
+            self.dirty.update(zip(keys, repeat(DELETED)))
+            self.has_deletes = True
 
     def remove(self, key: Any) -> None:
         """Remove the value of a key."""

@@ -161,10 +161,17 @@ class HarnessTasks:
             self._runs[receiver].task.put(message)
         else:
             capture.take(message)
+            self.return_credit(message.channel, message.size_bytes)
 
     def send(self, message: Message) -> None:
         """Carry a message."""
         self._messages.append(message)
+
+    def return_credit(self, channel: ChannelId, size_bytes: int) -> None:
+        """Tell the sender of a channel that a message of it was consumed."""
+        run = self._runs.get(self.graph.senders[channel])
+        if run is not None:
+            run.task.put(events.CreditReturned(channel, size_bytes))
 
     def report(self, event: events.TaskEvent) -> None:
         """Keep what a task reports."""
@@ -299,7 +306,7 @@ class _Run:
         return payload  # type: ignore[no-any-return]
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
-        """Nobody waits for it."""
+        self._tasks.return_credit(channel, size_bytes)
 
     def create_event_loop(self, name: str) -> TaskEventLoop:
         self._event_loop = VirtualEventLoop(self.now_ns, self._wake_loop)

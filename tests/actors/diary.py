@@ -79,7 +79,8 @@ class Diary(StreamOperator):
 
 def diary_task(channels: int = 1, failing: str = "", **settings: Any) -> TaskUnderTest:
     error = settings.pop("error", None)
-    settings.setdefault("buffer_timeout_ms", 0)
+    # Every batch leaves at once: nobody answers.
+    settings.setdefault("batch_size", 1)
     return TaskUnderTest(subtask_of([Diary(failing, error)], channels), **settings)
 
 

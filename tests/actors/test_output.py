@@ -85,10 +85,42 @@ def test_the_answer_of_the_receiver_sends_what_gathered() -> None:
 def test_a_buffer_timeout_of_zero_sends_at_once() -> None:
     channel = Channel(buffer_timeout_ms=0)
     output = TaskOutput([channel])
-    for _ in range(3):
+    for _ in range(2):
         channel.add_batch(records(1))
         output.flush_due(0)
-    assert len(channel.sent()) == 3
+    assert len(channel.sent()) == 2
+
+
+def two_under_way(**settings: Any) -> tuple[Channel, TaskOutput]:
+    channel = Channel(**settings)
+    output = TaskOutput([channel])
+    for number in range(2):
+        channel.add_batch(records(1, number))
+        channel.ports.pass_ms(50)
+        output.flush_due(channel.ports.now_ns())
+    assert len(channel.sent()) == 2
+    return channel, output
+
+
+@pytest.mark.parametrize("buffer_timeout_ms", [0, 50])
+def test_behind_two_messages_under_way_records_gather_without_a_timeout(buffer_timeout_ms: int) -> None:
+    channel, output = two_under_way(buffer_timeout_ms=buffer_timeout_ms)
+    for number in range(2, 5):
+        channel.add_batch(records(1, number))
+        channel.ports.pass_ms(1_000)
+        assert output.flush_due(channel.ports.now_ns()) is None
+    assert len(channel.sent()) == 2
+    output.credit_returned(channel.channel_id, 10)
+    output.flush_due(channel.ports.now_ns())
+    assert channel.sent()[2:] == [[records(3, 2)]]
+
+
+def test_a_full_batch_and_a_control_element_wait_for_no_message_under_way() -> None:
+    channel, _ = two_under_way(batch_size=2)
+    channel.add_batch(records(2, 2))
+    channel.add_batch(records(1, 4))
+    channel.add_control(Watermark(5))
+    assert channel.sent()[2:] == [[records(2, 2)], [records(1, 4), Watermark(5)]]
 
 
 def test_credit_is_used_up_by_what_is_sent_and_comes_back_with_consumption() -> None:

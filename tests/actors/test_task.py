@@ -268,7 +268,7 @@ def test_a_sink_that_is_not_ready_gets_nothing_and_is_asked_again_soon() -> None
 
 
 def test_records_that_wait_are_sent_after_the_buffer_timeout() -> None:
-    test = diary_task(buffer_timeout_ms=50).start()
+    test = diary_task(buffer_timeout_ms=50, batch_size=100).start()
     test.receive(Batch(["a"]))
     test.receive(Batch(["b"]))
     assert test.ports.records() == ["a@0"]
@@ -331,7 +331,8 @@ def test_a_final_checkpoint_after_an_aborted_one_ends_the_task() -> None:
 
 
 def test_no_barrier_follows_the_end_of_input() -> None:
-    test = diary_task().start()
+    # The diary writes at every barrier; here that waits for a full batch.
+    test = diary_task(batch_size=100).start()
     test.receive(EndOfInput())
     test.put(trigger(1))
     elements = test.ports.elements()
