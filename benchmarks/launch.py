@@ -17,7 +17,17 @@ from .systems import ROOT
 
 # Looking at every process costs some milliseconds of a core.
 SAMPLE_PAUSE_S = 0.2
-RAY_DAEMONS = ("raylet", "gcs_server", "dashboard", "log_monitor", "runtime_env", "ray::IDLE")
+RAY_DAEMONS = (
+    "raylet",
+    "gcs_server",
+    "dashboard",
+    "log_monitor",
+    "runtime_env",
+    "autoscaler/_private/monitor.py",
+    "ray::IDLE",
+    "ray::DashboardAgent",
+    "ray::RuntimeEnvAgent",
+)
 
 
 class RunError(Exception):
@@ -95,8 +105,7 @@ class ProcessTree:
         for pid, process in self.members.items():
             # A member may end between two looks; it then has no size, and its last CPU time stays.
             with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
-                name = _describe(process)
-                is_daemon = any(word in name for word in RAY_DAEMONS)
+                is_daemon = is_of_ray(_describe(process))
                 sizes[is_daemon] += process.memory_info().rss
                 times = process.cpu_times()
                 self._cpu_s[pid] = (is_daemon, times.user + times.system)
@@ -187,6 +196,11 @@ def read_marks(marks_dir: Path) -> dict[str, Any]:
 def tail(log: Path) -> str:
     """The last 3,000 characters of a log."""
     return log.read_text(errors="replace")[-3000:]
+
+
+def is_of_ray(description: str) -> bool:
+    """Whether a process, by the start of its command line, is one of Ray's own."""
+    return any(word in description for word in RAY_DAEMONS)
 
 
 def _describe(process: psutil.Process) -> str:

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from functools import partial
 from itertools import starmap
-from operator import itemgetter
+from operator import countOf, itemgetter
 from typing import Any
 
 import numpy as np
@@ -156,7 +156,10 @@ class PackedCodec(ValueCodec):
         """The fields one after the other; None when some value needs a look of its own."""
         if not self._is_tuple:
             columns = [values]
-        elif set(map(type, values)) != {tuple} or set(map(len, values)) != {len(self._codes)}:
+        # Counting takes half the time of making sets.
+        elif countOf(map(type, values), tuple) != len(values) or countOf(
+            map(len, values), len(self._codes)
+        ) != len(values):
             return None
         else:
             # Twice as fast as zip(*values), which has an iterator for every value.
@@ -165,7 +168,7 @@ class PackedCodec(ValueCodec):
         for code, column in zip(self._codes, columns, strict=True):
             # struct itself refuses what is no integer of the width; floats and bools it converts.
             exact = _EXACT.get(code)
-            if exact is not None and set(map(type, column)) != {exact}:
+            if exact is not None and countOf(map(type, column), exact) != len(column):
                 return None
             try:
                 numbers = _packed(code, column)
@@ -231,7 +234,7 @@ def _has_bool(numbers: bytes, code: str, column: Sequence[Any]) -> bool:
     """Whether an integer column was given a bool. Looks only where the number is 0 or 1."""
     candidates = np.flatnonzero(np.frombuffer(numbers, dtype=_NUMPY[code]).view(_UNSIGNED[code]) <= 1)
     if len(candidates) * _CANDIDATE_COST > len(column):
-        return bool in set(map(type, column))
+        return countOf(map(type, column), bool) > 0
     return bool in {type(column[position]) for position in candidates.tolist()}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tidegate.benchmarks import cases, goals, plan, suites, summary
-from tidegate.benchmarks.launch import cpu_between
+from tidegate.benchmarks.launch import cpu_between, is_of_ray
 from tidegate.benchmarks.measurement import Figure
 from tidegate.benchmarks.peers.latency import BUCKET_NS, Schedule, percentile_ms
 from tidegate.benchmarks.peers.measure import Orders
@@ -153,3 +153,18 @@ def test_a_sample_counts_for_its_innermost_known_frame_and_only_inside_a_task() 
     found = shares(lines)
     assert list(found.values()) == [0.6, 0.3, 0.1]
     assert list(found) == ["state: value() and update()", "loop around the function", OTHER]
+
+
+def test_what_ray_runs_for_itself_is_told_from_the_jobs_processes() -> None:
+    own = [
+        "ray::DashboardAgent",
+        "ray::RuntimeEnvAgent",
+        "ray::IDLE",
+        "python -u lib/ray/autoscaler/_private/monitor.py --logs-dir=x",
+        "python -u lib/ray/_private/log_monitor.py",
+        "lib/ray/core/src/ray/raylet/raylet",
+    ]
+    assert all(map(is_of_ray, own))
+    assert not any(
+        map(is_of_ray, ["ray::TaskActor.push", "ray::CoordinatorActor", "python -m benchmarks.jobs"])
+    )

@@ -108,6 +108,29 @@ def test_the_last_of_many_changes_is_restored_and_what_was_removed_is_gone(
         restored.close()
 
 
+def test_changes_that_cannot_be_packed_keep_their_place_among_those_that_can(tmp_path: Path) -> None:
+    storage = MemoryCheckpointStorage()
+    backend = TableKeyedStateBackend(place(tmp_path, storage), drain_entries=20)
+    wanted: dict[Any, tuple[int, int]] = {}
+    # The second piece has a key that is no number; all three share most of their keys.
+    for number, keys in enumerate(([*range(40)], [*range(10, 50), "text"], [*range(20, 60)])):
+        pair = backend.get_value_state(PAIR)
+        for key in keys:
+            backend.current_key = key
+            pair.update((number, number))
+            wanted[key] = (number, number)
+        backend.records_processed(len(keys))
+    handle = backend.freeze().persist()
+    backend.close()
+    restored = TableKeyedStateBackend(place(tmp_path, storage, 1), drain_entries=20)
+    restored.restore(handle, owned=True)
+    pair = restored.get_value_state(PAIR)
+    for key, value in wanted.items():
+        restored.current_key = key
+        assert pair.value() == value
+    restored.close()
+
+
 def test_a_value_that_cannot_be_stored_fails_the_snapshot_and_not_the_record(tmp_path: Path) -> None:
     backend = TableKeyedStateBackend(place(tmp_path, MemoryCheckpointStorage()), drain_entries=1)
     pair = backend.get_value_state(PAIR)

@@ -121,3 +121,12 @@ def test_no_values_at_all_are_a_column_without_rows() -> None:
         column, opaque = codec.to_arrow([])
         assert (len(column), opaque) == (0, {})
         assert codec.from_arrow(column, opaque) == codec.encode_many([]) == []
+
+
+@pytest.mark.parametrize("others", [1, 7], ids=["among many ones", "among other numbers"])
+@pytest.mark.parametrize("kind", [Types.LONG(), Types.TUPLE([Types.LONG(), Types.LONG()])], ids=str)
+def test_one_bool_among_many_integers_is_found(kind: TypeInformation, others: int) -> None:
+    is_tuple = kind != Types.LONG()
+    values: list[Any] = [others] * 100 + [True]
+    with pytest.raises(StateError, match="True"):
+        value_codec(kind).to_arrow([(value, 2) for value in values] if is_tuple else values)

@@ -41,6 +41,26 @@ def memory_backend(storage: CheckpointStorage, attempt: int = 0) -> KeyedStateBa
     return HashMapStateBackend().create_keyed_backend(params)
 
 
+def test_integers_of_a_segment_are_stored_as_differences() -> None:
+    storage = MemoryCheckpointStorage()
+    backend = memory_backend(storage)
+    kind = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
+    pair = backend.get_value_state(ValueStateDescriptor("pair", kind))
+    for key in range(3_000):
+        backend.current_key = key
+        pair.update((1 << 40, 0.5))
+    (segment,) = backend.freeze().persist().segments
+    data = storage.read_file(segment.file)
+    columns = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0)
+    encodings = {
+        columns.column(at).path_in_schema: columns.column(at).encodings for at in range(columns.num_columns)
+    }
+    delta = {path for path, used in encodings.items() if "DELTA_BINARY_PACKED" in used}
+    assert delta == {"key", "value.f0"}
+    assert pq.read_table(io.BytesIO(data))["value"].to_pylist() == [{"f0": 1 << 40, "f1": 0.5}] * 3_000
+    backend.close()
+
+
 def test_a_segment_is_a_parquet_file_with_documented_columns() -> None:
     storage = MemoryCheckpointStorage()
     backend = memory_backend(storage)
