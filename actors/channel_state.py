@@ -21,7 +21,7 @@ from ..protocol.elements import Batch, StreamElement, Watermark
 from ..protocol.handles import ChannelRange, ChannelStateHandle
 from ..protocol.ids import ChannelId, CheckpointId
 from ..protocol.plan import InputChannel
-from ..state.storage import CheckpointStorage
+from ..state.storage import CheckpointStorage, read_restored
 from .gate import RecordedMessage
 from .local_dirs import as_file_name
 from .ports import TaskDeployment
@@ -85,7 +85,7 @@ def _range(channel: InputChannel, offset: int, size_bytes: int) -> ChannelRange:
 
 
 def recovered_elements(
-    recovered: Sequence[RecoveredChannel], storage: CheckpointStorage
+    recovered: Sequence[RecoveredChannel], storage: CheckpointStorage | None
 ) -> Iterator[tuple[ChannelId, StreamElement]]:
     """The records under way, and the watermarks between them, channel by channel.
 
@@ -101,7 +101,7 @@ def recovered_elements(
     files: dict[str, bytes] = {}
     for each in recovered:
         if each.file.path not in files:
-            files[each.file.path] = storage.read_file(each.file)
+            files[each.file.path] = read_restored(storage, each.file)
         data = memoryview(files[each.file.path])[each.offset : each.offset + each.size_bytes]
         for element in _elements(data, each.file.path):
             if isinstance(element, Batch):

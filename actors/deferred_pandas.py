@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -19,26 +20,27 @@ import pyarrow as pa
 
 def defer_pandas() -> None:
     """Have pyarrow go without pandas in this process until a module imports it or asks for a DataFrame."""
-    if "pandas" in sys.modules:
+    if "pandas" in sys.modules or any(isinstance(finder, _PandasFinder) for finder in sys.meta_path):
         return
     finder = _PandasFinder()
     sys.meta_path.insert(0, finder)
     pa.array([])
-    finder.is_hiding = False
+    finder.hides_from = None
 
 
 class _PandasFinder(MetaPathFinder):
-    """Hides pandas once, and tells pyarrow when it is imported after all."""
+    """Hides pandas once from the thread that made it, and tells pyarrow when it is imported after all."""
 
     def __init__(self) -> None:
-        self.is_hiding = True
+        # In a local job other threads are the program's, which may import pandas at this moment.
+        self.hides_from: int | None = threading.get_ident()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname != "pandas":
             return None
-        if self.is_hiding:
+        if self.hides_from == threading.get_ident():
             raise ModuleNotFoundError("pandas is not imported by pyarrow alone", name="pandas")
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec("pandas")
@@ -55,6 +57,10 @@ class _TellingLoader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        # Whoever asks the module for its source or its data asks the one that has them.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         # From here on `pyarrow.array` has to know a Series again: its NaN are nulls.
         pa.table({}).to_pandas()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import pickle
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 from ..common.errors import KeyTypeError, UserCodeError
 from ..operators.base import rows
 from ..operators.column_key import ColumnKey
-from ..operators.key_hashing import key_groups_of
+from ..operators.key_hashing import hash_int64, key_groups_of, key_groups_of_hashes
 from ..operators.output import Emit
+from ..operators.user_calls import mapped
 from ..protocol.elements import Batch
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import OutputEdge
@@ -146,20 +148,24 @@ class HashPartitioner:
             self._columns.emit(batch)
             return
         values = rows(batch)
-        keys = self._keys(values)
-        if len(self._channels) == 1:
-            self._check_types(keys)
-            self._channels[0].add_batch(Batch(values, batch.timestamps, _compact(keys)))
+        if not values:
             return
-        self._scatter(values, keys, batch.timestamps)
+        found = self._keys(values)
+        numbers = _as_numbers(found)
+        keys: Any = found if numbers is None else numbers
+        if len(self._channels) > 1:
+            groups = self._groups(found) if numbers is None else self._groups_of_numbers(numbers)
+            targets = groups.astype(np.int64) * self._parallelism // self._max_parallelism
+            _scatter(Batch(values, batch.timestamps, keys), targets, self._channels)
+            return
+        if numbers is None:
+            self._check_types(found)
+        self._channels[0].add_batch(Batch(values, batch.timestamps, keys))
 
     def _keys(self, values: list[Any]) -> list[Any]:
         remaining: Any = iter(values)
         try:
-            keys = list(map(self._select, remaining))
-            if len(keys) < len(values):
-                raise RuntimeError("the function raised StopIteration")
-            return keys
+            return mapped(self._select, remaining)
         except Exception as error:
             record = values[len(values) - remaining.__length_hint__() - 1]
             raise UserCodeError(
@@ -180,12 +186,8 @@ class HashPartitioner:
         except KeyTypeError as error:
             raise KeyTypeError(f"key_by() after operator {self._operator_name}: {error}") from error
 
-    def _scatter(self, values: list[Any], keys: list[Any], timestamps: Sequence[int] | None) -> None:
-        if not values:
-            return
-        groups = self._groups(keys).astype(np.int64)
-        targets = groups * self._parallelism // self._max_parallelism
-        _scatter(Batch(values, timestamps, _compact(keys)), targets, self._channels)
+    def _groups_of_numbers(self, numbers: Any) -> Any:
+        return key_groups_of_hashes(hash_int64(numbers), self._max_parallelism)
 
 
 def _scatter(batch: Batch, targets: Any, channels: Sequence[OutputChannel]) -> None:
@@ -198,10 +200,11 @@ def _scatter(batch: Batch, targets: Any, channels: Sequence[OutputChannel]) -> N
         return
     order = np.argsort(targets.astype(np.uint16), kind="stable")
     bounds = np.searchsorted(targets[order], range(len(channels) + 1)).tolist()
-    take = _taker(order.tolist())
-    values, times = take(values), take(batch.timestamps) if batch.timestamps is not None else None
+    values, times = _taken(values, order), None
+    if batch.timestamps is not None:
+        times = _taken(batch.timestamps, order)
     if keys is not None:
-        keys = take(keys) if isinstance(keys, list) else keys[order]
+        keys = _taken(keys, order) if isinstance(keys, list) else keys[order]
     for target, channel in enumerate(channels):
         start, end = bounds[target], bounds[target + 1]
         if start < end:
@@ -210,20 +213,18 @@ def _scatter(batch: Batch, targets: Any, channels: Sequence[OutputChannel]) -> N
             channel.add_batch(Batch(values[start:end], part_times, part_keys))
 
 
-def _taker(order: list[int]) -> Callable[[Sequence[Any]], list[Any]]:
-    if len(order) == 1:
-        return lambda values: [values[order[0]]]
-    getter = operator.itemgetter(*order)
-    return lambda values: list(getter(values))
+def _taken(objects: Sequence[Any], order: Any) -> list[Any]:
+    """Objects in another order. As an array they are moved by NumPy, without an integer for each."""
+    taken: list[Any] = np.fromiter(objects, object, len(objects))[order].tolist()
+    return taken
 
 
-def _compact(keys: list[Any]) -> Any:
-    """Integer keys as an array, which travels and compares far cheaper; others as they are."""
-    if keys and type(keys[0]) is int:
-        try:
-            array = np.asarray(keys)
-        except (OverflowError, ValueError):
-            return keys
-        if array.dtype == np.int64 and array.ndim == 1:
-            return array
-    return keys
+def _as_numbers(keys: list[Any]) -> Any:
+    """Integers of 64 bits as an array, which travels and compares far cheaper; None for other keys."""
+    if type(keys[0]) is not int or list(map(type, keys)).count(int) < len(keys):
+        return None
+    try:
+        # A quarter of what `np.asarray` takes.
+        return np.frombuffer(struct.pack(f"{len(keys)}q", *keys), np.int64)
+    except struct.error:
+        return None

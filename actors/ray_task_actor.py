@@ -1,4 +1,8 @@
-"""The Ray actor that hosts subtasks: a thin shell, one thread per subtask."""
+"""The Ray actor that hosts subtasks: a thin shell, one thread per subtask.
+
+Whoever holds the handle of an actor imports the module of its class, the coordinator too. So what runs tasks
+is not imported here before there is an actor.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,20 @@ import asyncio
 import gc
 import os
 import pickle
-import socket
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
-from ..common import failpoints
-from ..protocol.elements import Message
-from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.task_events import CancelTask, TaskMail
-from ..protocol.task_metrics import ProcessMetrics
-from ..telemetry.logs import LogContext
-from .deferred_pandas import defer_pandas
-from .local_dirs import JobDirectories
-from .ports import TaskDeployment
-from .ray_transport import RayTaskPorts, open_ray_log
-from .task import StreamTask
+if TYPE_CHECKING:
+    from ..protocol.elements import Message
+    from ..protocol.ids import Attempt, ChannelId, SubtaskId
+    from ..protocol.task_events import TaskMail
+    from ..protocol.task_metrics import ProcessMetrics
+    from .local_dirs import JobDirectories
+    from .ray_task_runner import TaskRunner
 
 GC_THRESHOLDS = (200_000, 50, 100)
 """A million live state values make every full collection dear: 1.45 against 1.9 million records/s."""
@@ -34,43 +32,9 @@ SWITCH_INTERVAL_S = 0.001
 """LMDB releases the interpreter lock for every entry it writes; the snapshot thread should get it back
 sooner than after Python's 5 ms, or a checkpoint takes several times as long."""
 
-
 METRICS_TIMEOUT_S = 0.5
 """How long an answer to `ping` waits for metrics: a gauge of a user's that hangs must not look like a process
 that does."""
-
-
-class _Runner:
-    """One subtask and its thread."""
-
-    def __init__(
-        self,
-        deployment: TaskDeployment,
-        receivers: Mapping[ChannelId, tuple[Any, SubtaskId]],
-        coordinator: Any,
-    ) -> None:
-        self.ports = RayTaskPorts(
-            deployment.subtask_id,
-            deployment.attempt,
-            receivers,
-            coordinator,
-            mail=lambda mail: self.task.put(mail),
-        )
-        self.task = StreamTask(deployment, self.ports)
-        self.thread = threading.Thread(
-            target=self._run, name=f"tidegate-{deployment.subtask_id}", daemon=True
-        )
-
-    def _run(self) -> None:
-        self.task.initialize()
-        gc.freeze()
-        while True:
-            outcome = self.task.step()
-            if outcome.is_over:
-                break
-            if outcome.wait_ms:
-                self.task.wait(outcome.wait_ms)
-        self.ports.close()
 
 
 class TaskActor:
@@ -83,12 +47,14 @@ class TaskActor:
     def __init__(self) -> None:
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        defer_pandas()
-        self._runners: dict[SubtaskId, _Runner] = {}
+        from . import ray_task_runner
+
+        self._parts = ray_task_runner
+        self._parts.defer_pandas()
+        self._runners: dict[SubtaskId, TaskRunner] = {}
         self._directories: JobDirectories | None = None
-        self._attempt = Attempt(-1)
-        self._stopped = Attempt(-1)
-        self._has_log = False
+        self._attempt: Attempt = self._parts.Attempt(-1)
+        self._stopped = self._attempt
         self._place = (os.getpid(), ray.get_runtime_context().get_node_id())
         self._metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="tidegate-metrics")
         self._metrics: asyncio.Future[ProcessMetrics] | None = None
@@ -134,31 +100,18 @@ class TaskActor:
             # Its `stop` overtook it, and was answered: nobody would stop these subtasks any more.
             return self._place
         # Built before any is known: after an error here there must be none that was never started.
-        runners: dict[SubtaskId, _Runner] = {}
+        runners: dict[SubtaskId, TaskRunner] = {}
         for deployment in pickle.loads(deployments):
-            self._open_log(deployment)
-            failpoints.arm(deployment.settings.fail_points)
+            if self._directories is None:
+                self._directories = self._parts.enter_job(deployment)
             mine = {
                 channel: receivers[channel] for out in deployment.subtask.outputs for channel in out.channels
             }
-            runners[deployment.subtask_id] = _Runner(deployment, mine, coordinator)
-            self._hold_directories(deployment)
+            runners[deployment.subtask_id] = self._parts.TaskRunner(deployment, mine, coordinator)
         self._attempt, self._runners = attempt, runners
         for runner in runners.values():
             runner.thread.start()
         return self._place
-
-    def _open_log(self, deployment: TaskDeployment) -> None:
-        if not self._has_log:
-            self._has_log = True
-            settings = deployment.settings
-            open_ray_log(settings.logs, "task", LogContext(deployment.job_id, settings.job_name))
-
-    def _hold_directories(self, deployment: TaskDeployment) -> None:
-        if self._directories is None:
-            settings = deployment.settings
-            roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
-            self._directories = JobDirectories(roots, deployment.job_id)
 
     @ray.method(concurrency_group="control")
     async def mail(self, subtask: SubtaskId, attempt: Attempt, mail: TaskMail) -> None:
@@ -174,7 +127,7 @@ class TaskActor:
         if attempt != self._attempt:
             return
         for runner in self._runners.values():
-            runner.task.put(CancelTask())
+            runner.cancel()
         for runner in self._runners.values():
             await asyncio.get_running_loop().run_in_executor(None, runner.thread.join)
 
@@ -208,12 +161,22 @@ class TaskActor:
         return taken.result()
 
     def _take_metrics(self) -> ProcessMetrics:
-        attempt, runners = self._attempt, self._runners
-        live = {subtask: each.task for subtask, each in runners.items() if not each.task.phase.is_terminal}
-        metrics = {subtask: task.metrics() for subtask, task in live.items()}
-        return ProcessMetrics(attempt, socket.gethostname(), os.getpid(), metrics)
+        return self._parts.take_metrics(self._attempt, self._runners)
 
     @ray.method(concurrency_group="control")
     async def watch(self) -> None:
         """Never answer: the call fails when the process dies, which is how its death is noticed."""
         await asyncio.Event().wait()
+
+
+def start_task_actor(options: Mapping[str, Any]) -> Any:
+    """Start a process for subtasks; it dies with the process that calls this.
+
+    Args:
+        options: What it asks of Ray, as an actor's `options` takes it.
+
+    Returns:
+        Its handle.
+    """
+    actor = ray.remote(concurrency_groups={"control": 1_000})(TaskActor)  # type: ignore[call-overload]
+    return actor.options(max_restarts=0, max_task_retries=0, max_concurrency=10_000, **options).remote()

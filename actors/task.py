@@ -238,7 +238,6 @@ class StreamTask:
     def _recover_records(self) -> None:
         gate, deployment = self._parts.gate, self._deployment
         if deployment.recovered:
-            assert deployment.settings.storage is not None
             recovered = recovered_elements(deployment.recovered, deployment.settings.storage)
             gate.recover((gate.index_of(channel), element) for channel, element in recovered)
 

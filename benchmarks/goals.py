@@ -24,6 +24,7 @@ class Goal:
         most: the bound where less is better.
         others: systems that ours is divided by, the best of them; none for the figure itself.
         other_title: their workload, where it is another one.
+        others_name: what they are called together.
     """
 
     title: str
@@ -33,13 +34,15 @@ class Goal:
     most: float | None = None
     others: tuple[str, ...] = ()
     other_title: str = ""
+    others_name: str = ""
 
     @property
     def text(self) -> str:
         """What is measured, in words."""
-        beside = f" ÷ {self.other_title} {' | '.join(self.others)}" if self.others else ""
-        name = "" if self.metric == "rate" else f" {self.metric}"
-        return f"{self.title} {self.ours}{name}{beside.replace('÷  ', '÷ ')}"
+        words = [self.title, self.ours, "" if self.metric == "rate" else metrics.WORDS[self.metric]]
+        if self.others:
+            words += ["÷", self.other_title, self.others_name or " or ".join(self.others)]
+        return " ".join(word for word in words if word)
 
     @property
     def wanted(self) -> str:
@@ -48,24 +51,36 @@ class Goal:
         sign, bound = ("≤", self.most) if self.least is None else ("≥", self.least)
         return f"{sign} {bound:g} {unit}"
 
-    def measured(self, found: Found) -> float | None:
-        """The figure or ratio; None where the session lacks ours or all of the others."""
+    def measure(self, found: Found) -> Verdict | None:
+        """What a session says about it; None where it lacks ours or all of the others."""
         ours = found.get((self.title, self.ours), {}).get(self.metric)
-        if ours is None or not self.others:
-            return ours
+        if ours is None:
+            return None
+        if not self.others:
+            return Verdict(self, ours, ours)
         title = self.other_title or self.title
-        theirs = [figures[self.metric] for name in self.others if (figures := found.get((title, name)))]
+        theirs = {name: found[title, name][self.metric] for name in self.others if (title, name) in found}
         if not theirs:
             return None
-        return ours / (max(theirs) if metrics.is_more_better(self.metric) else min(theirs))
+        best = (max if metrics.is_more_better(self.metric) else min)(theirs, key=lambda name: theirs[name])
+        return Verdict(self, ours / theirs[best], ours, best, theirs[best])
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A goal, what was measured, and whether that is enough."""
+    """A goal, what was measured, and whether that is enough.
+
+    Attributes:
+        measured: the ratio, or our figure where there are no others.
+        ours: our figure.
+        best: the best of the others, and its figure.
+    """
 
     goal: Goal
     measured: float
+    ours: float
+    best: str = ""
+    best_figure: float = 0.0
 
     @property
     def is_met(self) -> bool:
@@ -83,8 +98,8 @@ class Verdict:
 
 def verdicts(found: Found) -> list[Verdict]:
     """All goals about which something was measured."""
-    measured = ((goal, goal.measured(found)) for goal in GOALS)
-    return [Verdict(goal, value) for goal, value in measured if value is not None]
+    measured = (goal.measure(found) for goal in GOALS)
+    return [verdict for verdict in measured if verdict is not None]
 
 
 _PEERS = (
@@ -97,30 +112,31 @@ _PYTHON_PATHS = (
     "spark transformWithState",
 )  # fmt: skip
 RUNNING = "tidegate running ray"
+BEST_PEER, BEST_PYFLINK, BEST_PYTHON = "best peer", "best PyFlink", "best Python of the peers"
 
 GOALS = (
     Goal("W1", RAY, least=1.1, others=("bytewax",)),
     Goal("W1", RAY_2, least=1.1, others=("bytewax p=2",)),
-    Goal("W1", RAY, least=25, others=_PYFLINK),
+    Goal("W1", RAY, least=25, others=_PYFLINK, others_name=BEST_PYFLINK),
     Goal(SMALL, RAY, least=3, others=("bytewax",)),
     Goal(SMALL, RAY_2, least=3, others=("bytewax p=2",)),
-    Goal(SMALL, RAY, least=30, others=_PYFLINK),
+    Goal(SMALL, RAY, least=30, others=_PYFLINK, others_name=BEST_PYFLINK),
     Goal(SMALL, RAY, least=2, others=("spark built-in",)),
     Goal(SMALL, LOCAL, least=0.6, others=("bare loop",)),
-    Goal(SMALL, COLUMNS, least=20, others=_PYTHON_PATHS),
+    Goal(SMALL, COLUMNS, least=20, others=_PYTHON_PATHS, others_name=BEST_PYTHON),
     Goal(SMALL, COLUMNS, least=0.3, others=("bare numpy",)),
-    Goal(LARGE, RAY, least=6, others=_PEERS),
-    Goal(LARGE, RAY_LMDB, least=4, others=_PEERS),
-    Goal(LARGE, RAY, least=18, others=("pyflink",)),
+    Goal(LARGE, RAY, least=6, others=_PEERS, others_name=BEST_PEER),
+    Goal(LARGE, RAY_LMDB, least=4, others=_PEERS, others_name=BEST_PEER),
+    Goal(LARGE, RAY, least=18, others=("pyflink", "pyflink rocksdb"), others_name=BEST_PYFLINK),
     Goal(LARGE, RAY_LMDB, "own_mib", most=1, others=("bytewax",)),
     Goal("W3", RAY_LMDB, least=4, others=("pathway",)),
     Goal("W3", RAY_LMDB, least=25, others=("bytewax",)),
-    Goal("W3", RAY_LMDB, least=12, others=("pyflink hashmap", "pyflink rocksdb")),
+    Goal("W3", RAY_LMDB, least=12, others=("pyflink hashmap", "pyflink rocksdb"), others_name=BEST_PYFLINK),
     Goal("W3", RAY, least=0.85, others=(RAY,), other_title=LARGE),
     Goal("W3", RAY_LMDB, least=0.85, others=(RAY_LMDB,), other_title=LARGE),
     Goal("W4", RAY, least=4, others=("bytewax",)),
     Goal("W4", COLUMNS, least=5, others=("spark built-in",)),
-    Goal("W4", COLUMNS, least=20, others=_PYTHON_PATHS),
+    Goal("W4", COLUMNS, least=20, others=_PYTHON_PATHS, others_name=BEST_PYTHON),
     Goal("W4", COLUMNS, least=0.3, others=("bare numpy",)),
     Goal("W5", "tidegate running ray lmdb", "seconds", most=2.5),
     Goal("W7 50k/s", RAY, "p50_ms", most=5),

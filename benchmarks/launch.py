@@ -152,14 +152,17 @@ def run(
     tree = ProcessTree([psutil.Process(process.pid)])
     watched = tree if beside is None else ProcessTree([*tree.roots, psutil.Process(beside)])
     ended_here = False
-    while process.poll() is None:
-        outcome.samples.append(watched.sample())
-        outcome.timed_out = time.monotonic_ns() - started_ns > limit_s * 1e9
-        ended_here = outcome.timed_out or finished()
-        if ended_here:
-            break
-        time.sleep(SAMPLE_PAUSE_S)
-    tree.kill()
+    try:
+        while process.poll() is None:
+            outcome.samples.append(watched.sample())
+            outcome.timed_out = time.monotonic_ns() - started_ns > limit_s * 1e9
+            ended_here = outcome.timed_out or finished()
+            if ended_here:
+                break
+            time.sleep(SAMPLE_PAUSE_S)
+    finally:
+        # Also when the session is interrupted: nothing of it may go on beside the next one.
+        tree.kill()
     status = process.wait()
     if status and not ended_here:
         raise RunError(f"exit status {status}; its log is {log}\n{tail(log)}")

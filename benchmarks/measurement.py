@@ -16,6 +16,8 @@ from .peers.measure import Orders
 from .running_ray import RunningRay, running_ray
 
 RUN_LIMIT_S = 300.0
+# A run with many records gets as much longer as they need at this rate.
+SLOWEST_PER_S = 30_000
 FILL_LIMIT_S = 300.0
 RESTART_LIMIT_S = 60.0
 # After the state is full, one more checkpoint must be complete before the kill.
@@ -61,9 +63,10 @@ class Bench:
             return self._restart(case, round_number)
         folder = self._folder(case, f"round-{round_number}")
         orders = self._orders(case, folder, case.workload)
-        outcome = self._launch(case, orders, folder, RUN_LIMIT_S)
+        limit_s = RUN_LIMIT_S + orders.records / SLOWEST_PER_S
+        outcome = self._launch(case, orders, folder, limit_s)
         if outcome.timed_out:
-            raise launch.RunError(f"no result within {RUN_LIMIT_S:.0f} s")
+            raise launch.RunError(f"no result within {limit_s:.0f} s")
         ends = marks(outcome, "end")
         if not ends or not marks(outcome, "start"):
             raise launch.RunError(f"no result:\n{launch.tail(folder / 'log.txt')}")
@@ -99,7 +102,8 @@ class Bench:
     def _fill(self, case: plan.Case) -> Path:
         """Runs the job until its state is full and checkpointed, then kills it."""
         folder = self._folder(case, "fill")
-        orders = self._orders(case, folder, "W5-fill", fill_records=case.records)
+        filling = plan.records_for(case, self._share)
+        orders = self._orders(case, folder, "W5-fill", fill_records=filling)
         filled = folder / "marks" / "filled.json"
         outcome = self._launch(case, orders, folder, FILL_LIMIT_S, filled, SETTLE_S)
         point = systems.restore_point(case.program, folder / "state")
@@ -115,13 +119,12 @@ class Bench:
         return folder
 
     def _orders(self, case: plan.Case, folder: Path, workload: str, **more: Any) -> Orders:
-        records = plan.records_for(case, self._share)
-        if case.workload == "W5":
-            records *= 40
+        # W5 is killed, both times; its source must not end before that.
+        endless = case.workload == "W5"
         return Orders(
             workload=workload,
-            records=records,
-            keys=case.keys,
+            records=case.records * 40 if endless else plan.records_for(case, self._share),
+            keys=plan.keys_for(case, self._share),
             marks_dir=str(folder / "marks"),
             state_dir=str(folder / "state"),
             backend=case.backend,

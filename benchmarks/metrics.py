@@ -14,11 +14,31 @@ UNITS = {
     "checkpoint_ms": "ms",
     "sync_ms": "ms",
     "checkpoint_mb": "MB",
-    "cpu_s": "CPU s per million",
+    "cpu_s": "s per million records",
     "peak_mib": "MiB",
     "daemons_mib": "MiB",
     "own_mib": "MiB",
 }
+
+WORDS = {
+    "rate": "throughput",
+    "seconds": "time",
+    "p50_ms": "latency p50",
+    "p99_ms": "latency p99",
+    "p999_ms": "latency p99.9",
+    "checkpoint_ms": "checkpoint",
+    "sync_ms": "its synchronous part",
+    "checkpoint_mb": "its size",
+    "cpu_s": "CPU time",
+    "peak_mib": "peak memory",
+    "daemons_mib": "Ray's own",
+    "own_mib": "memory without Ray's own",
+}
+
+
+def label(metric: str) -> str:
+    """What a figure is, with its unit."""
+    return f"{WORDS[metric]} ({UNITS[metric]})"
 
 
 def is_more_better(metric: str) -> bool:

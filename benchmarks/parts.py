@@ -25,10 +25,16 @@ def run(description: str | None, package: str, parts: Mapping[str, tuple[str, Se
         package: The package of the parts' modules.
         parts: By name, the module and its options.
     """
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default=",".join(parts))
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {package}.run",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="a smoke test")
+    parser.add_argument("--only", default=",".join(parts), help="parts; default: %(default)s")
     arguments = parser.parse_args()
+    if unknown := set(arguments.only.split(",")) - set(parts):
+        parser.error(f"--only: no part is called {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
     print("| goal | measured | | load |\n|---|---|---|---|", flush=True)
     for name in arguments.only.split(","):
         module, options = parts[name]

@@ -34,7 +34,7 @@ def bars(rows: Rows) -> str:
     axes.margins(x=0.15)
     metric = rows[0]["metric"]
     better = "more" if metrics.is_more_better(metric) else "less"
-    axes.set_xlabel(f"{metrics.UNITS[metric]} ({better} is better)")
+    axes.set_xlabel(f"{metrics.WORDS[metric]}, {metrics.UNITS[metric]}: {better} is better")
     return _svg(figure)
 
 
@@ -53,15 +53,15 @@ def shares(parts: dict[str, float], label: str) -> str:
 def curves(rows: Rows) -> dict[str, str]:
     """How cost grows: CPU time per record, or a checkpoint's time, over the number in the systems' names."""
     drawn = {}
-    for title, metric in (
-        ("W8", "cpu_s"),
-        ("W9 keys", "cpu_s"),
-        ("W9 subtasks", "cpu_s"),
-        ("W9 checkpoints", "checkpoint_ms"),
+    for title, metric, size in (
+        ("W8", "cpu_s", "parallelism"),
+        ("W9 keys", "cpu_s", "keys"),
+        ("W9 subtasks", "cpu_s", "subtasks"),
+        ("W9 checkpoints", "checkpoint_ms", "changed between two checkpoints, %"),
     ):
         lines = series(rows, title, metric)
         if lines:
-            drawn[f"{title}: how {metric} grows"] = _lines(lines, metrics.UNITS[metric])
+            drawn[f"{title}: how {metrics.WORDS[metric]} grows"] = _lines(lines, metrics.label(metric), size)
     return drawn
 
 
@@ -91,15 +91,19 @@ def history(sessions: Sequence[dict[str, Any]]) -> str:
                 name = f"{ratio['title']} {ratio['ours']}"
                 lines.setdefault(name, []).append((number + 1, ratio["ratio"]))
     lines = {name: points for name, points in lines.items() if len(points) > 1}
-    return _lines(lines, "times the bare loop, session by session", "linear") if lines else ""
+    return _lines(lines, "times the bare loop", "session", "linear") if lines else ""
 
 
-def _lines(lines: dict[str, list[tuple[float, float]]], label: str, scale: str = "log") -> str:
+def _lines(lines: dict[str, list[tuple[float, float]]], label: str, across: str, scale: str = "log") -> str:
     figure = _figure(3.4)
     axes = figure.subplots()
     for name, points in lines.items():
         axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
     axes.set_xscale(scale)
+    sizes = sorted({x for points in lines.values() for x, _ in points})
+    axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel(across)
     axes.set_ylim(bottom=0)
     axes.set_ylabel(label)
     axes.legend(fontsize=8)

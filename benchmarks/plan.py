@@ -93,6 +93,11 @@ def select(cases: tuple[Case, ...], workloads: list[str], only: list[str]) -> li
     return [c for c in chosen if not only or c.program in only]
 
 
+def keys_for(case: Case, share: float) -> int:
+    """Keys of one run; a restart has fewer in a smaller session, as it has to fill its state first."""
+    return max(int(case.keys * share), 1) if case.workload == "W5" else case.keys
+
+
 def records_for(case: Case, share: float) -> int:
     """Records of one run of a session that takes only a share of them; some cases always take all."""
     if not case.scales:

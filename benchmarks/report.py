@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import metrics, pictures
+from . import goals, metrics, pictures, table
 
 Session = dict[str, Any]
 MISSED_REASON = "A missed line stays until it is met; docs/performance.md says why it is missed."
@@ -22,6 +22,7 @@ STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; margin: 1rem 0; font-size: 13px; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top; }
+td:first-child { white-space: nowrap; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.ours { background: #eef5fb; }
 .met { color: #17692f; } .missed { color: #a3161b; font-weight: 600; }
@@ -64,17 +65,14 @@ def write(folder: Path) -> Path:
 
 
 def _session(one: Session) -> str:
-    machine = one["machine"]
-    where = (
-        f"{one['date']}, {one['rounds']} rounds, {machine['cpu']}, {machine['cores']} cores, "
-        f"{machine['memory_gib']} GiB, Python {machine['python']}, load before it {machine['load_1min']:.1f}"
-    )
-    parts = [f"<h2>Suite {html.escape(one['suite'])}</h2><p>{html.escape(where)}</p>"]
-    if one["goals"]:
-        parts.append(f"<h3>Goals</h3>{goals_table(one['goals'])}<p>{MISSED_REASON}</p>")
+    parts = [f"<h2>Suite {html.escape(one['suite'])}</h2><p>{html.escape(table.where(one))}</p>"]
+    judged = goals_table(one)
+    if judged:
+        parts.append(f"<h3>Goals</h3>{judged}<p>{MISSED_REASON}</p>")
     for title in dict.fromkeys(row["title"] for row in one["rows"]):
         rows = [row for row in one["rows"] if row["title"] == title]
         parts.append(f"<h3>{html.escape(title)}</h3><figure>{pictures.bars(rows)}</figure>{rows_table(rows)}")
+        parts.append(ratios_table([ratio for ratio in one["ratios"] if ratio["title"] == title]))
     for name, drawn in pictures.curves(one["rows"]).items():
         parts.append(f"<h3>{html.escape(name)}</h3><figure>{drawn}</figure>")
     for failure in one["failures"]:
@@ -82,13 +80,12 @@ def _session(one: Session) -> str:
     return "\n".join(parts)
 
 
-def goals_table(goals: Sequence[dict[str, Any]]) -> str:
-    """The goals of a session, met or missed."""
-    lines = [
-        (goal["text"], f"{goal['measured']:.2f}", goal["wanted"], "met" if goal["met"] else "MISSED")
-        for goal in goals
-    ]
-    return _table(("goal", "measured", "wanted", ""), lines, numbers={1}, last_is_verdict=True)
+def goals_table(one: Session) -> str:
+    """The goals about which a session says something, met or missed."""
+    rows = table.rows_of(one)
+    judged = goals.verdicts({key: row["metrics"] for key, row in rows.items()})
+    lines = [table.cells(verdict, rows) for verdict in judged]
+    return _table(table.HEAD, lines, numbers={4}, last_is_verdict=True) if lines else ""
 
 
 def rows_table(rows: Sequence[dict[str, Any]]) -> str:
@@ -96,15 +93,27 @@ def rows_table(rows: Sequence[dict[str, Any]]) -> str:
     names = [name for name in metrics.UNITS if any(name in row["metrics"] for row in rows)]
     main = rows[0]["metric"]
     others = [name for name in names if name != main and name != "daemons_mib"]
-    head = ("system", "records", f"{main} ({metrics.UNITS[main]})", "lowest", "highest", *others, "notes")
+    labels = [metrics.label(name) for name in others]
+    head = ("system", "records", metrics.label(main), "lowest", "highest", "spread", *labels, "notes")
     lines = []
     for row in rows:
         notes = ", ".join(f"{key} {value}" for key, value in row["notes"].items())
         figures = [f"{row['metrics'][name]:,.2f}" if name in row["metrics"] else "" for name in others]
         middle = [f"{row[name]:,.1f}" for name in ("median", "lowest", "highest")]
-        lines.append((row["system"], f"{row['records']:,}", *middle, *figures, notes))
+        lines.append((row["system"], f"{row['records']:,}", *middle, f"{row['spread']:.0%}", *figures, notes))
     ours = {number for number, row in enumerate(rows) if row["is_ours"]}
     return _table(head, lines, numbers=set(range(1, len(head) - 1)), ours=ours)
+
+
+def ratios_table(ratios: Sequence[dict[str, Any]]) -> str:
+    """How many times better each of ours is than each of the others; empty where there are no others."""
+    if not ratios:
+        return ""
+    found = {(ratio["other"], ratio["ours"]): ratio["ratio"] for ratio in ratios}
+    ours = list(dict.fromkeys(ratio["ours"] for ratio in ratios))
+    others = list(dict.fromkeys(ratio["other"] for ratio in ratios))
+    lines = [(other, *(f"{found[other, name]:.2f}" for name in ours)) for other in others]
+    return _table(("times better than", *ours), lines, numbers=set(range(1, len(ours) + 1)))
 
 
 def _table(

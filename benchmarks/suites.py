@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
+
 from . import cases
 from .plan import QUICK_SHARE, Case
 
@@ -38,6 +41,14 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "state": ("benchmarks.state.run",),
     "checkpointing": ("benchmarks.checkpoint.run",),
 }
+
+
+def named(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The suite that a command line names, and all its other options."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", add_help=False, allow_abbrev=False)
+    parser.add_argument("--suite", choices=sorted({*SUITES, *PROGRAMS}), default="main")
+    options, others = parser.parse_known_args(arguments)
+    return options.suite, others
 
 
 def share_of(suite: str) -> float:

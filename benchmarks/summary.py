@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -113,34 +111,16 @@ def tables(rows: Sequence[Row]) -> str:
     return "\n\n".join(parts)
 
 
-def session(suite: str, rounds: int, rows: Sequence[Row], failures: list[str]) -> dict[str, Any]:
-    """Everything about a session, as JSON holds it."""
+def findings(rows: Sequence[Row]) -> dict[str, Any]:
+    """Rows, ratios and goals, as a session's JSON holds them."""
     return {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "suite": suite,
-        "rounds": rounds,
-        "machine": machine(),
         "rows": [asdict(one) for one in rows],
         "ratios": [asdict(one) for one in ratios(rows)],
         "goals": [
             {"text": v.goal.text, "measured": v.measured, "wanted": v.goal.wanted, "met": v.is_met}
             for v in judged(rows)
         ],
-        "failures": failures,
     }
-
-
-def new_file(folder: Path, suite: str) -> Path:
-    """The path of a session that begins now."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{datetime.now(timezone.utc):%Y-%m-%dT%H-%M-%S}-{suite}.json"
-
-
-def write_json(path: Path, found: dict[str, Any]) -> None:
-    """Writes a session at once or not at all, so that a reader never sees half of it."""
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(found, indent=1))
-    draft.replace(path)
 
 
 def machine() -> dict[str, Any]:

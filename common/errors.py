@@ -80,3 +80,9 @@ class JobCancelledError(JobExecutionError):
 
 class JobTimeoutError(JobExecutionError, TimeoutError):
     """A job did not do in time what it was asked for; it may still do it."""
+
+
+def first_line(error: BaseException | None) -> str:
+    """What an error says in short."""
+    text = str(error).strip() if error is not None else "it ended"
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,6 +1,6 @@
 """Brings values to their declared type, a whole batch at a time.
 
-What already matches is recognised without a look at single records (`set(map(type, values))`, `struct.pack`,
+What already matches is recognised without a loop over records (types and lengths are counted, `struct.pack`,
 columns by `itemgetter`), and then the very same list comes back. Only what differs is touched.
 
 Conversions are those of PyFlink's coders: a tuple given where a row is declared becomes a `Row`, an integer
@@ -13,7 +13,7 @@ import logging
 import struct
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import chain, islice
@@ -67,11 +67,14 @@ class Converter(ABC):
     Args:
         declared: the type, as errors show it.
         is_nullable: whether None may stand for a value; it may inside rows, lists and maps.
+        python_type: the Python type of values that need no conversion.
     """
 
-    def __init__(self, declared: TypeInformation, is_nullable: bool) -> None:
+    def __init__(self, declared: TypeInformation, is_nullable: bool, python_type: type) -> None:
         self._declared = declared
         self._is_nullable = is_nullable
+        self._python_type = python_type
+        self._kinds = {python_type}
 
     def __call__(self, values: Sequence[Any]) -> Sequence[Any]:
         """Convert values.
@@ -87,6 +90,8 @@ class Converter(ABC):
         """
         if not values:
             return values
+        if _all_are(map(type, values), self._python_type, len(values)):
+            return self.convert(values, self._kinds)
         kinds = set(map(type, values))
         if _NONE not in kinds:
             return self.convert(values, kinds)
@@ -110,6 +115,14 @@ class Converter(ABC):
         """The error for a value of another type."""
         kind = "None" if value is None else f"{shortened(value)}, of type {type(value).__name__},"
         return WrongValueError(f"{kind} where {type_text(self._declared)} is declared")
+
+
+def _all_are(found: Iterable[Any], expected: Any, count: int) -> bool:
+    """Whether each of so many things is the expected one.
+
+    `count` looks at identity first and hashes nothing, so it takes two thirds of what a set does.
+    """
+    return list(found).count(expected) == count
 
 
 def converter_of(
@@ -171,9 +184,7 @@ class _Plain(Converter):
         python_type: type,
         convert_one: Callable[[Any], Any],
     ) -> None:
-        super().__init__(declared, is_nullable)
-        self._kinds = {python_type}
-        self._python_type = python_type
+        super().__init__(declared, is_nullable, python_type)
         self._convert_one = convert_one
 
     def convert(self, values: Sequence[Any], kinds: set[type]) -> Sequence[Any]:
@@ -379,9 +390,10 @@ class _Fields(Converter):
         self,
         declared: TupleTypeInfo | RowTypeInfo,
         is_nullable: bool,
+        python_type: type,
         columns: list[Converter | None],
     ) -> None:
-        super().__init__(declared, is_nullable)
+        super().__init__(declared, is_nullable, python_type)
         # Column by column: `zip(*records)` makes an iterator of every record first.
         self._fields = [itemgetter(index) for index in range(len(columns))]
         self._columns = [(index, each) for index, each in enumerate(columns) if each is not None]
@@ -389,7 +401,7 @@ class _Fields(Converter):
     def _converted(self, records: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
         """The records with their fields converted; `records` itself if nothing changes."""
         width = len(self._fields)
-        if set(map(len, records)) - {width}:
+        if not _all_are(map(len, records), width, len(records)):
             raise self.wrong(next(each for each in records if len(each) != width))
         changed: dict[int, Sequence[Any]] = {}
         for index, convert in self._columns:
@@ -409,8 +421,11 @@ class _Fields(Converter):
 class _Tuples(_Fields):
     """Tuples; also made of lists and of rows."""
 
+    def __init__(self, declared: TupleTypeInfo, is_nullable: bool, columns: list[Converter | None]) -> None:
+        super().__init__(declared, is_nullable, tuple, columns)
+
     def convert(self, values: Sequence[Any], kinds: set[type]) -> Sequence[Any]:
-        if kinds <= {tuple}:
+        if kinds <= self._kinds:
             return self._converted(values)
         return self._converted([self._tuple(value) for value in values])
 
@@ -424,19 +439,19 @@ class _Rows(_Fields):
     """Rows with the declared names; also made of tuples, lists and, by name, of dicts."""
 
     def __init__(self, declared: RowTypeInfo, is_nullable: bool, columns: list[Converter | None]) -> None:
-        super().__init__(declared, is_nullable, columns)
+        super().__init__(declared, is_nullable, Row, columns)
         self._names = tuple(declared.get_field_names())
         self._by_name = self._names != tuple(f"f{index}" for index in range(len(self._names)))
 
     def convert(self, values: Sequence[Any], kinds: set[type]) -> Sequence[Any]:
-        if kinds <= {Row}:
+        if kinds <= self._kinds:
             return self._convert_rows(values)
         if kinds <= {tuple, list}:
             return named_rows(self._names, self._converted(values))
         return self._convert_rows([self._row(value) for value in values])
 
     def _convert_rows(self, rows: Sequence[Row]) -> Sequence[Row]:
-        if set(map(_FIELDS, rows)) == {self._names}:
+        if _all_are(map(_FIELDS, rows), self._names, len(rows)):
             records = list(map(_VALUES, rows))
             converted = self._converted(records)
             if converted is records:

@@ -30,7 +30,6 @@ from ..protocol.checkpoint_events import AnswerRequest, RequestId
 from ..protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from ..protocol.ids import CheckpointId
 from ..protocol.rescaling import ALL_OPERATORS, RescaleError
-from ..state import read_snapshot
 from ..state.key_codec import encode_key
 from .barrier_mode import BarrierMode
 from .state_queries import StateAnswer, StateQuery
@@ -375,6 +374,9 @@ class JobClient(BaseJobClient):
         raise ConfigurationError(f"consistency is {consistency!r}; choose 'checkpoint' or 'live'")
 
     def _stored_value(self, uid: str, state: str, key: Any, namespace: Any) -> Any:
+        # Few programs ask, and all would import what reads snapshots.
+        from ..state import read_snapshot
+
         path = self._handle.report().newest_checkpoint
         while True:
             if path is None:

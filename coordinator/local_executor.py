@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from ..actors.deferred_pandas import defer_pandas
 from ..actors.ports import TaskDeployment
 from ..actors.task import StreamTask
 from ..common.clock import SteadyClock
@@ -89,6 +90,7 @@ class LocalExecutor:
             self._done.set()
 
     def _run(self) -> None:
+        defer_pandas()
         try:
             self.coordinator.start()
             while not self.coordinator.status.is_globally_terminal_state():

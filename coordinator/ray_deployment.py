@@ -13,7 +13,7 @@ import cloudpickle
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
-from ..common.errors import ConfigurationError, JobExecutionError, ResourceError
+from ..common.errors import ConfigurationError, JobExecutionError, ResourceError, first_line
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.plan import build_execution_graph
@@ -22,7 +22,6 @@ from .barrier_mode import BarrierMode
 from .cluster_address import check_reachable, unreachable
 from .job_client import JobReport
 from .job_details import JobDetails
-from .ray_gateway import first_line
 from .slots import RAY_NAMES, ProcessResources, process_resources, total
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery
@@ -219,6 +218,9 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
         build_execution_graph(spec.graph), spec.graph.slots, spec.settings.slot_cpus
     )
     _connect(spec, resources)
+    # In reactive mode the coordinator looks first for what there is room.
+    is_fixed = spec.settings.reactive is None
+    early = {key: each.actor_options() for key, each in resources.items()} if is_fixed else {}
     actor = (
         ray.remote(concurrency_groups={"events": 1})(CoordinatorActor)  # type: ignore[call-overload]
         .options(
@@ -231,7 +233,7 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
             max_task_retries=0,
             max_concurrency=16,
         )
-        .remote(cloudpickle.dumps(spec), otlp)
+        .remote(cloudpickle.dumps((spec, otlp)), early)
     )
     try:
         ray.get(actor.started.remote(), timeout=_START_TIMEOUT_S)

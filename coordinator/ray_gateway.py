@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import cloudpickle
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError
 
 from ..actors.ports import TaskDeployment
-from ..actors.ray_task_actor import TaskActor
+from ..actors.ray_task_actor import start_task_actor
 from ..common.clock import SteadyClock
-from ..common.errors import ConfigurationError
+from ..common.errors import ConfigurationError, first_line
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.plan import ExecutionGraph, JobGraph, build_execution_graph
 from ..protocol.task_events import (
@@ -38,6 +39,8 @@ from .slots import (
 )
 from .spec import JobSpec
 
+logger = logging.getLogger(__name__)
+
 Answered = Callable[[Any, "BaseException | None"], None]
 _CLEAN_UP_S = 2.0
 _LOOK_MS = 2_000
@@ -52,6 +55,7 @@ class RayTaskGateway:
     Args:
         spec: The job.
         coordinator: Handle of the coordinator's own actor, for the tasks to report to.
+        early: Task actors that were started already, by the keys of their processes.
         post: Runs a callable on the coordinator's thread.
         on_event: Takes events about tasks, on the coordinator's thread.
         on_metrics: Takes the metrics of a process and the time they came at, likewise.
@@ -61,6 +65,7 @@ class RayTaskGateway:
         self,
         spec: JobSpec,
         coordinator: Any,
+        early: Mapping[str, Any],
         post: Callable[[Callable[[], None]], None],
         on_event: Callable[[TaskEvent], None],
         on_metrics: Callable[[ProcessMetrics, int], None],
@@ -85,6 +90,8 @@ class RayTaskGateway:
         self._look_at_ms = 0
         # In a thread of its own: without Ray's head the question is not answered for a while.
         self._looks = ThreadPoolExecutor(1, thread_name_prefix="tidegate-nodes")
+        for key, actor in early.items():
+            self._processes[key] = self._watched(key, actor, self._resources[key])
 
     # ------------------------------------------------------------ CoordinatorPorts
 
@@ -238,19 +245,9 @@ class RayTaskGateway:
         return answered
 
     def _create(self, key: str, resources: ProcessResources) -> TaskProcess:
-        actor = (
-            ray.remote(concurrency_groups={"control": 1_000})(TaskActor)  # type: ignore[call-overload]
-            .options(
-                num_cpus=resources.cpus,
-                num_gpus=resources.gpus,
-                memory=resources.memory_bytes or None,
-                resources=dict(resources.custom),
-                max_restarts=0,
-                max_task_retries=0,
-                max_concurrency=10_000,
-            )
-            .remote()
-        )
+        return self._watched(key, start_task_actor(resources.actor_options()), resources)
+
+    def _watched(self, key: str, actor: Any, resources: ProcessResources) -> TaskProcess:
         process = TaskProcess(key, actor, resources, [], self._now_ms())
 
         def ended(future: Future[Any]) -> None:
@@ -324,20 +321,20 @@ class RayTaskGateway:
         if self._is_looking or self._now_ms() < self._look_at_ms:
             return
         self._is_looking, self._look_at_ms = True, self._now_ms() + _LOOK_MS
+        future = self._looks.submit(look_at_nodes)
+        future.add_done_callback(lambda done: self.post(lambda: self._looked(done)))
 
-        def look() -> None:
-            try:
-                view: NodeView | None = look_at_nodes()
-            except Exception:
-                # Ray's head is away; what was seen last will do until it is back.
-                view = None
-            self.post(lambda: self._looked(view))
-
-        self._looks.submit(look)
-
-    def _looked(self, view: NodeView | None) -> None:
+    def _looked(self, seen: Future[NodeView]) -> None:
         self._is_looking = False
-        self._nodes = view or self._nodes
+        if seen.cancelled():
+            return
+        try:
+            self._nodes = seen.result()
+        except RayError as error:
+            # Its head is away. What was seen last will do until it is back.
+            logger.warning(
+                "Ray does not say what nodes there are: %s: %s", type(error).__name__, first_line(error)
+            )
 
     def slots(self, graph: JobGraph) -> int | None:
         """For how many slots of a job there is room on nodes that stay, `None` where that is not known."""
@@ -421,7 +418,7 @@ class RayTaskGateway:
         self.release()
         processes, self._processes = [*self._processes.values(), *self._spares], {}
         self._spares.clear()
-        ended = [process.actor.job_ended.remote() for process in processes]
+        ended = [process.actor.job_ended.remote() for process in processes if process.subtasks]
         # What does not answer leaves its local files to whoever starts next on its machine.
         if ended:
             ray.wait(ended, num_returns=len(ended), timeout=_CLEAN_UP_S)
@@ -500,9 +497,3 @@ def _suits(process: TaskProcess, wanted: ProcessResources) -> bool:
     CPUs do not count: Ray only keeps books of them, and a process that is there saves a second of pause.
     """
     return replace(wanted, cpus=0.0).fits_in(process.resources)
-
-
-def first_line(error: BaseException | None) -> str:
-    """What an error says in short."""
-    text = str(error).strip() if error is not None else "it ended"
-    return text.splitlines()[0] if text else type(error).__name__

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..common.errors import ConfigurationError
 from ..protocol.plan import ExecutionGraph, JobGraph, SlotResources, Subtask, build_execution_graph
@@ -44,6 +45,15 @@ class ProcessResources:
         """The same, as Ray lists what a cluster has."""
         named = {"CPU": self.cpus, "memory": float(self.memory_bytes), "GPU": self.gpus, **self.custom}
         return {name: amount for name, amount in named.items() if amount}
+
+    def actor_options(self) -> dict[str, Any]:
+        """The same, as the `options` of a Ray actor take it."""
+        return {
+            "num_cpus": self.cpus,
+            "num_gpus": self.gpus,
+            "memory": self.memory_bytes or None,
+            "resources": dict(self.custom),
+        }
 
     def fits_in(self, other: ProcessResources) -> bool:
         """Whether a process that has `other` has enough."""

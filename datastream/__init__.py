@@ -1,12 +1,15 @@
 """The fluent API, with PyFlink's names and import paths (`pyflink.datastream`).
 
-Builds a stream graph and hands it to a shell; nothing here runs records.
+Builds a stream graph and hands it to a shell; nothing here runs records. What only a driver needs is loaded
+on first use: the processes of a job import this too, for the base classes of its functions.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ..common.output_tag import OutputTag
-from ..operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
 from ..operators.broadcast_functions import (
@@ -15,7 +18,6 @@ from ..operators.broadcast_functions import (
     KeyedBroadcastProcessFunction,
 )
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
-from ..operators.columnar_process import KeyedBatchFunction
 from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import (
     AggregateFunction,
@@ -64,35 +66,39 @@ from ..operators.windows.triggers import Trigger, TriggerResult
 from ..operators.windows.windows import CountWindow, GlobalWindow, TimeWindow, Window
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
 from ..state.backend import HashMapStateBackend, StateBackend
-from .async_data_stream import AsyncDataStream
-from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
-from .checkpoint_storage import (
-    CheckpointStorage,
-    FileSystemCheckpointStorage,
-    JobManagerCheckpointStorage,
-)
-from .data_stream import (
-    BroadcastConnectedStream,
-    BroadcastStream,
-    CachedDataStream,
-    CloseableIterator,
-    ConnectedStreams,
-    DataStream,
-    DataStreamSink,
-    KeyedStream,
-    WindowedStream,
-)
-from .execution_mode import RuntimeExecutionMode
-from .slot_sharing_group import MemorySize, SlotSharingGroup
-from .state_backend import (
-    EmbeddedRocksDBStateBackend,
-    FileSystemStateBackend,
-    LmdbStateBackend,
-    MemoryStateBackend,
-    PredefinedOptions,
-)
-from .stream_execution_environment import StreamExecutionEnvironment
-from .windowed_stream import AllWindowedStream
+
+if TYPE_CHECKING:
+    from ..operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum
+    from ..operators.columnar_process import KeyedBatchFunction
+    from .async_data_stream import AsyncDataStream
+    from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
+    from .checkpoint_storage import (
+        CheckpointStorage,
+        FileSystemCheckpointStorage,
+        JobManagerCheckpointStorage,
+    )
+    from .data_stream import (
+        BroadcastConnectedStream,
+        BroadcastStream,
+        CachedDataStream,
+        CloseableIterator,
+        ConnectedStreams,
+        DataStream,
+        DataStreamSink,
+        KeyedStream,
+        WindowedStream,
+    )
+    from .execution_mode import RuntimeExecutionMode
+    from .slot_sharing_group import MemorySize, SlotSharingGroup
+    from .state_backend import (
+        EmbeddedRocksDBStateBackend,
+        FileSystemStateBackend,
+        LmdbStateBackend,
+        MemoryStateBackend,
+        PredefinedOptions,
+    )
+    from .stream_execution_environment import StreamExecutionEnvironment
+    from .windowed_stream import AllWindowedStream
 
 __all__ = [
     "AggregateFunction",
@@ -195,3 +201,66 @@ __all__ = [
     "WindowFunction",
     "WindowedStream",
 ]
+
+_HOME_OF = {
+    name: module
+    for module, names in {
+        "..operators.aggregations": (
+            "Aggregation",
+            "Count",
+            "Max",
+            "Mean",
+            "Min",
+            "Quantile",
+            "Sum",
+        ),
+        "..operators.columnar_process": ("KeyedBatchFunction",),
+        ".async_data_stream": ("AsyncDataStream",),
+        ".checkpoint_config": (
+            "CheckpointConfig",
+            "ExternalizedCheckpointRetention",
+        ),
+        ".checkpoint_storage": (
+            "CheckpointStorage",
+            "FileSystemCheckpointStorage",
+            "JobManagerCheckpointStorage",
+        ),
+        ".data_stream": (
+            "BroadcastConnectedStream",
+            "BroadcastStream",
+            "CachedDataStream",
+            "CloseableIterator",
+            "ConnectedStreams",
+            "DataStream",
+            "DataStreamSink",
+            "KeyedStream",
+            "WindowedStream",
+        ),
+        ".execution_mode": ("RuntimeExecutionMode",),
+        ".slot_sharing_group": (
+            "MemorySize",
+            "SlotSharingGroup",
+        ),
+        ".state_backend": (
+            "EmbeddedRocksDBStateBackend",
+            "FileSystemStateBackend",
+            "LmdbStateBackend",
+            "MemoryStateBackend",
+            "PredefinedOptions",
+        ),
+        ".stream_execution_environment": ("StreamExecutionEnvironment",),
+        ".windowed_stream": ("AllWindowedStream",),
+    }.items()
+    for name in names
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home, __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..common.errors import ConfigurationError
@@ -47,6 +48,10 @@ from .windowed_stream import AllWindowedStream, WindowedStream
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from .cached_data_stream import CachedDataStream
+    from .connected_streams import ConnectedStreams
+    from .keyed_stream import KeyedStream
     from .stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
@@ -158,6 +163,8 @@ class DataStream(OperatorSettings):
                 a tuple of these. The name of a column keeps Arrow batches as they are.
             key_type: Type of the key; without it keys are encoded by their Python type.
         """
+        from .keyed_stream import KeyedStream
+
         if isinstance(key_selector, str):
             select: Callable[[Any], Any] = ColumnKey(key_selector, self.columns)
         else:
@@ -399,6 +406,8 @@ class DataStream(OperatorSettings):
         """
         if broadcast_state_descriptor is None:
             return self.partitioned(Partitioning.BROADCAST)
+        from .broadcast_stream import BroadcastStream
+
         spread = self.partitioned(Partitioning.BROADCAST)
         return BroadcastStream(spread, (broadcast_state_descriptor, *other_broadcast_state_descriptors))
 
@@ -412,6 +421,9 @@ class DataStream(OperatorSettings):
         Args:
             ds: A stream, or a broadcast stream.
         """
+        from .broadcast_stream import BroadcastConnectedStream, BroadcastStream
+        from .connected_streams import ConnectedStreams
+
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         if not isinstance(ds, DataStream):
@@ -471,6 +483,8 @@ class DataStream(OperatorSettings):
         The first job that needs them writes them to `tidegate.cache.dir`. Once it has finished, later
         jobs start from there, until `invalidate()` or the environment's `close()`.
         """
+        from .cached_data_stream import CachedDataStream, cache_of
+
         cache = cache_of(self)
         self._env.register_cache(cache)
         return CachedDataStream(self._env, cache)
@@ -542,8 +556,18 @@ class DataStream(OperatorSettings):
         return DataStreamSink(self._env, transformation)
 
 
-# Behind the class that they extend, which they import from here.
-from .broadcast_stream import BroadcastConnectedStream, BroadcastStream  # noqa: E402
-from .cached_data_stream import CachedDataStream, cache_of  # noqa: E402
-from .connected_streams import ConnectedStreams  # noqa: E402
-from .keyed_stream import KeyedStream  # noqa: E402
+_HOME_OF = {
+    "BroadcastConnectedStream": ".broadcast_stream",
+    "BroadcastStream": ".broadcast_stream",
+    "CachedDataStream": ".cached_data_stream",
+    "ConnectedStreams": ".connected_streams",
+    "KeyedStream": ".keyed_stream",
+}
+"""Modules that extend this one, so that they cannot be imported before it."""
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home, __package__), name)

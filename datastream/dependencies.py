@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from importlib import metadata
 from typing import Any, NoReturn
-
-from packaging.requirements import InvalidRequirement, Requirement
 
 from ..common.errors import ConfigurationError
 from ..common.job_files import MAX_CARRIED_BYTES, JobFile, carried_file
@@ -130,6 +127,10 @@ def _is_this_python(executable: str) -> bool:
 
 
 def _is_met(line: str) -> bool:
+    from importlib import metadata
+
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         requirement = Requirement(line)
         if requirement.marker is not None and not requirement.marker.evaluate():

@@ -28,11 +28,9 @@ from ..common.restart_strategy import (
 from ..common.time import Duration
 from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
-from ..connectors.arrow_source import DEFAULT_BATCH_ROWS, ArrowSource
 from ..connectors.collection import CollectionSource
 from ..connectors.socket_source import SocketTextSource
 from ..coordinator.job_client import DetachedJob, FinishedJob, JobClient, JobHandle
-from ..coordinator.local_job import LocalJob
 from ..coordinator.spec import JobSpec
 from ..coordinator.validation import validate_before_start
 from ..operators.checkpointed import CheckpointedFunction, ListCheckpointed
@@ -70,6 +68,8 @@ from .transformation import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ..coordinator.local_job import LocalJob
 
 DEFAULT_JOB_NAME = "Tidegate Streaming Job"
 
@@ -306,6 +306,8 @@ class StreamExecutionEnvironment(Dependencies):
             batch_rows: The most rows of a batch; 65,536 if not given.
             source_name: Name of the operator.
         """
+        from ..connectors.arrow_source import DEFAULT_BATCH_ROWS, ArrowSource
+
         source = ArrowSource(data, timestamp_column, DEFAULT_BATCH_ROWS if batch_rows is None else batch_rows)
         strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
         stream = self.from_source(source, strategy, source_name)
@@ -487,6 +489,9 @@ class StreamExecutionEnvironment(Dependencies):
             )
 
     def _local_job(self, spec: JobSpec) -> LocalJob:
+        # Here and not above: a driver on Ray must not pay for importing what runs a job.
+        from ..coordinator.local_job import LocalJob
+
         beside = console_beside(self._configuration)
         return LocalJob(spec, OtlpSettings.from_environment(os.environ), beside)
 

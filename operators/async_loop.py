@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
@@ -44,12 +43,17 @@ class EventLoopThread(TaskEventLoop):
     """
 
     def __init__(self, name: str) -> None:
+        # Most jobs have no async functions, and asyncio brings sockets, TLS and subprocesses.
+        import asyncio
+
         self._loop = asyncio.new_event_loop()
         # A daemon: a call that blocks for ever must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, args=(logs.current(),), name=name, daemon=True)
         self._thread.start()
 
     def _run(self, log_context: logs.LogContext | None) -> None:
+        import asyncio
+
         logs.enter(log_context)
         loop = self._loop
         asyncio.set_event_loop(loop)
@@ -65,6 +69,8 @@ class EventLoopThread(TaskEventLoop):
         self._loop.call_soon_threadsafe(action)
 
     def run(self, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None = None) -> Any:
+        import asyncio
+
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         if futures.wait([future], timeout_s).not_done:
             future.cancel()
@@ -86,6 +92,8 @@ class EventLoopThread(TaskEventLoop):
 
 async def cancel_all() -> None:
     """Cancel every task of the loop, also those that user code started, and wait for them."""
+    import asyncio
+
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

@@ -93,19 +93,31 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
         self.keyed.records_processed(len(columns))
 
     def _add(self, columns: pa.RecordBatch, times: Int64s) -> None:
+        # Windows are numbered; NumPy divides by a constant several times quicker than it takes remainders.
+        numbers = (times - self._offset) // self._slide
         watermark = self._timers.current_watermark()
-        latest = times - (times - self._offset) % self._slide
+        # Windows of this number and below are over.
+        over = (watermark - self._size + 1 - self._offset) // self._slide
+        of_a_record, rest = divmod(self._size, self._slide)
+        if not rest and int(numbers.min()) - of_a_record >= over:
+            for back in range(of_a_record):
+                self._add_to_windows(columns, numbers - back)
+        else:
+            self._add_to_open_windows(columns, times, numbers, watermark, over)
+
+    def _add_to_open_windows(
+        self, columns: pa.RecordBatch, times: Int64s, latest: Int64s, watermark: int, over: int
+    ) -> None:
+        """Add each record to its windows that are not over; `latest` is the last that it may be in."""
         is_late = times <= watermark
-        # From the latest window of each record backwards.
-        for back in range(0, self._size, self._slide):
-            starts = latest - back
-            is_open = (starts > times - self._size) & (starts > watermark - self._size + 1)
+        for back in range(-(-self._size // self._slide)):
+            numbers = latest - back
+            is_inside = numbers * self._slide + self._offset > times - self._size
+            is_open = is_inside & (numbers > over)
             is_late &= ~is_open
-            if is_open.all():
-                self._add_to_windows(columns, starts)
-            elif is_open.any():
-                rows = np.flatnonzero(is_open)
-                self._add_to_windows(columns.take(pa.array(rows)), starts[rows])
+            rows = np.flatnonzero(is_open)
+            if len(rows):
+                self._add_to_windows(columns.take(pa.array(rows)), numbers[rows])
         late = np.flatnonzero(is_late)
         if len(late):
             self._late(Batch(columns, as_timestamps(times)), late)
@@ -117,15 +129,15 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
         else:
             self.output.emit_side(self._late_tag_id, taken(batch, rows))
 
-    def _add_to_windows(self, columns: pa.RecordBatch, starts: Int64s) -> None:
-        """Add each record to one window."""
-        groups = _grouped(self._aggregates.key.column_of(columns, self._where), starts)
+    def _add_to_windows(self, columns: pa.RecordBatch, numbers: Int64s) -> None:
+        """Add each record to one window, given by its number."""
+        groups = _grouped(self._aggregates.key.column_of(columns, self._where), numbers)
         count = len(groups.keys)
         before: dict[Fold, Array] = {
             fold: np.empty(count, np.int64 if fold.is_counted else np.float64) for fold in self._states.folds
         }
         sketches: dict[Fold, list[Any]] = {fold: [None] * count for fold in self._states.sketches}
-        windows = groups.windows()
+        windows = [(number * self._slide + self._offset, positions) for number, positions in groups.windows()]
         for start, positions in windows:
             self._load(start, positions, groups.keys, before, sketches)
         folds = BatchFolds(groups.grouping, columns, before, sketches)
@@ -161,9 +173,7 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
         for fold, found in self._states.load_sketches(keys).items():
             for position, sketch in zip(positions.tolist(), found, strict=True):
                 sketches[fold][position] = sketch
-        for position in new:
-            keyed.current_key = keys[position]
-            self._timers.register_event_time_timer(window, window[1] - 1)
+        self._timers.register_event_time_timers([keys[position] for position in new], window, window[1] - 1)
         keyed.current_key = None
 
     # ------------------------------------------------------------ firing
@@ -202,32 +212,37 @@ class _Groups:
 
     Attributes:
         keys: per group, the key.
-        starts: per group, the start of its window.
+        numbers: per group, the number of its window.
     """
 
     grouping: Grouping
     keys: list[Any]
-    starts: Array
+    numbers: Array
 
     def windows(self) -> list[tuple[int, Array]]:
-        """Start of each window, and the positions of its groups."""
-        return [(start, np.flatnonzero(self.starts == start)) for start in np.unique(self.starts).tolist()]
+        """Number of each window, and the positions of its groups."""
+        return [
+            (number, np.flatnonzero(self.numbers == number)) for number in np.unique(self.numbers).tolist()
+        ]
 
 
-def _grouped(keys: pa.Array, starts: Int64s) -> _Groups:
+def _grouped(keys: pa.Array, numbers: Int64s) -> _Groups:
     distinct = distinct_keys(keys)
-    if starts.min() == starts.max():
+    lowest = int(numbers.min())
+    windows = int(numbers.max()) - lowest + 1
+    if windows == 1:
         grouping = Grouping(distinct.codes)
-        return _Groups(
-            grouping, _picked(distinct.keys, grouping.codes), starts[grouping.order[grouping.starts]]
-        )
-    windows, window_codes = np.unique(starts, return_inverse=True)
-    codes = distinct.codes.astype(np.int64) * len(windows) + window_codes
-    if len(distinct.keys) * len(windows) > MAX_ROWS:
-        codes = np.unique(codes, return_inverse=True)[1]
-    grouping = Grouping(codes)
+    elif windows * len(distinct.keys) < MAX_ROWS:
+        codes = distinct.codes.astype(np.uint16)
+        codes *= windows
+        codes += (numbers - lowest).astype(np.uint16)
+        grouping = Grouping(codes)
+    else:
+        found, window_codes = np.unique(numbers, return_inverse=True)
+        codes = distinct.codes.astype(np.int64) * len(found) + window_codes
+        grouping = Grouping(np.unique(codes, return_inverse=True)[1])
     first = grouping.order[grouping.starts]
-    return _Groups(grouping, _picked(distinct.keys, distinct.codes[first]), starts[first])
+    return _Groups(grouping, _picked(distinct.keys, distinct.codes[first]), numbers[first])
 
 
 def _picked(values: list[Any], positions: Array) -> list[Any]:

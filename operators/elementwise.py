@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, compress, repeat
-from typing import Any
+from collections.abc import Callable, Iterator
+from itertools import compress, repeat
+from typing import Any, TypeVar
 
 from ..common.type_hints import element_type_of, result_type_of
 from ..common.typeinfo import TypeInformation
@@ -14,7 +14,10 @@ from .checkpointed import CheckpointHooks
 from .functions import ProcessFunction, as_callable
 from .process import RecordContext, not_iterable
 from .results import emit_results
+from .user_calls import filtered, flattened, flattened_with_times, mapped, times_of_results
 from .user_function import UserFunctionOperator
+
+_Results = TypeVar("_Results")
 
 _HINTS: dict[str, Callable[[Callable[..., Any]], TypeInformation | None]] = {
     "map": result_type_of,
@@ -39,16 +42,13 @@ class FunctionOperator(UserFunctionOperator):
         hint = _HINTS.get(method)
         self.hinted_type = None if hint is None else hint(self._call)
 
-    def apply(self, values: list[Any], how: Callable[..., Iterable[Any]]) -> list[Any]:
-        """`list(how(call, values))`; an exception names the record it happened on."""
+    def apply(
+        self, values: list[Any], how: Callable[[Callable[..., Any], Iterator[Any]], _Results]
+    ) -> _Results:
+        """`how(call, records)`; an exception names the record it happened on."""
         remaining: Iterator[Any] = iter(values)
         try:
-            results = list(how(self._call, remaining))
-            if len(remaining.__reduce__()) > 2:
-                # `map` and `filter` take a StopIteration of the user's for the end of the records. A
-                # list iterator that was not read past its end still has its position to pickle.
-                raise RuntimeError("the function raised StopIteration")
-            return results
+            return how(self._call, remaining)
         except Exception as error:
             # A list iterator knows how much is left, so no index is counted on the fast path.
             left = remaining.__length_hint__()  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ class MapOperator(FunctionOperator):
         super().__init__(function, "map")
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        self.emit(Batch(self.apply(rows(batch), map), batch.timestamps))
+        self.emit(Batch(self.apply(rows(batch), mapped), batch.timestamps))
 
 
 class FilterOperator(FunctionOperator):
@@ -77,17 +77,13 @@ class FilterOperator(FunctionOperator):
     def process_batch(self, batch: Batch, input_index: int) -> None:
         values = rows(batch)
         if batch.timestamps is None:
-            kept, timestamps = self.apply(values, filter), None
+            kept, timestamps = self.apply(values, filtered), None
         else:
-            mask = self.apply(values, map)
+            mask = self.apply(values, mapped)
             kept = list(compress(values, mask))
             timestamps = list(compress(batch.timestamps, mask))
         if kept:
             self.emit(Batch(kept, timestamps))
-
-
-def _flatten(call: Callable[[Any], Iterable[Any] | None], values: Iterable[Any]) -> Iterator[Any]:
-    return chain.from_iterable(result for result in map(call, values) if result is not None)
 
 
 class FlatMapOperator(FunctionOperator):
@@ -97,24 +93,15 @@ class FlatMapOperator(FunctionOperator):
         super().__init__(function, "flat_map")
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        values = rows(batch)
-        if batch.timestamps is None:
-            results, timestamps = self.apply(values, _flatten), None
+        values, times = rows(batch), batch.timestamps
+        if times is None:
+            results, timestamps = self.apply(values, flattened), None
         else:
-            results, timestamps = self._with_timestamps(values, batch.timestamps)
+            results, timestamps = self.apply(
+                values, lambda call, records: flattened_with_times(call, records, times)
+            )
         if results:
             self.emit(Batch(results, timestamps))
-
-    def _with_timestamps(self, values: list[Any], times: Iterable[int]) -> tuple[list[Any], list[int]]:
-        groups = self.apply(values, _materialised)
-        timestamps: list[int] = []
-        for time, group in zip(times, groups):
-            timestamps.extend(repeat(time, len(group)))
-        return list(chain.from_iterable(groups)), timestamps
-
-
-def _materialised(call: Callable[[Any], Iterable[Any] | None], values: Iterable[Any]) -> Iterator[list[Any]]:
-    return (list(result or ()) for result in map(call, values))
 
 
 class ProcessOperator(FunctionOperator):
@@ -147,17 +134,18 @@ def process_unkeyed(
     Args:
         method: Name of the user's method, for errors.
     """
+    times = batch.timestamps
     results: list[Any] = []
-    timestamps: list[int] | None = None if batch.timestamps is None else []
+    ends: list[int] = []
     value: Any = None
     produced: Any = None
     try:
-        for value, context.time in zip(rows(batch), batch.timestamps or repeat(None)):
+        for value, context.time in zip(rows(batch), times or repeat(None)):
             produced = call(value, context)
             if produced is not None:
                 results.extend(produced)
-                if timestamps is not None:
-                    timestamps.extend(repeat(context.time, len(results) - len(timestamps)))
+            if times is not None:
+                ends.append(len(results))
     except Exception as error:
         raise operator.user_error(f"{method}()", not_iterable(produced) or error, value) from error
-    emit_results(operator.output, results, timestamps)
+    emit_results(operator.output, results, None if times is None else times_of_results(times, ends))

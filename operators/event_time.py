@@ -17,7 +17,7 @@ from ..protocol.elements import MAX_WATERMARK_MS, Batch
 from ..protocol.watermarks import MIN_WATERMARK_MS
 from .base import OperatorContext, StreamOperator, rows
 from .output import Emit
-from .timestamps import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, check_timestamp, check_watermark, highest
+from .timestamps import check_timestamp, check_watermark, highest, packed
 
 
 class EventTime(WatermarkOutput):
@@ -98,7 +98,7 @@ class EventTime(WatermarkOutput):
         else:
             self._process_each(generator, batch, timestamps)
 
-    def _assigned(self, batch: Batch) -> list[int]:
+    def _assigned(self, batch: Batch) -> Sequence[int]:
         assert self._assigner is not None
         extract, values = self._assigner.extract_timestamp, rows(batch)
         before = [NO_TIMESTAMP] * len(values) if batch.timestamps is None else batch.timestamps
@@ -109,13 +109,11 @@ class EventTime(WatermarkOutput):
         except Exception as error:
             record = values[len(timestamps)] if len(timestamps) < len(values) else None
             raise self._fail("extract_timestamp()", error, record) from error
-        if timestamps and not (
-            set(map(type, timestamps)) == {int}
-            and min(timestamps) >= MIN_TIMESTAMP_MS
-            and max(timestamps) <= MAX_TIMESTAMP_MS
-        ):
-            for value, timestamp in zip(values, timestamps, strict=True):
-                check_timestamp(timestamp, value, self._where)
+        times = packed(timestamps)
+        if times is not None:
+            return times
+        for value, timestamp in zip(values, timestamps, strict=True):
+            check_timestamp(timestamp, value, self._where)
         return timestamps
 
     def _process_each(

@@ -33,7 +33,8 @@ class Grouping:
 
     def __init__(self, codes: Array) -> None:
         self.size = len(codes)
-        self.order: Array = np.argsort(codes.astype(np.uint16), kind="stable")
+        codes = codes.astype(np.uint16, copy=False)
+        self.order: Array = np.argsort(codes, kind="stable")
         ordered = codes[self.order]
         self.starts: Array = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
         self.codes: Array = ordered[self.starts]
@@ -74,14 +75,28 @@ class Grouping:
         """
         if values.dtype != np.int64:
             return self.running_fold(np.add, before, values)
-        bound = _largest(before) + _largest(values) * self.size
-        if bound > _INT64_MAX:
-            self._check_sums(before, values)
+        self._check_bound(before, values)
         # Sums over several groups may wrap around; their differences do not.
         with np.errstate(over="ignore"):
             total = np.cumsum(values)
             total += self.repeated(before - (total[self.starts] - values[self.starts]))
         return total
+
+    def totals(self, before: Array, values: Array) -> Array:
+        """Per group: the sum after its last record.
+
+        Args:
+            before: per group, the sum so far.
+            values: sorted, `int64`.
+
+        Raises:
+            OverflowError: A sum up to one of the records does not fit into 64 bits.
+        """
+        self._check_bound(before, values)
+        # Integers of a group add up to the same in any order.
+        with np.errstate(over="ignore"):
+            found: Array = np.add.reduceat(values, self.starts) + before
+        return found
 
     def running_fold(self, fold: np.ufunc, before: Array, values: Array) -> Array:
         """Sorted: the fold up to each record, taken strictly one record after the other.
@@ -111,6 +126,10 @@ class Grouping:
                 rest = np.concatenate([so_far[group : group + 1], values[row:end]])
                 result[row - 1 : end] = fold.accumulate(rest)
         return result
+
+    def _check_bound(self, before: Array, values: Array) -> None:
+        if _largest(before) + _largest(values) * self.size > _INT64_MAX:
+            self._check_sums(before, values)
 
     def _check_sums(self, before: Array, values: Array) -> None:
         exact = np.cumsum(values.astype(object))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -201,6 +201,8 @@ class BatchFolds(Folded):
             return self._before[fold] + self._grouping.counts
         if fold.kind == "count" and not self._batch[fold.column].null_count:
             return self._before[fold] + self._grouping.counts
+        if fold.kind == "sum" and fold.is_integer and fold not in self._running:
+            return self._summed(self._grouping.totals, fold)
         return self.of(fold)[self._grouping.ends]
 
     def _compute(self, fold: Fold) -> Array:
@@ -211,16 +213,20 @@ class BatchFolds(Folded):
         if fold.kind == "count":
             counted = np.asarray(column.is_valid())[grouping.order] if column.null_count else None
             return grouping.running_count(before, counted)
-        values = _numbers(column, fold)[grouping.order]
         if fold.kind == "sum":
-            try:
-                return grouping.running_sum(before, values)
-            except OverflowError as error:
-                raise UserCodeError(
-                    f"the sum of column {fold.column!r} for a key does not fit into a 64-bit integer; "
-                    f"cast the column to float64 in map_batches()"
-                ) from error
+            return self._summed(grouping.running_sum, fold)
+        values = _numbers(column, fold)[grouping.order]
         return grouping.running_fold(_UFUNCS[fold.kind, fold.is_integer], before, values)
+
+    def _summed(self, add: Callable[[Array, Array], Array], fold: Fold) -> Array:
+        values = _numbers(self._batch[fold.column], fold)[self._grouping.order]
+        try:
+            return add(self._before[fold], values)
+        except OverflowError as error:
+            raise UserCodeError(
+                f"the sum of column {fold.column!r} for a key does not fit into a 64-bit integer; "
+                f"cast the column to float64 in map_batches()"
+            ) from error
 
     def _bucket_numbers(self, fold: Fold) -> Array:
         """Sorted: the bucket of each value, `MISSING` where it is null or NaN."""

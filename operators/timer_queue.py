@@ -102,6 +102,24 @@ class TimerQueue:
             self.count += 1
             self._table.add(key, (timestamp_ms, namespace) if self._namespaced else timestamp_ms)
 
+    def add_all(self, keys: Sequence[Any], namespace: Any, timestamp_ms: int) -> None:
+        """Have timers of some different keys, in order, all at one time; the current key is lost."""
+        # Two of them make it a time that several share, if it is not one yet.
+        for self._keyed.current_key in keys[:2]:
+            self.add(namespace, timestamp_ms)
+        keys = keys[2:]
+        found = self._by_time.get(timestamp_ms, NOBODY)
+        if not self._namespaced or type(found) is not _Owners or timestamp_ms <= self._sorted_until_ms:
+            for self._keyed.current_key in keys:
+                self.add(namespace, timestamp_ms)
+            return
+        new = [owner for owner in zip(keys, repeat(namespace)) if owner not in found]
+        found.update(zip(new, repeat(None)))
+        self.count += len(new)
+        entry = (timestamp_ms, namespace)
+        for key, _ in new:
+            self._table.add(key, entry)
+
     def remove(self, namespace: Any, timestamp_ms: int) -> None:
         """Forget a timer of the current key, if there is one."""
         key = self._keyed.current_key

@@ -8,7 +8,7 @@ key and namespace set to theirs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -135,6 +135,10 @@ class InternalTimerService:
     def register_event_time_timer(self, namespace: Any, timestamp_ms: int) -> None:
         """Fire when the watermark reaches a time; one that is over fires with the next watermark."""
         self._event.add(namespace, timestamp_ms)
+
+    def register_event_time_timers(self, keys: Sequence[Any], namespace: Any, timestamp_ms: int) -> None:
+        """The same for some keys, one after the other, instead of the current one."""
+        self._event.add_all(keys, namespace, timestamp_ms)
 
     def delete_event_time_timer(self, namespace: Any, timestamp_ms: int) -> None:
         """Forget a timer; nothing happens if there is none."""

@@ -19,10 +19,29 @@ MAX_TIMESTAMP_MS = MAX_WATERMARK_MS - 1
 
 
 def highest(timestamps: Sequence[int]) -> int:
-    """The latest of some event times; those of columns without making a Python integer of each."""
+    """The latest of some event times; those of an array without making a Python integer of each."""
     if isinstance(timestamps, array):
         return int(np.frombuffer(timestamps, np.int64).max())
     return max(timestamps)
+
+
+def lowest(timestamps: Sequence[int]) -> int:
+    """The earliest of some event times, likewise."""
+    if isinstance(timestamps, array):
+        return int(np.frombuffer(timestamps, np.int64).min())
+    return min(timestamps)
+
+
+def packed(timestamps: list[Any]) -> array[int] | None:
+    """Event times as an array, which travels cheaper; `None` if one of them cannot be one."""
+    if not set(map(type, timestamps)) <= {int}:
+        return None
+    try:
+        times = array("q", timestamps)
+    except OverflowError:
+        return None
+    is_right = not times or (lowest(times) >= MIN_TIMESTAMP_MS and highest(times) <= MAX_TIMESTAMP_MS)
+    return times if is_right else None
 
 
 def check_timestamp(timestamp_ms: Any, record: Any, where: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ import pyarrow as pa
 from .expiry import ExpiryForm
 from .key_codec import encode_map_key
 from .key_hashing import hash_int64, hash_keys, key_groups_of_hashes
-from .segments import ENCODED_KEY, merge_tables, sorted_table
-from .tables import DELETED, FrozenTable
+from .packed_codec import PackedCodec
+from .segments import ENCODED_KEY, latest_rows, sorted_table, with_one_key_type
+from .tables import DELETED, FrozenTable, PackedRows, StateTable
 from .value_codecs import Opaque, ValueCodec
 from .write_turns import WriteTurns
 
@@ -45,11 +46,68 @@ def change_table(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns) -
     """
     parts = list(frozen.log)
     if frozen.changes:
-        parts.append(change_rows(frozen, max_parallelism, turns))
-    return sorted_table(parts[0]) if len(parts) == 1 else merge_tables(parts, keep_tombstones=True)
+        parts.append(_change_rows(frozen, max_parallelism, turns))
+    if len(parts) == 1 and isinstance(parts[0], pa.Table):
+        return sorted_table(parts[0])
+    tables = list(_as_tables(parts, frozen.table, max_parallelism))
+    return latest_rows(pa.concat_tables(with_one_key_type(tables)).combine_chunks())
 
 
-def change_rows(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns | None) -> pa.Table:
+def drained_rows(frozen: FrozenTable, max_parallelism: int) -> pa.Table | PackedRows:
+    """The changes of a buffer, in no particular order, as is cheapest for the task's thread.
+
+    Raises:
+        StateError: when a value cannot be stored as its declared type.
+        KeyTypeError: when a key has no deterministic encoding.
+    """
+    rows = _packed_rows(frozen)
+    return _change_rows(frozen, max_parallelism, None) if rows is None else rows
+
+
+def _packed_rows(frozen: FrozenTable) -> PackedRows | None:
+    """The changes of a buffer, packed; None if they cannot be."""
+    table, changes = frozen.table, frozen.changes
+    codec = table.codec
+    is_plain = not (frozen.has_deletes or table.is_namespaced or table.is_map or table.expiry)
+    if not is_plain or not isinstance(codec, PackedCodec):
+        return None
+    try:
+        keys = struct.pack(f"{len(changes)}q", *changes)
+    except struct.error:
+        return None
+    fields = codec.packed_fields(list(changes.values()))
+    return None if fields is None else PackedRows(keys, fields, len(changes))
+
+
+def _as_tables(
+    parts: list[pa.Table | PackedRows], table: StateTable, max_parallelism: int
+) -> Iterator[pa.Table]:
+    """The parts in their order as change tables; packed ones in a row become one."""
+    for kind, group in groupby(parts, type):
+        rows = list(group)
+        yield from [_unpacked(rows, table, max_parallelism)] if kind is PackedRows else rows
+
+
+def _unpacked(parts: list[PackedRows], table: StateTable, max_parallelism: int) -> pa.Table:
+    assert isinstance(table.codec, PackedCodec)
+    keys = np.frombuffer(b"".join([part.keys for part in parts]), dtype=np.int64)
+    values = table.codec.column_of([b"".join(field) for field in zip(*(part.fields for part in parts))])
+    unused = pa.nulls(len(keys))
+    return pa.table(
+        {
+            "key_group": pa.array(key_groups_of_hashes(hash_int64(keys), max_parallelism)),
+            "key": pa.array(keys),
+            "namespace": unused,
+            "map_key": unused,
+            "value": values,
+            "value_pickled": pa.nulls(len(keys), pa.large_binary()),
+            "expiry": unused,
+            "deleted": pa.array(np.zeros(len(keys), dtype=bool)),
+        }
+    )
+
+
+def _change_rows(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns | None) -> pa.Table:
     """The changes of a buffer that are not columns yet, in no particular order.
 
     Args:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 NEVER = 0
 # The end of the year 9999: what Python's datetime, and so every reader of a segment, can still show.
@@ -146,12 +145,16 @@ def _column(expiries: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _milliseconds(expiries: pa.Array) -> npt.NDArray[np.int64]:
+    import pyarrow.compute as pc
+
     numbers: npt.NDArray[np.int64] = pc.fill_null(expiries.cast(pa.int64()), NEVER).to_numpy()
     return numbers
 
 
 def _nested(expiries: pa.Array) -> list[list[int]]:
     """The expiries of each row; none where the row is null."""
+    import pyarrow.compute as pc
+
     flat = _milliseconds(expiries.flatten()).tolist()
     ends = np.cumsum(pc.fill_null(pc.list_value_length(expiries), 0).to_numpy()).tolist()
     return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]

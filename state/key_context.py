@@ -62,8 +62,12 @@ class MergeableState(ABC):
         """
 
     @abstractmethod
-    def store(self, key: Any, namespace: Any, value: Any) -> None:
-        """Replace what is stored for a key and namespace; None removes it."""
+    def stored_many(self, entries: Sequence[tuple[Any, Any]]) -> list[Any]:
+        """The same of many pairs of key and namespace."""
+
+    @abstractmethod
+    def store_many(self, entries: Sequence[tuple[Any, Any]], values: Sequence[Any]) -> None:
+        """Replace what is stored for many pairs of key and namespace; None removes it."""
 
 
 class NamespacedKeys:

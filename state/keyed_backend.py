@@ -17,7 +17,7 @@ from ..common.typeinfo import PickledBytesTypeInfo, Types, type_text
 from ..protocol.handles import KeyedStateHandle
 from .all_keys import all_keys
 from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
-from .changes import change_rows, change_table
+from .changes import change_table, drained_rows
 from .codecs import value_codec
 from .conversion import StateConversion
 from .descriptors import (
@@ -233,7 +233,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     def _drain(self, table: StateTable) -> None:
         try:
-            table.drain(lambda buffer: change_rows(buffer, self._params.max_parallelism, None))
+            table.drain(lambda buffer: drained_rows(buffer, self._params.max_parallelism))
         except (StateError, KeyTypeError):
             # What cannot be stored fails the next snapshot, which tells of it, and not the record at hand.
             table.is_draining = False

@@ -73,8 +73,15 @@ class _MergeableFlatState(_FlatState, MergeableState):
     def stored(self, key: Any, namespace: Any) -> Any:
         return self._table.read((key, namespace))
 
-    def store(self, key: Any, namespace: Any, value: Any) -> None:
-        self._store((key, namespace), value)
+    def stored_many(self, entries: Sequence[tuple[Any, Any]]) -> list[Any]:
+        return self._table.read_many(entries)
+
+    def store_many(self, entries: Sequence[tuple[Any, Any]], values: Sequence[Any]) -> None:
+        if any(map(is_, values, repeat(None))):
+            for entry, value in zip(entries, values):
+                self._store(entry, value)
+        else:
+            self._table.write_many(entries, values)
 
     @abstractmethod
     def _merged(self, before: Any, taken: Any) -> Any:
@@ -146,15 +153,28 @@ class DirectValueState(TableValueState):
         table.values[key] = value
         table.dirty[key] = value
 
+    def clear(self) -> None:
+        key = self._context.current_key
+        table = self._flat
+        if key is None:
+            raise no_key(self._context, self._table)
+        if table.dirty is table.values:
+            table.values.pop(key, None)
+        else:
+            table.remove(key)
+
     def _read_many(self, keys: Sequence[Any]) -> list[Any]:
         self._flat.prefetch(keys)
         return super()._read_many(keys)
 
     def _write_many(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        if any(map(is_, values, repeat(None))):
-            super()._write_many(keys, values)
-        else:
+        removed = sum(map(is_, values, repeat(None)))
+        if not removed:
             self._flat.write_many(keys, values)
+        elif removed == len(values):
+            self._flat.remove_many(keys)
+        else:
+            super()._write_many(keys, values)
 
 
 class ImmutableValueState(DirectValueState):
@@ -163,13 +183,31 @@ class ImmutableValueState(DirectValueState):
     __slots__ = ()
 
     def value(self) -> Any:
-        value = self._flat.values.get(self._context.current_key)
-        return super().value() if value is None else value
+        key = self._context.current_key
+        table = self._flat
+        value = table.values.get(key)
+        # In memory all values are there, so what is not has none; no table has the key None.
+        if value is None and (table.behind is not None or self._default is not None or key is None):
+            return super().value()
+        return value
 
     def _read_many(self, keys: Sequence[Any]) -> list[Any]:
         if self._flat.behind is not None:
             return super()._read_many(keys)
         return list(map(self._flat.values.get, keys))
+
+
+class UnjournaledValueState(ImmutableValueState):
+    """The same where nobody asks what changed, so that a value is stored once."""
+
+    __slots__ = ()
+
+    def update(self, value: Any) -> None:
+        key = self._context.current_key
+        if key is None or value is None:
+            super().update(value)
+        else:
+            self._flat.values[key] = value
 
 
 class TableReducingState(_MergeableFlatState, ReducingState[Any]):

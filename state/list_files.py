@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..common.errors import CorruptCheckpointError
 from .key_codec import encode_map_key
@@ -72,6 +71,8 @@ def write_list_file(
     Args:
         schema: The state's schema with `value_encoding`.
     """
+    import pyarrow.parquet as pq
+
     rows = len(items.values)
     constant = pa.array([0] * rows, pa.int8())
     columns = {
@@ -105,6 +106,8 @@ def read_list_file(data: bytes, path: str) -> tuple[pa.Table, dict[str, str]]:
     Raises:
         CorruptCheckpointError: It is no list file, or of a newer format.
     """
+    import pyarrow.parquet as pq
+
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         metadata = {

@@ -25,7 +25,7 @@ from .evolution import check_restored_schema
 from .kinds import BroadcastState, ListState
 from .list_files import EncodedItems, decode_items, read_list_file, write_list_file
 from .operator_states import OperatorBroadcastState, OperatorListState, OperatorState
-from .storage import CheckpointStorage
+from .storage import CheckpointStorage, read_restored
 
 S = TypeVar("S", bound="OperatorState")
 
@@ -213,7 +213,7 @@ class _ListFiles:
 
     def read(self, file: FileHandle) -> bytes:
         """Content of a file."""
-        return self._storage().read_file(file)
+        return read_restored(self._params.storage, file)
 
     def owned(self, handle: OperatorListHandle) -> OperatorListHandle:
         """A restored handle on files of this job: those of another job are copied first."""
@@ -239,8 +239,8 @@ class _ListFiles:
         storage = self._params.storage
         if storage is None:
             raise StateError(
-                f"{self._where}: operator state cannot be restored or stored without a checkpoint "
-                f"storage; set one in CheckpointConfig"
+                f"{self._where}: operator state cannot be stored without a checkpoint storage; "
+                f"set one in CheckpointConfig"
             )
         return storage
 

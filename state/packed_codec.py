@@ -30,6 +30,8 @@ _CODES = {
     BasicType.BOOLEAN: "?",
 }
 _NUMPY = {"b": "<i1", "h": "<i2", "i": "<i4", "q": "<i8", "d": "<f8", "?": "?"}
+# A look at one entry of a column takes as long as a look at so many in a row.
+_CANDIDATE_COST = 4
 _NONE = b"\x00" + dumps(None)
 _UNSIGNED = {"b": "<u1", "h": "<u2", "i": "<u4", "q": "<u8"}
 _PYTHON: dict[str, type] = {"b": int, "h": int, "i": int, "q": int, "d": float, "?": bool}
@@ -80,7 +82,7 @@ class PackedCodec(ValueCodec):
 
     def encode_many(self, values: Sequence[Any]) -> list[bytes]:
         chunk = list(values)
-        if self._columns(chunk) is not None:
+        if self.packed_fields(chunk) is not None:
             return list(starmap(self._pack, chunk) if self._is_tuple else map(self._pack, chunk))
         return [self._encode(value) for value in chunk]
 
@@ -99,9 +101,9 @@ class PackedCodec(ValueCodec):
         return list(map(self.decode, stored))
 
     def to_arrow(self, values: list[Any]) -> tuple[pa.Array, Opaque]:
-        columns = self._columns(values)
+        columns = self.packed_fields(values)
         if columns is not None:
-            return self._assemble(columns, None), {}
+            return self.column_of(columns), {}
         plain: list[Any] = []
         opaque: Opaque = {}
         mask = np.zeros(len(values), dtype=bool)
@@ -114,6 +116,10 @@ class PackedCodec(ValueCodec):
             if value is not None:
                 opaque[position] = self._encode_opaque(value)
         return self._assemble(self._transpose(plain), mask), opaque
+
+    def column_of(self, fields: list[bytes]) -> pa.Array:
+        """The column of values whose fields `packed_fields` gave."""
+        return self._assemble(fields, None)
 
     def from_arrow(self, column: pa.Array, opaque: Opaque) -> list[Any]:
         columns = [field.tolist() for field in self._fields(column)]
@@ -146,8 +152,8 @@ class PackedCodec(ValueCodec):
         columns = zip(*values, strict=True) if self._is_tuple else (values,)
         return [_packed(code, column) for code, column in zip(self._codes, columns, strict=True)]
 
-    def _columns(self, values: list[Any]) -> list[bytes] | None:
-        """The fields as packed columns; None when some value needs a look of its own."""
+    def packed_fields(self, values: list[Any]) -> list[bytes] | None:
+        """The fields one after the other; None when some value needs a look of its own."""
         if not self._is_tuple:
             columns = [values]
         elif set(map(type, values)) != {tuple} or set(map(len, values)) != {len(self._codes)}:
@@ -224,6 +230,8 @@ def _packed(code: str, column: Sequence[Any]) -> bytes:
 def _has_bool(numbers: bytes, code: str, column: Sequence[Any]) -> bool:
     """Whether an integer column was given a bool. Looks only where the number is 0 or 1."""
     candidates = np.flatnonzero(np.frombuffer(numbers, dtype=_NUMPY[code]).view(_UNSIGNED[code]) <= 1)
+    if len(candidates) * _CANDIDATE_COST > len(column):
+        return bool in set(map(type, column))
     return bool in {type(column[position]) for position in candidates.tolist()}
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..common.errors import CorruptCheckpointError, StateError
 from ..common.typeinfo import Types
@@ -22,7 +21,7 @@ from ..protocol.handles import KeyedStateHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
 from .descriptors import ListStateDescriptor
 from .segments import FORMAT_VERSION
-from .storage import CheckpointStorage
+from .storage import CheckpointStorage, read_restored
 
 RAW_KEYED = "_raw_keyed"
 """State name of the file with raw keyed state."""
@@ -157,14 +156,14 @@ class RawKeyedState:
             CorruptCheckpointError: A file is damaged.
         """
         for segment in segments:
-            data = self._storage().read_file(segment.file)
+            data = read_restored(self._params.storage, segment.file)
             key_groups = segment.key_groups.intersect(self._params.key_groups)
             yield from _streams(data, segment.file.path, key_groups)
 
     def _storage(self) -> CheckpointStorage:
         if self._params.storage is None:
             raise StateError(
-                f"{self._where}: raw state cannot be restored or stored without a checkpoint storage; "
+                f"{self._where}: raw state cannot be stored without a checkpoint storage; "
                 f"set one in CheckpointConfig"
             )
         return self._params.storage
@@ -192,6 +191,8 @@ def split_raw(handle: KeyedStateHandle) -> tuple[KeyedStateHandle, tuple[Segment
 
 def _write(pieces: Iterator[tuple[int, bytes]], operator_uid: str) -> tuple[memoryview, int]:
     """A file with one row per piece, and the number of rows. A row group at a time is in memory twice."""
+    import pyarrow.parquet as pq
+
     texts = pa.dictionary(pa.int8(), pa.string())
     fields = [
         ("operator_uid", texts),
@@ -231,6 +232,8 @@ def _streams(data: bytes, path: str, key_groups: KeyGroupRange) -> Iterator[tupl
 
 
 def _pieces(data: bytes, path: str) -> Iterator[tuple[int, bytes]]:
+    import pyarrow.parquet as pq
+
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         version = int((file.schema_arrow.metadata or {})[b"tidegate.format_version"])

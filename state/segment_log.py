@@ -22,7 +22,7 @@ from ..protocol.key_groups import KeyGroupRange
 from .backend import KeyedStateBackendParameters
 from .conversion import StateConversion
 from .segments import SegmentInfo, footer_sha256, merge_tables, read_segment, write_segment
-from .storage import CheckpointStorage
+from .storage import CheckpointStorage, read_restored
 
 _SMALLEST_BASE_ENTRIES = 65_536
 _MOST_INCREMENTS = 16
@@ -208,14 +208,13 @@ class SegmentLog:
     def _merged(
         self, segments: tuple[SegmentHandle, ...], keep_tombstones: bool, now_ms: int | None
     ) -> tuple[pa.Table, SegmentInfo]:
-        storage = self._storage()
         state_name = segments[0].state_name
         conversion = self._conversions[state_name]
         parts = []
         for segment in segments:
             if self._is_closed:
                 raise CancelledError
-            data = storage.read_file(segment.file)
+            data = read_restored(self._params.storage, segment.file)
             key_groups = segment.key_groups.intersect(self._params.key_groups)
             table, stored = read_segment(data, segment.file.path, key_groups)
             parts.append(conversion.converted(table, stored.schema))
@@ -242,7 +241,7 @@ class SegmentLog:
         storage = self._params.storage
         if storage is None:
             raise StateError(
-                f"operator {self._params.operator_name!r}: keyed state cannot be restored or stored "
+                f"operator {self._params.operator_name!r}: keyed state cannot be stored "
                 f"without a checkpoint storage; set one in CheckpointConfig"
             )
         return storage

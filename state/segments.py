@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..common.errors import CorruptCheckpointError
 from ..protocol.key_groups import KeyGroupRange
@@ -32,6 +31,8 @@ from .key_codec import decode_key, encode_keys
 from .value_codecs import Opaque, ValueCodec
 from .value_forms import binary_values
 
+# pyarrow.compute and pyarrow.parquet are imported where they are used, here and in what this module imports:
+# every driver and every task imports these modules as it starts, and most need neither at once.
 FORMAT_VERSION = 1
 _ROW_GROUP_ROWS = 131_072
 COLUMNS = ["key_group", "key", "namespace", "map_key", "value", "value_pickled", "expiry", "deleted"]
@@ -56,6 +57,8 @@ class SegmentInfo:
 
 def write_segment(table: pa.Table, info: SegmentInfo) -> memoryview:
     """A segment file with the rows of a change table."""
+    import pyarrow.parquet as pq
+
     rows = table.num_rows
     columns = {
         "operator_uid": _constant(info.operator_uid, rows),
@@ -78,11 +81,13 @@ def write_segment(table: pa.Table, info: SegmentInfo) -> memoryview:
         **{f"tidegate.{name}": text for name, text in info.schema.items()},
     }
     sink = pa.BufferOutputStream()
+    stored = pa.table(columns).replace_schema_metadata(metadata)
     pq.write_table(
-        pa.table(columns).replace_schema_metadata(metadata),
+        stored,
         sink,
         compression="snappy",
         use_dictionary=["operator_uid", "state_name"],
+        column_encoding=dict.fromkeys(_integer_columns(stored.schema), "DELTA_BINARY_PACKED"),
         write_statistics=["key_group"],
         # A reader of a few row groups cannot check the file's own checksum.
         write_page_checksum=True,
@@ -90,6 +95,18 @@ def write_segment(table: pa.Table, info: SegmentInfo) -> memoryview:
     )
     # A view: copying some megabytes here would hold the GIL for tens of milliseconds.
     return memoryview(sink.getvalue())
+
+
+def _integer_columns(schema: pa.Schema) -> list[str]:
+    """The Parquet columns of integer keys and values.
+
+    Their differences take half the bytes, and half the time to write and to hash (docs/adr/043).
+    """
+    found = [name for name in ("key", "map_key", "value") if pa.types.is_integer(schema.field(name).type)]
+    value = schema.field("value").type
+    if pa.types.is_struct(value):
+        found += [f"value.{field.name}" for field in value if pa.types.is_integer(field.type)]
+    return found
 
 
 class SegmentFile:
@@ -104,6 +121,8 @@ class SegmentFile:
     """
 
     def __init__(self, source: Any, path: str) -> None:
+        import pyarrow.parquet as pq
+
         self._path = path
         with self._damage():
             self._file = pq.ParquetFile(source, page_checksum_verification=True)
@@ -215,9 +234,11 @@ def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | No
         keep_tombstones: whether there are older tables, so that what is removed must stay marked.
         now_ms: drop what is expired by then; only without older tables, which may hold the same entries.
     """
+    import pyarrow.compute as pc
+
     table = pa.concat_tables(with_one_key_type(tables)).combine_chunks()
     if len(tables) > 1:
-        table = _latest(table)
+        table = latest_rows(table)
     if not keep_tombstones:
         if pc.any(table["deleted"]).as_py():
             table = table.filter(pc.invert(table["deleted"]))
@@ -226,8 +247,12 @@ def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | No
     return table.combine_chunks()
 
 
-def _latest(table: pa.Table) -> pa.Table:
-    """The last row of every entry, sorted."""
+def latest_rows(table: pa.Table) -> pa.Table:
+    """The last row of every entry, sorted like LMDB keys.
+
+    Args:
+        table: with one chunk in each column.
+    """
     by = _key_columns(table)
     if _is_sorted_by_numbers(table, by):
         # One sort does both: equal ones stay in their order, so of equal keys the last row is the latest.
@@ -235,7 +260,7 @@ def _latest(table: pa.Table) -> pa.Table:
         ranked = keys[order]
         is_last = np.ones(len(ranked), bool)
         is_last[:-1] = ranked[1:] != ranked[:-1]
-        return table.take(pa.array(order[is_last]))
+        return _taken(table, order[is_last])
     rows = table.select(by).append_column("row", pa.array(np.arange(len(table))))
     latest = rows.group_by(by).aggregate([("row", "max")])["row_max"]
     return sorted_table(table.take(latest))
@@ -243,12 +268,24 @@ def _latest(table: pa.Table) -> pa.Table:
 
 def sorted_table(table: pa.Table) -> pa.Table:
     """The table in the order of LMDB keys, in one chunk."""
+    import pyarrow.compute as pc
+
     table = table.combine_chunks()
     by = _key_columns(table)
     if _is_sorted_by_numbers(table, by):
-        return table.take(pa.array(_order(table)))
+        return _taken(table, _order(table))
     keys = [(name, "ascending") for name in ("key_group", *by)]
     return table.take(pc.sort_indices(table, sort_keys=keys))
+
+
+def _taken(table: pa.Table, order: npt.NDArray[np.int64]) -> pa.Table:
+    """The rows with some numbers, in that order."""
+    rows = pa.array(order)
+    columns = [
+        pa.nulls(len(rows), column.type) if column.null_count == len(column) else column.take(rows)
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.column_names)
 
 
 def _key_columns(table: pa.Table) -> list[str]:
@@ -330,6 +367,8 @@ def key_encoding(key_type: pa.DataType) -> str:
 
 
 def _restricted(table: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
+    import pyarrow.compute as pc
+
     group = table["key_group"]
     inside = pc.and_(pc.greater_equal(group, key_groups.start), pc.less_equal(group, key_groups.end))
     return table if pc.all(inside).as_py() else table.filter(inside)

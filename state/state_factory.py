@@ -29,6 +29,7 @@ from .keyed_states import (
     TableMapState,
     TableReducingState,
     TableValueState,
+    UnjournaledValueState,
 )
 from .kinds import State
 from .map_keys import MapKeys
@@ -145,8 +146,10 @@ def _handle(
     if isinstance(descriptor, ListStateDescriptor):
         return TableListState(keys, table) if ttl is None else ExpiringListState(keys, table, ttl, on_access)
     if isinstance(descriptor, ValueStateDescriptor) and ttl is None:
-        direct = DirectValueState if table.copy else ImmutableValueState
-        return direct(keys, table, descriptor)
+        if table.copy:
+            return DirectValueState(keys, table, descriptor)
+        immutable = UnjournaledValueState if table.dirty is table.values else ImmutableValueState
+        return immutable(keys, table, descriptor)
     values = table if ttl is None else ExpiringFlat(table, ttl, on_access)
     if isinstance(descriptor, ValueStateDescriptor):
         return TableValueState(keys, values, descriptor)

@@ -157,6 +157,22 @@ def read_verified(storage: CheckpointStorage, handle: FileHandle) -> bytes:
     return verified(handle, data, storage.uri)
 
 
+def read_restored(storage: CheckpointStorage | None, handle: FileHandle) -> bytes:
+    """Content of a file that state is restored from, verified.
+
+    Args:
+        storage: The job's own, `None` for a job that takes no checkpoints. Such a one can only be restored
+            from what another job stored, and the paths of that are absolute: they say where it is.
+        handle: The file.
+
+    Raises:
+        CorruptCheckpointError: It is missing, or length or SHA-256 differ from the handle's.
+    """
+    if storage is None and handle.data is not None:
+        return verified(handle, handle.data, "its checkpoint's manifest")
+    return (storage or open_storage(handle.path)).read_file(handle)
+
+
 def missing_file(handle: FileHandle, uri: str) -> CorruptCheckpointError:
     """The error for a file that a manifest names and that is not there."""
     return CorruptCheckpointError(

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import repeat, starmap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..common.errors import KeyTypeError
 from .arrow_forms import IMMUTABLE_TYPES
@@ -80,17 +80,36 @@ def private_copy(value: Any) -> Any:
     return pickle.loads(dumps(value))
 
 
+class PackedRows(NamedTuple):
+    """Changes of integer keys to values of fixed width, in the order in which they came.
+
+    Attributes:
+        keys: 64-bit integers, one after the other.
+        fields: each field of the values in the same way.
+        num_rows: how many changes.
+    """
+
+    keys: bytes
+    fields: list[bytes]
+    num_rows: int
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all of it."""
+        return len(self.keys) + sum(map(len, self.fields))
+
+
 class FrozenTable:
     """What changed in one table between two freezes.
 
     Args:
-        log: earlier changes, as unsorted change tables.
+        log: earlier changes, as unsorted change tables or packed.
     """
 
     __slots__ = ("changes", "has_deletes", "log", "table")
 
     def __init__(
-        self, table: StateTable, changes: dict[Any, Any], has_deletes: bool, log: list[pa.Table]
+        self, table: StateTable, changes: dict[Any, Any], has_deletes: bool, log: list[pa.Table | PackedRows]
     ) -> None:
         self.table = table
         self.changes = changes
@@ -154,7 +173,7 @@ class StateTable(ABC):
         self.values: dict[Any, Any] = {}
         # Without snapshots nobody asks what changed; with one dict for both, nothing is kept twice.
         self.dirty: dict[Any, Any] = {} if settings.journals else self.values
-        self.log: list[pa.Table] = []
+        self.log: list[pa.Table | PackedRows] = []
         self.log_bytes = 0
         # Not where the same keys change again and again: a buffer holds each only once.
         self.is_draining = settings.journals and self.copy is None and self.can_drain
@@ -217,7 +236,7 @@ class StateTable(ABC):
             and self.log_bytes < _MOST_LOG_BYTES
         )
 
-    def drain(self, to_rows: Callable[[FrozenTable], pa.Table]) -> None:
+    def drain(self, to_rows: Callable[[FrozenTable], pa.Table | PackedRows]) -> None:
         """Make columns of the write buffer.
 
         Raises:
@@ -306,6 +325,11 @@ class FlatTable(StateTable):
         value = self.values.get(key)
         return self.read(key) if value is None and self.behind is not None else value
 
+    def read_many(self, keys: Collection[Any]) -> list[Any]:
+        """The values of many keys, as `read` gives them."""
+        is_plain = self.behind is None and self.copy is None
+        return list(map(self.values.get if is_plain else self.read, keys))
+
     def write(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
         self.values[key] = value
@@ -314,7 +338,16 @@ class FlatTable(StateTable):
     def write_many(self, keys: Collection[Any], values: Collection[Any]) -> None:
         """Set the values of many keys."""
         self.values.update(zip(keys, values))
-        self.dirty.update(zip(keys, values))
+        if self.dirty is not self.values:
+            self.dirty.update(zip(keys, values))
+
+    def remove_many(self, keys: Collection[Any]) -> None:
+        """Remove the values of many keys."""
+        deque(map(self.values.pop, keys, repeat(None)), maxlen=0)
+        if self._journals:
+            deque(map(self._old.pop, keys, repeat(None)), maxlen=0)
+            self.dirty.update(zip(keys, repeat(DELETED)))
+            self.has_deletes = True
 
     def remove(self, key: Any) -> None:
         """Remove the value of a key."""

@@ -6,7 +6,7 @@ still returned if the configuration says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from .expiry import LAST_EXPIRY_MS, NEVER, is_expired
@@ -76,10 +76,19 @@ class ExpiringFlat:
             self._table.write(key, (self._ttl.expiry(), value))
         return value
 
+    def read_many(self, keys: Collection[Any]) -> list[Any]:
+        """The values of many keys."""
+        return list(map(self.read, keys))
+
     def write(self, key: Any, value: Any) -> None:
         """Set the value of a key, whose time to live starts anew."""
         self._clean_up()
         self._table.write(key, (self._ttl.expiry(), value))
+
+    def write_many(self, keys: Collection[Any], values: Collection[Any]) -> None:
+        """Set the values of many keys."""
+        for key, value in zip(keys, values):
+            self.write(key, value)
 
     def remove(self, key: Any) -> None:
         """Remove the value of a key."""

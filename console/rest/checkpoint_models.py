@@ -56,32 +56,10 @@ class CheckpointSummary(Plain):
     async_duration: Spread
 
 
-class VertexCheckpoint(Plain):
-    """One vertex's part of a checkpoint."""
+class CheckpointTotals(Plain):
+    """What is said of a whole checkpoint and of one vertex's part of it."""
 
-    id: str
-    status: str
-    latest_ack_timestamp: int
-    checkpointed_size: int
-    state_size: int
-    end_to_end_duration: int
-    alignment_buffered: int
-    processed_data: int
-    persisted_data: int
-    num_subtasks: int
-    num_acknowledged_subtasks: int
-
-
-class CheckpointInfo(BaseModel):
-    """One checkpoint."""
-
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
-
-    class_name: Literal["completed", "failed", "in_progress"] = Field(serialization_alias="className")
-    id: int
     status: Literal["COMPLETED", "FAILED", "IN_PROGRESS"]
-    is_savepoint: bool
-    trigger_timestamp: int
     latest_ack_timestamp: int
     """-1 before the first acknowledgement."""
     checkpointed_size: int
@@ -94,6 +72,23 @@ class CheckpointInfo(BaseModel):
     persisted_data: int
     num_subtasks: int
     num_acknowledged_subtasks: int
+
+
+class VertexCheckpoint(CheckpointTotals):
+    """One vertex's part of a checkpoint."""
+
+    id: str
+
+
+class CheckpointInfo(CheckpointTotals):
+    """One checkpoint."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    class_name: Literal["completed", "failed", "in_progress"] = Field(serialization_alias="className")
+    id: int
+    is_savepoint: bool
+    trigger_timestamp: int
     checkpoint_type: str
     tasks: dict[str, VertexCheckpoint] = Field(default_factory=dict)
     """Only in the details of one checkpoint."""
@@ -239,20 +234,10 @@ class VertexCheckpointSummary(Plain):
     start_delay: MinMaxAvg
 
 
-class VertexCheckpointDetails(Plain):
+class VertexCheckpointDetails(CheckpointTotals):
     """One vertex's part of a checkpoint, by subtask."""
 
     id: int
-    status: str
-    latest_ack_timestamp: int
-    checkpointed_size: int
-    state_size: int
-    end_to_end_duration: int
-    alignment_buffered: int
-    processed_data: int
-    persisted_data: int
-    num_subtasks: int
-    num_acknowledged_subtasks: int
     summary: VertexCheckpointSummary | None
     subtasks: list[SubtaskCheckpoint]
 

@@ -6,7 +6,8 @@ Key and namespace are set in the keyed backend whenever something here is called
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
 from typing import Any
 
 from ...common.errors import TidegateError
@@ -21,6 +22,8 @@ from ...state.descriptors import (
 from .evictors import Evictor, TimestampedValue
 
 STATE_NAME = "_window_contents"
+Groups = Mapping[Any, list[Any]]
+"""Records by key, in the order of their first record."""
 Failure = Callable[[BaseException, Any], TidegateError]
 """Makes the error to raise from an exception of user code and the record it happened on."""
 
@@ -51,8 +54,12 @@ class WindowContents(ABC):
         """Add one record."""
 
     @abstractmethod
-    def add_all(self, key: Any, namespace: Any, values: list[Any]) -> bool:
-        """Add records that need no timestamps to a key and window; whether there was nothing before."""
+    def add_all(self, namespace: Any, groups: Groups) -> list[Any]:
+        """Add records that need no timestamps to one window of some keys, the current namespace.
+
+        Returns:
+            The keys that had nothing in it before, in order.
+        """
 
     @abstractmethod
     def elements(self, window: Any) -> list[Any] | None:
@@ -84,17 +91,21 @@ class ReducedContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(value)
 
-    def add_all(self, key: Any, namespace: Any, values: list[Any]) -> bool:
-        state, reduce = self._state, self._reduce
-        before = reduced = state.stored(key, namespace)
+    def add_all(self, namespace: Any, groups: Groups) -> list[Any]:
+        keyed, reduce = self._keyed, self._reduce
+        entries = list(zip(groups, repeat(namespace)))
+        before = self._state.stored_many(entries)
+        after: list[Any] = []
         value: Any = None
         try:
-            for value in values:
-                reduced = value if reduced is None else reduce(reduced, value)
+            for (keyed.current_key, values), reduced in zip(groups.items(), before):
+                for value in values:
+                    reduced = value if reduced is None else reduce(reduced, value)
+                after.append(reduced)
         except Exception as error:
             raise self._failure(error, value) from error
-        state.store(key, namespace, reduced)
-        return before is None
+        self._state.store_many(entries, after)
+        return _without(before, groups)
 
     def elements(self, window: Any) -> list[Any] | None:
         reduced = self._state.get()
@@ -114,19 +125,23 @@ class AggregatedContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(value)
 
-    def add_all(self, key: Any, namespace: Any, values: list[Any]) -> bool:
-        state, add = self._state, self.function.add
-        before = accumulator = state.stored(key, namespace)
+    def add_all(self, namespace: Any, groups: Groups) -> list[Any]:
+        keyed, add = self._keyed, self.function.add
+        entries = list(zip(groups, repeat(namespace)))
+        before = self._state.stored_many(entries)
+        after: list[Any] = []
         value: Any = None
         try:
-            for value in values:
-                if accumulator is None:
-                    accumulator = self.function.create_accumulator()
-                accumulator = add(value, accumulator)
+            for (keyed.current_key, values), accumulator in zip(groups.items(), before):
+                for value in values:
+                    if accumulator is None:
+                        accumulator = self.function.create_accumulator()
+                    accumulator = add(value, accumulator)
+                after.append(accumulator)
         except Exception as error:
             raise self._failure(error, value) from error
-        state.store(key, namespace, accumulator)
-        return before is None
+        self._state.store_many(entries, after)
+        return _without(before, groups)
 
     def elements(self, window: Any) -> list[Any] | None:
         keyed = self._keyed
@@ -146,10 +161,12 @@ class CollectedContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(value)
 
-    def add_all(self, key: Any, namespace: Any, values: list[Any]) -> bool:
-        before = self._state.stored(key, namespace)
-        self._state.add_all(values)
-        return before is None
+    def add_all(self, namespace: Any, groups: Groups) -> list[Any]:
+        keyed, state = self._keyed, self._state
+        new = _without(state.stored_many(list(zip(groups, repeat(namespace)))), groups)
+        for keyed.current_key, values in groups.items():
+            state.add_all(values)
+        return new
 
     def elements(self, window: Any) -> list[Any] | None:
         return self._state.get() or None
@@ -188,7 +205,7 @@ class EvictingContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add((MIN_WATERMARK_MS if timestamp is None else timestamp, value))
 
-    def add_all(self, key: Any, namespace: Any, values: list[Any]) -> bool:
+    def add_all(self, namespace: Any, groups: Groups) -> list[Any]:
         raise AssertionError("windows with an evictor take records one by one")
 
     def elements(self, window: Any) -> list[Any] | None:
@@ -212,3 +229,8 @@ class EvictingContents(WindowContents):
         self._state.update(
             [(MIN_WATERMARK_MS if e.timestamp is None else e.timestamp, e.value) for e in kept]
         )
+
+
+def _without(stored: list[Any], groups: Groups) -> list[Any]:
+    """The keys for which nothing was stored."""
+    return [key for key, each in zip(groups, stored) if each is None]

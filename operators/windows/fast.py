@@ -8,22 +8,25 @@ by the other.
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import compress, repeat
 from typing import Any
 
 from ...common.typeinfo import TypeInformation
+from ...protocol.elements import Batch
 from ..keyed import Selector
 from ..timers import Timer
+from ..timestamps import highest, lowest
 from .builtin_triggers import EventTimeTrigger
 from .contents import EvictingContents
 from .operator import Windowing, WindowOperator
 from .time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from .windows import TimeWindow
 
-_Groups = dict[tuple[Any, int], list[Any]]
-"""Records by key and start of their window, in the order of their first record."""
+_Windows = dict[int, dict[Any, list[Any]]]
+"""Records by the start of their window and by key, in the order of their first record."""
 
 
 def is_common_case(windowing: Windowing) -> bool:
@@ -47,24 +50,44 @@ class BatchedWindowOperator(WindowOperator):
         assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
         self._size, self._slide, self._offset = assigner.shape
 
+    def _times_of(self, batch: Batch) -> Sequence[int] | None:
+        # An array stays one: often only its ends matter.
+        times = batch.timestamps
+        return times if isinstance(times, array) else super()._times_of(batch)
+
     def _process(self, values: list[Any], keys: Sequence[Any], times: Sequence[int] | None) -> None:
         assert times is not None, "windows by event time take no records without timestamps"
-        slide, offset = self._slide, self._offset
+        if not values:
+            return
+        slide = self._slide
         try:
-            starts = [time - (time - offset) % slide for time in times]
+            first_ms, last_ms = lowest(times), highest(times)
+            start = first_ms - (first_ms - self._offset) % slide
         except TypeError as error:
             raise self._without_timestamp(
                 next(v for v, time in zip(values, times) if time is None)
             ) from error
         # Windows that start here or before are over.
         over = self._timers.current_watermark() - self._size + 1
-        if self._size == slide:
-            if min(starts, default=over + 1) <= over:
-                values, keys, starts = self._in_time(values, keys, starts, times, over)
-            groups = _grouped(values, keys, starts)
+        if self._size == slide and over < start and last_ms < start + slide:
+            windows = {start: _grouped(values, keys)}
         else:
-            groups = self._grouped_sliding(values, keys, starts, times, over)
-        self._add_groups(groups)
+            windows = self._windows_of(values, keys, times, over)
+        self._add_to(windows)
+
+    def _windows_of(
+        self, values: list[Any], keys: Sequence[Any], times: Sequence[int], over: int
+    ) -> _Windows:
+        slide, offset = self._slide, self._offset
+        starts = [time - (time - offset) % slide for time in times]
+        if self._size != slide:
+            return self._grouped_sliding(values, keys, starts, times, over)
+        if min(starts) <= over:
+            values, keys, starts = self._in_time(values, keys, starts, times, over)
+        windows: _Windows = _no_windows()
+        for value, key, start in zip(values, keys, starts):
+            windows[start][key].append(value)
+        return windows
 
     def _in_time(
         self, values: list[Any], keys: Sequence[Any], starts: list[int], times: Sequence[int], over: int
@@ -78,25 +101,22 @@ class BatchedWindowOperator(WindowOperator):
 
     def _grouped_sliding(
         self, values: list[Any], keys: Sequence[Any], lasts: list[int], times: Sequence[int], over: int
-    ) -> _Groups:
-        groups: _Groups = defaultdict(list)
+    ) -> _Windows:
+        windows: _Windows = _no_windows()
         size, slide = self._size, self._slide
         for value, key, last, time in zip(values, keys, lasts, times):
-            lowest = max(time - size, over)
-            for start in range(last, lowest, -slide):
-                groups[key, start].append(value)
-            if last <= lowest and time <= over + size - 1:
+            before = max(time - size, over)
+            for start in range(last, before, -slide):
+                windows[start][key].append(value)
+            if last <= before and time <= over + size - 1:
                 self._late(value, time)
-        return groups
+        return windows
 
-    def _add_groups(self, groups: _Groups) -> None:
-        keyed, add_all, size = self.keyed, self._contents.add_all, self._size
-        register = self._timers.register_event_time_timer
-        for (key, start), values in groups.items():
-            keyed.current_key = key
-            keyed.current_namespace = namespace = (start, start + size)
-            if add_all(key, namespace, values):
-                register(namespace, start + size - 1)
+    def _add_to(self, windows: _Windows) -> None:
+        for start, groups in windows.items():
+            self.keyed.current_namespace = window = (start, start + self._size)
+            new = self._contents.add_all(window, groups)
+            self._timers.register_event_time_timers(new, window, window[1] - 1)
 
     def on_event_time(self, timer: Timer) -> None:
         window = TimeWindow(*timer.namespace)
@@ -122,8 +142,12 @@ class BatchedWindowOperator(WindowOperator):
             super()._fire(window, elements)
 
 
-def _grouped(values: list[Any], keys: Sequence[Any], starts: list[int]) -> _Groups:
-    groups: _Groups = defaultdict(list)
-    for value, key, start in zip(values, keys, starts):
-        groups[key, start].append(value)
+def _grouped(values: list[Any], keys: Sequence[Any]) -> dict[Any, list[Any]]:
+    groups: dict[Any, list[Any]] = defaultdict(list)
+    for value, key in zip(values, keys):
+        groups[key].append(value)
     return groups
+
+
+def _no_windows() -> _Windows:
+    return defaultdict(lambda: defaultdict(list))

@@ -17,6 +17,7 @@ IMPORTED = """
 import pandas as pd
 assert pa.array(pd.Series([1.0, float("nan")])).null_count == 1
 assert pd.__spec__.name == "pandas"
+assert pd.__spec__.loader.get_source("pandas") and pd.__loader__ is pd.__spec__.loader
 """
 ASKED_FOR = """
 frame = pa.table({"a": [1, None]}).to_pandas()
@@ -42,3 +43,37 @@ def test_a_data_frame_is_there_for_the_asking() -> None:
 def test_pandas_that_was_imported_before_stays() -> None:
     start = START.replace('assert "pandas" not in', 'assert "pandas" in')
     run(IMPORTED_BEFORE + start + IMPORTED)
+
+
+def test_other_threads_always_find_pandas() -> None:
+    run(
+        """
+import sys, threading
+from tidegate.actors.deferred_pandas import _PandasFinder
+sys.meta_path.insert(0, _PandasFinder())
+def load():
+    import pandas
+thread = threading.Thread(target=load)
+thread.start()
+thread.join()
+assert "pandas" in sys.modules
+"""
+    )
+
+
+def test_a_local_job_goes_without_pandas_until_it_is_wanted() -> None:
+    run(
+        """
+import sys
+import pyarrow as pa
+from tidegate.common import Configuration
+from tidegate.datastream import StreamExecutionEnvironment
+settings = Configuration()
+settings.set_string("execution.target", "local")
+env = StreamExecutionEnvironment.get_execution_environment(settings)
+env.from_collection([1]).map(lambda number: pa.array([number]).to_pylist()).print()
+env.execute()
+assert "pandas" not in sys.modules
+"""
+        + IMPORTED
+    )

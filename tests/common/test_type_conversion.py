@@ -156,6 +156,36 @@ def test_a_value_of_another_type_is_an_error_that_says_where(
     assert re.search(reason, caught.value.reason)
 
 
+@pytest.mark.parametrize("odd", [True, np.int64(7), 2**63, None, 0.5, "a"], ids=repr)
+@pytest.mark.parametrize("position", [0, 3, 8])
+def test_one_value_among_many_that_differs_is_seen(odd: Any, position: int) -> None:
+    triple = Types.TUPLE([Types.LONG(), Types.TUPLE([Types.LONG()]), Types.LIST(Types.LONG())])
+    convert = converter_of(triple)
+    assert convert is not None
+    for record in [(odd, (1,), [1]), (1, (odd,), [1]), (1, (1,), [odd])]:
+        records: list[Any] = [(number, (number,), [number]) for number in range(9)]
+        records[position] = record
+        if odd is None or isinstance(odd, (bool, np.int64)):
+            arrived = convert(records)
+            assert same(arrived[position], convert([record])[0])
+            assert all(same(arrived[each], records[each]) for each in range(9) if each != position)
+        else:
+            with pytest.raises(WrongValueError, match="LONG"):
+                convert(records)
+
+
+@pytest.mark.parametrize("odd", [(1,), (1, 2, 3), [1, 2], Row(1, 2), (), None], ids=repr)
+def test_a_tuple_of_another_length_or_kind_among_many_is_seen(odd: Any) -> None:
+    convert = converter_of(Types.TUPLE([Types.LONG(), Types.LONG()]))
+    assert convert is not None
+    records = [(1, 2), (3, 4), odd, (5, 6)]
+    if odd is not None and len(odd) == 2:
+        assert convert(records) == [(1, 2), (3, 4), (1, 2), (5, 6)]
+    else:
+        with pytest.raises(WrongValueError):
+            convert(records)
+
+
 def test_integers_of_a_collection_keep_their_low_bits_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -176,6 +206,7 @@ def test_a_row_keeps_its_kind() -> None:
 SCALARS: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
     (Types.STRING(), st.text(max_size=3)),
     (Types.INT(), st.integers(-(2**31), 2**31 - 1) | st.booleans()),
+    (Types.LONG(), st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9).map(np.int64) | st.booleans()),
     (Types.DOUBLE(), st.floats(allow_nan=False) | st.integers(-9, 9)),
     (Types.FLOAT(), st.floats(width=64, allow_nan=False)),
 ]
@@ -205,7 +236,13 @@ def nested(depth: int) -> st.SearchStrategy[tuple[TypeInformation, st.SearchStra
             st.tuples(*(values | st.none() for _, values in fields)),
         )
     )
-    return scalars | lists | maps | rows
+    tuples = st.lists(inner, min_size=1, max_size=3).map(
+        lambda fields: (
+            Types.TUPLE([declared for declared, _ in fields]),
+            st.tuples(*(values | st.none() for _, values in fields)),
+        )
+    )
+    return scalars | lists | maps | rows | tuples
 
 
 @given(typed_batches())

@@ -51,25 +51,28 @@ class HeldSource(Source):
         snapshots: How many snapshots a reader must have taken before it reads on. When the second one
             is taken the first is complete, since there is one at a time. `None` holds it for ever.
         splits: Into how many splits the numbers are cut.
+        batch_size: How many numbers a reader gives at once.
     """
 
-    def __init__(self, count: int, snapshots: int | None = 2, splits: int = 4) -> None:
+    def __init__(self, count: int, snapshots: int | None = 2, splits: int = 4, batch_size: int = 5) -> None:
         self.count = count
         self.snapshots = snapshots
         self.splits = splits
+        self.batch_size = batch_size
 
     def create_splits(self, parallelism: int) -> list[Any]:
         bounds = [self.count * index // self.splits for index in range(self.splits + 1)]
         return [(low, high, (low + high) // 2) for low, high in itertools.pairwise(bounds)]
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
-        return HeldReader(splits, self.snapshots)
+        return HeldReader(splits, self.snapshots, self.batch_size)
 
 
 class HeldReader(SourceReader):
-    def __init__(self, splits: list[Any], snapshots: int | None) -> None:
+    def __init__(self, splits: list[Any], snapshots: int | None, batch_size: int) -> None:
         self.waiting = list(splits)
         self.snapshots = snapshots
+        self.batch_size = batch_size
         self.taken = 0
 
     def poll(self, max_records: int) -> Batch | None:
@@ -82,7 +85,7 @@ class HeldReader(SourceReader):
             # The next split gets its turn up to its own half.
             self.waiting.append(self.waiting.pop(0))
         else:
-            stop = min(position + min(max_records, 5), end if position >= hold_at else hold_at)
+            stop = min(position + min(max_records, self.batch_size), end if position >= hold_at else hold_at)
             self.waiting[0] = (stop, end, hold_at)
             return Batch(list(range(position, stop)))
         return Batch([])

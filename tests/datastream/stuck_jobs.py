@@ -150,7 +150,7 @@ class WorldCommitter(Committer):
 
 
 def stuck_job(
-    directory: Path,
+    directory: Path | None,
     parallelism: int = 2,
     sources: int = 2,
     sinks: int = 3,

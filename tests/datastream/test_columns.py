@@ -290,7 +290,9 @@ def test_aggregates_go_on_where_a_failed_job_had_stopped(tmp_path: Path, backend
             raise RuntimeError("the one failure")
         return batch
 
-    numbers = env.from_source(HeldSource(rows, splits=1), WatermarkStrategy.no_watermarks(), "Numbers")
+    numbers = env.from_source(
+        HeldSource(rows, splits=1, batch_size=100), WatermarkStrategy.no_watermarks(), "Numbers"
+    )
     columns = numbers.map(lambda number: (number % keys, number)).to_columns(PAIRS)
     results = columns.key_by("k").aggregate(n=Count(), total=Sum("v")).uid("totals")
     stream = results.map_batches(

@@ -18,10 +18,10 @@ from tidegate.common.errors import (
 )
 from tidegate.coordinator.job_client import JobClient
 from tidegate.coordinator.savepoints import dispose_savepoint
-from tidegate.datastream import StreamExecutionEnvironment
+from tidegate.datastream import MapFunction, StreamExecutionEnvironment
 
-from .jobs import WAIT_S, HeldSource, RunningSum, environment, expected_sums
-from .test_savepoints import COUNT, KEYS, held, last_of_each_key, resumed, sums
+from .jobs import WAIT_S, HeldSource, Kept, RunningSum, environment, expected_sums
+from .test_savepoints import BACKENDS, COUNT, KEYS, held, last_of_each_key, resumed, sums
 
 CLAIM = {"execution.state-recovery.claim-mode": "CLAIM"}
 RETAINED = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
@@ -119,6 +119,50 @@ def test_a_claim_needs_checkpoints(tmp_path: Path) -> None:
     sums(env, 0).add_sink(lambda value: None)
     with pytest.raises(ConfigurationError, match="takes no checkpoints"):
         env.execute()
+
+
+@pytest.mark.parametrize("backend", ["memory", "filesystem", "lmdb"])
+@pytest.mark.parametrize("settings", [LARGE, {}], ids=["files", "inline"])
+def test_a_job_that_takes_no_checkpoints_goes_on_from_a_savepoint_and_leaves_it_as_it_is(
+    tmp_path: Path, backend: str, settings: dict[str, str]
+) -> None:
+    client, _ = held(tmp_path / "one", "filesystem", **settings)
+    original = Path(client.trigger_savepoint(str(tmp_path / "savepoints")).result(WAIT_S))
+    client.close()
+    files = {path: path.read_bytes() for path in original.rglob("*") if path.is_file()}
+    options = {"execution.state-recovery.path": str(original), "tidegate.local-dir": str(tmp_path / "local")}
+    env = environment(None, 3, options).set_state_backend(BACKENDS[backend])
+    results = list(sums(env, 0).execute_and_collect())
+    assert len(results) == COUNT // 2
+    assert last_of_each_key(set(results)) == expected_sums(COUNT, KEYS)
+    assert {path: path.read_bytes() for path in original.rglob("*") if path.is_file()} == files
+
+
+def test_a_job_that_takes_no_checkpoints_is_restarted_from_the_savepoint(tmp_path: Path) -> None:
+    options = {
+        "execution.state-recovery.path": str(savepoint(tmp_path)),
+        "tidegate.local-dir": str(tmp_path / "local"),
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "1",
+        "restart-strategy.fixed-delay.delay": "1 ms",
+    }
+    env = environment(None, 2, options)
+    sums(env, 0).map(FailsOnce()).map(Kept(str(tmp_path))).add_sink(lambda value: None)
+    client = env.execute_async("restarted")
+    client.wait(WAIT_S)
+    client.result()
+    assert client.report().restarts == 1
+    assert last_of_each_key(set(Kept.results[str(tmp_path)])) == expected_sums(COUNT, KEYS)
+
+
+class FailsOnce(MapFunction):
+    has_failed = False
+
+    def map(self, value: Any) -> Any:
+        if not FailsOnce.has_failed:
+            FailsOnce.has_failed = True
+            raise OSError("once")
+        return value
 
 
 def test_a_checkpoint_is_not_disposed_of(tmp_path: Path) -> None:

@@ -62,11 +62,22 @@ def test_a_job_that_fails_after_an_unaligned_checkpoint_gives_every_result_once(
 
 
 @pytest.mark.parametrize(
-    ("sources", "parallelism", "sinks"),
-    [(2, 2, 3), (2, 3, 3), (2, 1, 3), (1, 2, 3), (4, 2, 3), (2, 2, 1), (2, 2, 5), (1, 4, 2), (3, 1, 1)],
+    ("sources", "parallelism", "sinks", "takes_checkpoints"),
+    [
+        (2, 2, 3, True),
+        (2, 3, 3, True),
+        (2, 1, 3, True),
+        (1, 2, 3, True),
+        (4, 2, 3, True),
+        (2, 2, 1, True),
+        (2, 2, 5, True),
+        (1, 4, 2, True),
+        (3, 1, 1, True),
+        (1, 4, 2, False),
+    ],
 )
 def test_records_under_way_find_their_place_when_the_parallelism_changes(
-    tmp_path: Path, sources: int, parallelism: int, sinks: int
+    tmp_path: Path, sources: int, parallelism: int, sinks: int, takes_checkpoints: bool
 ) -> None:
     world = new_world(fails=True)
     retained = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
@@ -77,6 +88,7 @@ def test_records_under_way_find_their_place_when_the_parallelism_changes(
     newest = client.report().newest_checkpoint
     assert newest is not None
     options = {"execution.state-recovery.path": newest}
-    again = stuck_job(tmp_path, parallelism, sources, sinks, options).execute_async()
+    directory = tmp_path if takes_checkpoints else None
+    again = stuck_job(directory, parallelism, sources, sinks, options).execute_async()
     assert again.wait(WAIT_S) is JobStatus.FINISHED
     assert world.visible() == expected()

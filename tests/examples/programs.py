@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
+
+from ..forked import Forks
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,11 +29,24 @@ def finished(directory: str, *arguments: object) -> subprocess.CompletedProcess[
     )
 
 
-def output_of(directory: str, *arguments: object) -> str:
-    """What a program prints that succeeds."""
-    done = finished(directory, *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def output_of(directory: str, program: str, *arguments: object) -> str:
+    """What a program prints that succeeds.
+
+    It starts at once, with what most programs import already there: that takes more time than they do.
+    """
+    with tempfile.NamedTemporaryFile("r") as output, tempfile.NamedTemporaryFile("r") as errors:
+        place = str(ROOT / "examples" / directory)
+        code = _forks()("", output.name, errors.name, place, program, *map(str, arguments))
+        printed = output.read()
+        assert code == 0, printed + errors.read()
+    return printed
+
+
+@cache
+def _forks() -> Forks:
+    started = Forks("tests.examples.example_program")
+    atexit.register(started.close)
+    return started
 
 
 def code_blocks(page: str, language: str = "python") -> list[str]:

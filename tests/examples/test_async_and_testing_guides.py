@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .programs import ROOT, code_blocks, output_of
+from .programs import ROOT, code_blocks, finished, output_of
 
 
 def test_every_order_gets_its_name_though_the_service_is_busy_now_and_then() -> None:
@@ -19,8 +19,9 @@ def test_the_tests_of_the_testing_guide_pass(tmp_path: Path) -> None:
     plugins = ["no:tidegate", "tidegate.testing.pytest_plugin", "no:cacheprovider"]
     options = [option for plugin in plugins for option in ("-p", plugin)]
     options += ["-c", "/dev/null", "--basetemp", str(tmp_path)]
-    output = output_of("guide", "-m", "pytest", "-q", *options, "testing_functions.py")
-    assert "7 passed" in output
+    done = finished("guide", "-m", "pytest", "-q", *options, "testing_functions.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "7 passed" in done.stdout
 
 
 @pytest.mark.parametrize(

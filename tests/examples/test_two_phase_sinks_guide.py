@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("two_phase_job.py")
+from ..forked import Forks
+
 EXPECTED = sorted((f"word {number % 7}", number) for number in range(240))
 
 
-def run(
-    directory: Path, points: str, parallelism: int, restored: str = ""
-) -> subprocess.CompletedProcess[str]:
-    arguments = [directory / "counts.db", directory / "checkpoints", str(parallelism), restored]
-    return subprocess.run(
-        [sys.executable, PROGRAM, *arguments],
-        env={**os.environ, "TIDEGATE_FAILPOINTS": points},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    started = Forks("tests.examples.two_phase_job")
+    yield started
+    started.close()
+
+
+def run(forks: Forks, directory: Path, points: str, parallelism: int, restored: str = "") -> int:
+    database, checkpoints = directory / "counts.db", directory / "checkpoints"
+    return forks(points, str(database), str(checkpoints), str(parallelism), restored)
 
 
 def newest_checkpoint(directory: Path) -> str:
@@ -41,9 +38,10 @@ def visible(directory: Path) -> list[tuple[str, int]]:
         return sorted(database.execute("SELECT word, n FROM counts"))
 
 
-def test_the_sink_of_the_guide_writes_every_record_and_leaves_nothing_staged(tmp_path: Path) -> None:
-    ended = run(tmp_path, "", parallelism=2)
-    assert ended.returncode == 0, ended.stderr
+def test_the_sink_of_the_guide_writes_every_record_and_leaves_nothing_staged(
+    forks: Forks, tmp_path: Path
+) -> None:
+    assert run(forks, tmp_path, "", parallelism=2) == 0
     assert visible(tmp_path) == EXPECTED
     with sqlite3.connect(tmp_path / "counts.db") as database:
         assert database.execute("SELECT count(*) FROM staged").fetchone() == (0,)
@@ -66,14 +64,12 @@ def test_the_sink_of_the_guide_writes_every_record_and_leaves_nothing_staged(tmp
     ],
 )
 def test_a_killed_process_loses_and_doubles_nothing_also_with_another_parallelism(
-    tmp_path: Path, point: str
+    forks: Forks, tmp_path: Path, point: str
 ) -> None:
-    killed = run(tmp_path, point, parallelism=2)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert run(forks, tmp_path, point, parallelism=2) == -signal.SIGKILL
     # And once more while it commits what it restores, where there is something to restore.
     restored = newest_checkpoint(tmp_path)
-    again = run(tmp_path, "commit_mid@counts:1:kill", parallelism=3, restored=restored)
-    assert again.returncode == -signal.SIGKILL, again.stderr
-    ended = run(tmp_path, "", parallelism=1, restored=newest_checkpoint(tmp_path))
-    assert ended.returncode == 0, ended.stderr
+    again = run(forks, tmp_path, "commit_mid@counts:1:kill", parallelism=3, restored=restored)
+    assert again == -signal.SIGKILL
+    assert run(forks, tmp_path, "", parallelism=1, restored=newest_checkpoint(tmp_path)) == 0
     assert visible(tmp_path) == EXPECTED

@@ -1,18 +1,16 @@
-"""A job that writes through the sink of docs/two-phase-sinks.md; run by a test that kills it.
-
-python two_phase_job.py DATABASE CHECKPOINTS PARALLELISM [CHECKPOINT TO RESTORE]
-"""
+"""A job that writes through the sink of docs/two-phase-sinks.md; a test runs it by `Forks` and kills it."""
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.datastream import Source, SourceReader, StreamExecutionEnvironment
 from tidegate.protocol.elements import Batch
+
+from tests.forked import serve
 
 GUIDE = Path(__file__).parents[2] / "docs" / "two-phase-sinks.md"
 EPOCHS = 6
@@ -76,4 +74,6 @@ def main(database: str, checkpoints: str, parallelism: str, restored: str = "") 
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    import tidegate.coordinator.local_executor  # noqa: F401
+
+    serve(main)

@@ -226,6 +226,17 @@ def test_late_records_go_to_the_side_output_if_there_is_one() -> None:
     assert test.operator.late_records.count == 0
 
 
+@pytest.mark.parametrize("apart", [1, 65_534, 65_535, 65_536, 1 << 40])
+def test_records_of_a_batch_may_be_any_number_of_windows_apart(apart: int) -> None:
+    test = operator((10, 10, 0), {"n": Count()})
+    process(
+        test, [("a", 1, 0.5, 3), ("b", 1, 0.5, 10 * apart), ("a", 1, 0.5, 10 * apart + 9), ("a", 1, 0.5, 0)]
+    )
+    test.operator.process_watermark(MAX_WATERMARK_MS)
+    end = 10 * apart + 10
+    assert list(results(test)) == [("a", 0, 10, 2), ("a", end - 10, end, 1), ("b", end - 10, end, 1)]
+
+
 def test_records_without_event_times_are_refused() -> None:
     test = operator((10, 10, 0))
     batch = pa.RecordBatch.from_pylist([{"k": "a", "v": 1, "f": 0.5}], SCHEMA)

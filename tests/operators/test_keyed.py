@@ -152,6 +152,11 @@ class Failing(KeyedProcessFunction):
         return [1 // value[1]]
 
 
+class FailingGenerator(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        yield 1 // value[1]
+
+
 def fail_to_reduce(left: Any, right: Any) -> Any:
     raise ZeroDivisionError("reduced to nothing")
 
@@ -160,6 +165,7 @@ def fail_to_reduce(left: Any, right: Any) -> Any:
     ("operator", "method"),
     [
         (KeyedProcessOperator(Failing(), key_of), "process_element"),
+        (KeyedProcessOperator(FailingGenerator(), key_of), "process_element"),
         (KeyedProcessOperator(lambda value: 1 // value[1], key_of, None, "map"), "map"),
         (KeyedReduceOperator(fail_to_reduce, key_of), "reduce"),
     ],

@@ -36,6 +36,12 @@ STEPS = st.lists(
             TIMES,
             st.sampled_from(["w1", ("w", 2)]),
         ),
+        st.tuples(
+            st.just("register_all"),
+            st.permutations([1, 2, 3, 4, 5]),
+            TIMES,
+            st.sampled_from(["w1", ("w", 2)]),
+        ),
         st.tuples(st.just("advance"), st.sampled_from(["event", "processing"]), TIMES),
         st.tuples(st.just("snapshot")),
         st.tuples(st.just("restore"), st.integers(min_value=1, max_value=3)),
@@ -100,6 +106,14 @@ class Job:
             self.live.add((domain, time, key, namespace))
         else:
             self.live.discard((domain, time, key, namespace))
+
+    def register_all(self, keys: list[Any], time: int, namespace: Any) -> None:
+        namespace = namespace if self._namespaced else None
+        for test in self.subtasks:
+            own = [key for key in keys if self._owner(key) is test]
+            test.operator.timers.register_event_time_timers(own, namespace, time)
+            test.operator.keyed.current_key = None
+        self.live |= {("event", time, key, namespace) for key in keys}
 
     def advance(self, domain: str, time: int) -> None:
         is_new = time > self.now[domain]

@@ -61,6 +61,28 @@ def test_importing_tidegate_loads_nothing_heavy() -> None:
     assert run.stdout == "\n\n"
 
 
+@pytest.mark.parametrize(
+    ("statement", "not_yet"),
+    [
+        (
+            "from tidegate.datastream import StreamExecutionEnvironment",
+            "ray asyncio packaging pyarrow.compute pyarrow.parquet lmdb tidegate.coordinator.job_coordinator",
+        ),
+        # Whoever holds the handle of an actor imports the module of its class.
+        (
+            "import tidegate.coordinator.ray_coordinator_actor",
+            "numpy tidegate.common tidegate.coordinator.job_coordinator tidegate.actors.task",
+        ),
+    ],
+)
+def test_a_start_imports_only_what_it_needs_at_once(statement: str, not_yet: str) -> None:
+    program = (
+        f"import sys\n{statement}\nprint(*(name for name in {not_yet.split()} if name in sys.modules))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "\n"
+
+
 def test_every_public_name_of_the_package_can_be_loaded() -> None:
     import tidegate
 

@@ -234,6 +234,21 @@ def half_way(client: JobClient) -> dict[str, int]:
     return client.processes()
 
 
+def processes(client: JobClient, count: int) -> dict[str, int]:
+    """The processes of a running job by name, when all of so many are known.
+
+    A task may say that it runs before Ray hands over the answer with its process id.
+    """
+    return eventually(
+        f"{count} processes", lambda: found if len(found := client.processes()) == count else None
+    )
+
+
+def fails(client: JobClient) -> bool:
+    """Whether a job has noticed a failure; it may be running again."""
+    return client.report().cause is not None
+
+
 def pid_of(processes: dict[str, int], name: str) -> int:
     (pid,) = [pid for key, pid in processes.items() if key.startswith(name)]
     return pid

@@ -91,7 +91,7 @@ def node_lost_and_node_drained(directory: Path) -> None:
             jobs.eventually("the move", lambda: is_on(client, third))
             said("moved off the drained node")
             # The tasks run a moment before the coordinator has written down where.
-            moved = jobs.eventually("its record", lambda: client.report().statistics.rescales)[-1]
+            (moved,) = jobs.eventually("its record", lambda: client.report().statistics.rescales)
             assert (moved.cause, moved.failure) == ("drained node", ""), moved
             assert client.report().restarts == restarts, client.report().cause
             gate.open()

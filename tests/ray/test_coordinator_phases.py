@@ -85,7 +85,7 @@ def test_between_two_acknowledgements(tmp_path: Path) -> None:
 def test_while_a_task_is_being_replaced(tmp_path: Path) -> None:
     with half_way(tmp_path, "restore@count:1:sleep=1") as (client, first):
         jobs.kill(jobs.pid_of(jobs.half_way(client), "count"))
-        jobs.eventually("the restart", lambda: client.report().status is JobStatus.RESTARTING)
+        jobs.eventually("the restart", lambda: jobs.fails(client))
         jobs.kill(first)
         back(client, first)
 

@@ -30,7 +30,7 @@ def test_a_killed_keyed_task_is_replaced_and_the_others_stay(tmp_path: Path) -> 
         before = jobs.half_way(client)
         jobs.kill(before["count -> sink (1/2)"])
         jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
-        after = client.processes()
+        after = jobs.processes(client, len(before))
         gate.open()
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
         assert client.report().restarts == 1
@@ -62,11 +62,21 @@ def test_a_source_may_be_killed_and_a_task_while_the_job_recovers_and_again_late
     with jobs.running(stream, jobs.FileSink(output)) as client:
         before = jobs.half_way(client)
         jobs.kill(before["numbers (1/2)"])
-        jobs.eventually("the failure", lambda: client.report().status is JobStatus.RESTARTING)
+        jobs.eventually("the failure", lambda: jobs.fails(client))
         jobs.kill(before["count -> sink (2/2)"])
-        jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
-        jobs.kill(client.processes()["count -> sink (2/2)"])
-        jobs.eventually("another restart", lambda: len(client.report().statistics.recoveries) == 2)
+
+        def is_replaced() -> bool:
+            processes = client.processes()
+            return len(processes) == len(before) and not (
+                processes["numbers (1/2)"] == before["numbers (1/2)"]
+                or processes["count -> sink (2/2)"] == before["count -> sink (2/2)"]
+            )
+
+        jobs.eventually("both in new processes", is_replaced)
+        jobs.eventually("a restart", lambda: client.report().status is JobStatus.RUNNING)
+        recoveries = len(client.report().statistics.recoveries)
+        jobs.kill(jobs.processes(client, len(before))["count -> sink (2/2)"])
+        jobs.eventually("another restart", lambda: len(client.report().statistics.recoveries) > recoveries)
         gate.open()
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
         assert client.report().restarts >= 2

@@ -61,8 +61,14 @@ class FullDisk(MemoryCheckpointStorage):
         return super().write_file(path, data)
 
 
-def test_state_belongs_to_the_current_key(open_backend: Any) -> None:
-    backend = open_backend()
+with_and_without_storage = pytest.mark.parametrize(
+    "options", [{}, {"storage": None}], ids=["checkpoints", "no checkpoints"]
+)
+
+
+@with_and_without_storage
+def test_state_belongs_to_the_current_key(open_backend: Any, options: dict[str, Any]) -> None:
+    backend = open_backend(**options)
     value, entries, elements = (
         backend.get_value_state(VALUE),
         backend.get_map_state(MAP),
@@ -86,6 +92,9 @@ def test_state_belongs_to_the_current_key(open_backend: Any) -> None:
     assert elements.get() == ["(1, 'one')", "x"]
     backend.current_key = "one"
     assert (value.value(), list(entries.keys()), elements.get()) == (None, [], [])
+    backend.current_key = (1, "one")
+    value.update(None)
+    assert value.value() is None
 
 
 def test_map_entries_may_hold_none_and_are_removed_one_by_one(open_backend: Any) -> None:
@@ -133,8 +142,11 @@ def test_a_reduce_function_may_be_an_object(open_backend: Any) -> None:
     assert total.get() == 5
 
 
-def test_state_without_a_key_is_an_error_that_names_operator_and_state(open_backend: Any) -> None:
-    backend = open_backend()
+@with_and_without_storage
+def test_state_without_a_key_is_an_error_that_names_operator_and_state(
+    open_backend: Any, options: dict[str, Any]
+) -> None:
+    backend = open_backend(**options)
     value, entries = backend.get_value_state(VALUE), backend.get_map_state(MAP)
     for use in (value.value, value.clear, lambda: value.update((1, 2)), entries.keys):
         with pytest.raises(StateError, match=r"running total.*(total|by name).*no key"):

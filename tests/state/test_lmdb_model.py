@@ -290,8 +290,8 @@ def run_with(machine: Any, max_examples: int) -> Any:
     return machine.TestCase
 
 
-TestPlainLmdb = run_with(PlainMachine, 500)
-TestExpiringLmdb = run_with(ExpiringMachine, 500)
+TestPlainLmdb = run_with(PlainMachine, 200)
+TestExpiringLmdb = run_with(ExpiringMachine, 200)
 TestPlainMemory = run_with(PlainMachineInMemory, 100)
 TestExpiringMemory = run_with(ExpiringMachineInMemory, 100)
 TestPlainDraining = run_with(PlainMachineDraining, 150)

@@ -12,7 +12,7 @@ from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointErro
 from tidegate.protocol.handles import FileHandle
 from tidegate.state.filesystem_storage import FileSystemCheckpointStorage, storage_error
 from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import CheckpointStorage, open_storage
+from tidegate.state.storage import CheckpointStorage, open_storage, read_restored
 
 
 @pytest.fixture(params=["path", "file uri", "memory", "fsspec"])
@@ -89,7 +89,7 @@ def test_files_of_another_job_are_read_by_absolute_address_and_never_deleted(
     handle = other.write_file("a", b"x")
     absolute = FileHandle(f"{other.uri}/a", handle.size_bytes, handle.sha256)
     mine = place.sub("mine")
-    assert mine.read_file(absolute) == b"x"
+    assert mine.read_file(absolute) == read_restored(None, absolute) == b"x"
     with pytest.raises(CheckpointStorageError, match="another job"):
         mine.delete([absolute.path])
     with pytest.raises(CheckpointStorageError, match="another job"):

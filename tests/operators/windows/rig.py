@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,10 @@ class Rig:
         for index, subtask in enumerate(self.subtasks):
             own = [r for r in records if subtask_of_key_group(key_group_of(r[0], 128), 128, count) == index]
             if own:
-                subtask.operator.process_batch(Batch(own, [time for _, _, time in own]), input_index)
+                times = [time for _, _, time in own]
+                # As a list, and as the array that they are behind a timestamp assigner.
+                timestamps = array("q", times) if len(own) % 2 else times
+                subtask.operator.process_batch(Batch(own, timestamps), input_index)
 
     def advance_watermark(self, timestamp_ms: int, input_index: int = 0) -> None:
         for subtask in self.subtasks:

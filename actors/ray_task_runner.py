@@ -1,0 +1,76 @@
+"""What a task actor runs: subtasks with a thread each, and what they share."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from ..common import failpoints
+from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.task_events import CancelTask
+from ..protocol.task_metrics import ProcessMetrics
+from ..telemetry.logs import LogContext
+from .deferred_pandas import defer_pandas
+from .local_dirs import JobDirectories
+from .ports import TaskDeployment
+from .ray_transport import RayTaskPorts, open_ray_log
+from .task import StreamTask
+
+__all__ = ["Attempt", "TaskRunner", "defer_pandas", "enter_job", "take_metrics"]
+
+
+class TaskRunner:
+    """One subtask and its thread."""
+
+    def __init__(
+        self,
+        deployment: TaskDeployment,
+        receivers: Mapping[ChannelId, tuple[Any, SubtaskId]],
+        coordinator: Any,
+    ) -> None:
+        failpoints.arm(deployment.settings.fail_points)
+        self.ports = RayTaskPorts(
+            deployment.subtask_id,
+            deployment.attempt,
+            receivers,
+            coordinator,
+            mail=lambda mail: self.task.put(mail),
+        )
+        self.task = StreamTask(deployment, self.ports)
+        self.thread = threading.Thread(
+            target=self._run, name=f"tidegate-{deployment.subtask_id}", daemon=True
+        )
+
+    def cancel(self) -> None:
+        """Have the task stop at its next step."""
+        self.task.put(CancelTask())
+
+    def _run(self) -> None:
+        self.task.initialize()
+        gc.freeze()
+        while True:
+            outcome = self.task.step()
+            if outcome.is_over:
+                break
+            if outcome.wait_ms:
+                self.task.wait(outcome.wait_ms)
+        self.ports.close()
+
+
+def enter_job(deployment: TaskDeployment) -> JobDirectories:
+    """Let this process log for the job of its first subtask, and hold that job's local directories."""
+    settings = deployment.settings
+    open_ray_log(settings.logs, "task", LogContext(deployment.job_id, settings.job_name))
+    roots = {settings.local_dir, settings.local_snapshots_dir or settings.local_dir}
+    return JobDirectories(roots, deployment.job_id)
+
+
+def take_metrics(attempt: Attempt, runners: Mapping[SubtaskId, TaskRunner]) -> ProcessMetrics:
+    """What the live subtasks of this process have measured."""
+    live = {subtask: each.task for subtask, each in runners.items() if not each.task.phase.is_terminal}
+    metrics = {subtask: task.metrics() for subtask, task in live.items()}
+    return ProcessMetrics(attempt, socket.gethostname(), os.getpid(), metrics)
