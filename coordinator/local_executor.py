@@ -60,7 +60,6 @@ class LocalExecutor:
         self._events: deque[TaskEvent] = deque()
         self._requests: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
-        self._has_mail = False
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-snapshot")
         self._new_tasks: list[StreamTask] = []
         self._ready: Callable[[str], None] | None = None
@@ -144,7 +143,6 @@ class LocalExecutor:
         return records
 
     def _round(self) -> bool:
-        self._has_mail = False
         progressed = self._take_requests()
         new, self._new_tasks = self._new_tasks, []
         for task in new:
@@ -164,7 +162,7 @@ class LocalExecutor:
         if self.coordinator.next_due_ms() <= now_ms:
             self.coordinator.tick()
             progressed = True
-        return progressed or bool(new) or self._has_mail
+        return progressed or bool(new)
 
     def _take_metrics(self, now_ms: int) -> None:
         live = {subtask: task for subtask, task in self._tasks.items() if not task.phase.is_terminal}
@@ -233,12 +231,10 @@ class LocalExecutor:
 
     def route(self, message: Message) -> None:
         """Hand a message to the subtask at the end of its channel."""
-        self._has_mail = True
         self._tasks[self._graph.receivers[message.channel]].put(message)
 
     def return_credit(self, channel: ChannelId, size_bytes: int) -> None:
         """Give credit back to the sender of a channel."""
-        self._has_mail = True
         self._tasks[self._graph.senders[channel]].put(CreditReturned(channel, size_bytes))
 
     def wake(self) -> None:
