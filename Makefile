@@ -13,6 +13,8 @@ PYTEST_ARGS ?=
 # These wait for processes most of the time, so `make check` runs them, and the others, beside each other.
 TESTS_ON_RAY := ray
 TESTS_WITH_PROCESSES := bad_input chaos connectors examples kafka packaging spark_bridge
+# Half of what is left, by CPU time: nearly all of it is work for one core.
+TESTS_OF_STATE := datastream operators protocol state
 
 .DEFAULT_GOAL := help
 .PHONY: help chromium dev demo test check lint types imports sim mutants chaos bench bench-quick docs site wheel clean
@@ -61,16 +63,17 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
-# The tests come last, in three parts side by side, so that the last line of a CI log is pytest's summary.
+# The tests come last, in four parts side by side, so that the last line of a CI log is pytest's summary.
 # Two cores are not busy with less: most of a job on Ray is waiting for processes to start.
 check: chromium lint types imports ## what CI runs: lint, types, import rules, a short simulation, all tests
 	$(BIN)/tidegate sim --seeds $(CHECK_SEEDS)
 	@logs=$$(mktemp -d); code=0; \
 	$(BIN)/python -m pytest $(TESTS_ON_RAY:%=tests/%) $(PYTEST_ARGS) >"$$logs/1" 2>&1 & on_ray=$$!; \
+	nice -n 5 $(BIN)/python -m pytest $(TESTS_OF_STATE:%=tests/%) $(PYTEST_ARGS) >"$$logs/2" 2>&1 & of_state=$$!; \
 	nice -n 5 $(BIN)/python -m pytest $(PYTEST_ARGS) \
-		$(patsubst %,--ignore=tests/%,$(TESTS_ON_RAY) $(TESTS_WITH_PROCESSES)) >"$$logs/2" 2>&1 & others=$$!; \
+		$(patsubst %,--ignore=tests/%,$(TESTS_ON_RAY) $(TESTS_WITH_PROCESSES) $(TESTS_OF_STATE)) >"$$logs/3" 2>&1 & others=$$!; \
 	$(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=tests/%) $(PYTEST_ARGS) || code=$$?; \
-	wait $$on_ray || code=$$?; wait $$others || code=$$?; \
+	wait $$on_ray || code=$$?; wait $$of_state || code=$$?; wait $$others || code=$$?; \
 	cat "$$logs"/*; rm -rf "$$logs"; exit $$code
 
 sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
