@@ -125,8 +125,19 @@ class CountPerKey(KeyedProcessFunction):
         yield ctx.get_current_key(), count
 
 
+_END = "\nend of epoch\n"
+
+
+def _whole_epochs(text: str) -> str:
+    whole, end, _ = text.rpartition(_END)
+    return whole + end
+
+
 class FileSink(Sink):
-    """Exactly once into one file: a commit appends an epoch, unless the file has it already."""
+    """Exactly once into one file: a commit appends an epoch, unless the file has it already.
+
+    A process that is killed while it writes leaves a part of one, which the next commit drops.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
@@ -161,16 +172,18 @@ class _FileCommitter(Committer):
         with open(self._path, "a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            known = {line for line in file.read().splitlines() if line.startswith("epoch")}
+            whole = _whole_epochs(file.read())
+            file.truncate(len(whole))
+            known = set(whole.splitlines())
             for epoch, lines in committables:
                 if epoch not in known:
-                    file.write("\n".join([epoch, *lines]) + "\n")
+                    file.write("\n".join([epoch, *lines]) + _END)
 
 
 def records_in(path: Path) -> list[tuple[int, int]]:
     """What a `FileSink` has committed."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [tuple(map(int, line.split())) for line in lines if not line.startswith("epoch")]  # type: ignore[misc]
+    lines = _whole_epochs(path.read_text()).splitlines() if path.exists() else []
+    return [tuple(map(int, line.split())) for line in lines if line[0].isdigit()]  # type: ignore[misc]
 
 
 def expected(count: int) -> Counter[tuple[int, int]]:
