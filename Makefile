@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 TESTS_ON_RAY := ray
 TESTS_WITH_PROCESSES := bad_input chaos connectors examples kafka packaging spark_bridge
 # Half of what is left, by CPU time: nearly all of it is work for one core.
-TESTS_OF_STATE := datastream operators protocol state
+TESTS_OF_STATE := datastream operators state
 
 .DEFAULT_GOAL := help
 .PHONY: help chromium dev demo test check lint types imports sim mutants chaos bench bench-quick docs site wheel clean
