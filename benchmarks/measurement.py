@@ -13,6 +13,7 @@ from typing import Any
 from . import expected, launch, plan, systems
 from .peers.latency import percentile_ms
 from .peers.measure import Orders
+from .processes import cpu_between
 from .running_ray import RunningRay, running_ray
 
 RUN_LIMIT_S = 300.0
@@ -188,7 +189,7 @@ def metrics_of(
     if case.workload == "changing":
         return found | changing_metrics(outcome)
     found["rate"] = records / (ended_ns - started_ns) * 1e6
-    found["cpu_s"] = cpu_s(outcome, starts, ends, started_ns, ended_ns) / records * 1e6
+    found["cpu_s"] = cpu_s(outcome, started_ns, ended_ns) / records * 1e6
     if case.workload == "W7":
         latencies: Counter[int] = Counter()
         for end in ends:
@@ -198,18 +199,29 @@ def metrics_of(
     return found
 
 
-def cpu_s(
-    outcome: launch.Outcome,
-    starts: list[dict[str, Any]],
-    ends: list[dict[str, Any]],
-    started_ns: int,
-    ended_ns: int,
-) -> float:
-    """CPU seconds between first and last record: exact where one process does it all, else from samples."""
-    if {mark["pid"] for mark in (*starts, *ends)} == {outcome.pid}:
-        spent: float = max(end["cpu_ns"] for end in ends) - min(mark["cpu_ns"] for mark in starts)
-        return spent / 1e9
-    return outcome.cpu_s(started_ns, ended_ns)
+def cpu_s(outcome: launch.Outcome, from_ns: int, to_ns: int) -> float:
+    """CPU seconds of all processes, without Ray's own, between the first record and the last.
+
+    A process that left marks at its own first and last record counts exactly from one to the other, which
+    leaves out what it took to start. Of the others there are samples.
+    """
+    exact = {pid: spent for pid in outcome.cpu if (spent := own_cpu_s(outcome, pid)) is not None}
+    sampled = (samples for pid, samples in outcome.cpu.items() if pid not in exact)
+    return sum(exact.values()) + sum(cpu_between(samples, from_ns, to_ns) for samples in sampled)
+
+
+def own_cpu_s(outcome: launch.Outcome, pid: int) -> float | None:
+    """CPU seconds of a process between its own first and last record; None without its marks.
+
+    It begins as a source is asked for its first batch or, where there is no source, as the sink is ready. It
+    ends as the sink or the source is closed.
+    """
+    starts, readies, reads, ends = (
+        [mark["cpu_ns"] for mark in marks(outcome, kind) if mark["pid"] == pid]
+        for kind in ("start", "ready", "read", "end")
+    )
+    firsts, lasts = starts or readies, reads + ends
+    return (max(lasts) - min(firsts)) / 1e9 if firsts and lasts else None
 
 
 def changing_metrics(outcome: launch.Outcome) -> dict[str, float]:
@@ -230,9 +242,9 @@ def memory(outcome: launch.Outcome) -> dict[str, float]:
     """The peak of the tree, the part of Ray's own processes in it, and the rest."""
     peak = outcome.peak()
     return {
-        "peak_mib": peak.bytes / MIB,
-        "daemons_mib": peak.daemon_bytes / MIB,
-        "own_mib": (peak.bytes - peak.daemon_bytes) / MIB,
+        "memory_mib": peak.bytes / MIB,
+        "ray_memory_mib": peak.ray_bytes / MIB,
+        "own_memory_mib": (peak.bytes - peak.ray_bytes) / MIB,
     }
 
 
@@ -256,7 +268,7 @@ def checkpoint_notes(marks: dict[str, Any], state_dir: Path) -> dict[str, Any]:
 
 
 def marks(outcome: launch.Outcome, kind: str) -> list[dict[str, Any]]:
-    """The marks of one kind of all subtasks: `start`, `start-0`, `start-1` …"""
+    """The marks of one kind of all subtasks: `end`, `end-0`, `end-1` …"""
     return [mark for name, mark in outcome.marks.items() if name.partition("-")[0] == kind]
 
 

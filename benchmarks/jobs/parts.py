@@ -30,10 +30,10 @@ TRIPLE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 
 
 class TimedNumbers(NumberSequenceSource):
-    """`NumberSequenceSource` that notes when its first batch is asked for.
+    """`NumberSequenceSource` with a stopwatch.
 
     Args:
-        orders: where the note goes.
+        orders: where its marks go.
         records: how many numbers; those of the orders if omitted.
     """
 
@@ -42,11 +42,16 @@ class TimedNumbers(NumberSequenceSource):
         self._marks_dir = orders.marks_dir
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
-        return _TimedReader(super().create_reader(splits), self._marks_dir)
+        return TimedReader(super().create_reader(splits), self._marks_dir)
 
 
-class _TimedReader(SourceReader):
-    """Adds the time stamp to another reader."""
+class TimedReader(SourceReader):
+    """Leaves marks as another reader is asked for its first batch, and as it is closed.
+
+    Args:
+        reader: the other one.
+        marks_dir: where the marks go.
+    """
 
     def __init__(self, reader: SourceReader, marks_dir: str) -> None:
         self._reader = reader
@@ -54,13 +59,13 @@ class _TimedReader(SourceReader):
         self._started = False
 
     def open(self, context: Any) -> None:
-        self._name = f"start-{context.subtask_index}"
+        self._name = f"{context.operator_uid}-{context.subtask_index}"
         self._reader.open(context)
 
     def poll(self, max_records: int) -> Any:
         if not self._started:
             self._started = True
-            leave_mark(self._marks_dir, self._name)
+            leave_mark(self._marks_dir, f"start-{self._name}")
         return self._reader.poll(max_records)
 
     def snapshot_state(self) -> list[Any]:
@@ -68,6 +73,8 @@ class _TimedReader(SourceReader):
 
     def close(self) -> None:
         self._reader.close()
+        if self._started:
+            leave_mark(self._marks_dir, f"read-{self._name}")
 
 
 class PacedNumbers(TimedNumbers):
@@ -77,7 +84,7 @@ class PacedNumbers(TimedNumbers):
         return _PacedReader(NumberSequenceSource.create_reader(self, splits), self._marks_dir)
 
 
-class _PacedReader(_TimedReader):
+class _PacedReader(TimedReader):
     _next_s = 0.0
 
     def poll(self, max_records: int) -> Any:
