@@ -200,28 +200,22 @@ def metrics_of(
 
 
 def cpu_s(outcome: launch.Outcome, from_ns: int, to_ns: int) -> float:
-    """CPU seconds of all processes, without Ray's own, between the first record and the last.
+    """CPU seconds of all processes, without Ray's own, between the first record and the last."""
+    return sum(_process_cpu_s(outcome, pid, from_ns, to_ns) for pid in outcome.cpu)
 
-    A process that left marks at its own first and last record counts exactly from one to the other, which
-    leaves out what it took to start. Of the others there are samples.
+
+def _process_cpu_s(outcome: launch.Outcome, pid: int, from_ns: int, to_ns: int) -> float:
+    """Those of one process: exact from source to sink if it has both, else on lines between what is known.
+
+    That are the samples, and the process's marks: as its sink was ready for records, as its source was asked
+    for the first, and as each was closed. So what it took to start stays out, and its last moments do not.
     """
-    exact = {pid: spent for pid in outcome.cpu if (spent := own_cpu_s(outcome, pid)) is not None}
-    sampled = (samples for pid, samples in outcome.cpu.items() if pid not in exact)
-    return sum(exact.values()) + sum(cpu_between(samples, from_ns, to_ns) for samples in sampled)
-
-
-def own_cpu_s(outcome: launch.Outcome, pid: int) -> float | None:
-    """CPU seconds of a process between its own first and last record; None without its marks.
-
-    It begins as a source is asked for its first batch or, where there is no source, as the sink is ready. It
-    ends as the sink or the source is closed.
-    """
-    starts, readies, reads, ends = (
-        [mark["cpu_ns"] for mark in marks(outcome, kind) if mark["pid"] == pid]
-        for kind in ("start", "ready", "read", "end")
-    )
-    firsts, lasts = starts or readies, reads + ends
-    return (max(lasts) - min(firsts)) / 1e9 if firsts and lasts else None
+    own = {name: mark for name, mark in outcome.marks.items() if mark["pid"] == pid}
+    starts, ends = ([own[name]["cpu_ns"] for name in own if _kind(name) == kind] for kind in ("start", "end"))
+    if starts and ends:
+        return (max(ends) - min(starts)) / 1e9
+    known = [*outcome.cpu[pid], *((mark["at_ns"], mark["cpu_ns"] / 1e9) for mark in own.values())]
+    return cpu_between(sorted(known), from_ns, to_ns)
 
 
 def changing_metrics(outcome: launch.Outcome) -> dict[str, float]:
@@ -269,7 +263,11 @@ def checkpoint_notes(marks: dict[str, Any], state_dir: Path) -> dict[str, Any]:
 
 def marks(outcome: launch.Outcome, kind: str) -> list[dict[str, Any]]:
     """The marks of one kind of all subtasks: `end`, `end-0`, `end-1` …"""
-    return [mark for name, mark in outcome.marks.items() if name.partition("-")[0] == kind]
+    return [mark for name, mark in outcome.marks.items() if _kind(name) == kind]
+
+
+def _kind(name: str) -> str:
+    return name.partition("-")[0]
 
 
 def _size_bytes(folder: Path) -> int:

@@ -58,26 +58,31 @@ def test_a_process_has_used_nothing_before_it_was_first_seen() -> None:
     assert cpu_between([(200, 1.0), (300, 2.0)], 100, 250) == pytest.approx(1.5)
 
 
-def test_cpu_time_is_exact_for_processes_with_marks_at_both_ends_and_sampled_for_others() -> None:
-    def mark(pid: int, cpu_s: float) -> dict[str, int]:
-        return {"pid": pid, "cpu_ns": int(cpu_s * 1e9)}
+def test_cpu_time_comes_from_a_processs_marks_where_samples_would_miss_something() -> None:
+    def mark(pid: int, at_ns: int, cpu_s: float) -> dict[str, int]:
+        return {"pid": pid, "at_ns": at_ns, "cpu_ns": int(cpu_s * 1e9)}
 
     marks = {
-        # A source in a process of its own, a sink in another, both in a third.
-        "start-numbers-0": mark(1, 10.0),
-        "read-numbers-0": mark(1, 12.0),
-        "ready-0": mark(2, 20.0),
-        "end-0": mark(2, 24.0),
-        "ready-1": mark(3, 5.0),
-        "start-numbers-1": mark(3, 6.0),
-        "read-numbers-1": mark(3, 7.0),
-        "end-1": mark(3, 7.5),
-        # Killed, so it left no second one.
-        "ready-2": mark(5, 1.0),
+        # A source in a process of its own: before its first record it had taken 90 s to start.
+        "start-numbers-0": mark(1, 100, 90.0),
+        "read-numbers-0": mark(1, 180, 93.0),
+        # A sink, ready before there was a record, and closed after it was seen for the last time.
+        "ready-0": mark(2, 90, 50.0),
+        "end-0": mark(2, 200, 54.0),
+        # A source and a sink in one.
+        "ready-1": mark(3, 80, 5.0),
+        "start-numbers-1": mark(3, 120, 6.0),
+        "read-numbers-1": mark(3, 190, 7.0),
+        "end-1": mark(3, 200, 7.5),
     }
-    starting = [(0, 0.0), (100, 100.0), (200, 101.0)]
-    outcome = Outcome(0, 4, marks, dict.fromkeys(range(1, 6), starting))
-    assert cpu_s(outcome, 100, 200) == pytest.approx(2.0 + 4.0 + 1.5 + 1.0 + 1.0)
+    cpu = {
+        1: [(50, 0.0), (150, 92.0)],
+        2: [(50, 0.0), (110, 50.0), (150, 52.0)],
+        3: [(50, 0.0), (150, 6.5)],
+        # The driver leaves no marks.
+        4: [(50, 0.0), (150, 1.0), (250, 2.0)],
+    }
+    assert cpu_s(Outcome(0, 4, marks, cpu), 100, 200) == pytest.approx(3.0 + 4.0 + 1.5 + 1.0)
 
 
 @pytest.fixture
