@@ -15,9 +15,9 @@ import psutil
 from .processes import Memory, ProcessTree, Samples
 from .systems import ROOT
 
-# Looking at every process costs some milliseconds of a core, and at its memory some tens of them.
+# Looking at the CPU time of every process costs some milliseconds of a core, at their memory ten times that.
 SAMPLE_PAUSE_S = 0.2
-MEMORY_PAUSE_S = 1.0
+MEMORY_PAUSE_S = 2.0
 
 
 class RunError(Exception):
@@ -51,7 +51,7 @@ class Outcome:
 
 @dataclass
 class _MemoryWatch:
-    """Looks at memory each second, and as soon as the program has left one more mark.
+    """Looks at memory every other second, and as soon as the program has left one more mark.
 
     When it leaves its last it still has everything, and a moment later nothing.
     """
