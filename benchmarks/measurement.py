@@ -152,7 +152,7 @@ class Bench:
         )
         with holder as ray:
             variables = systems.environment(case.program)
-            return launch.run(
+            outcome = launch.run(
                 systems.command(case.program, orders),
                 variables if ray is None else variables | ray.variables,
                 folder / "marks",
@@ -161,6 +161,9 @@ class Bench:
                 launch.settled(until, settle_s),
                 None if ray is None else ray.pid,
             )
+        # What a killed job leaves behind.
+        shutil.rmtree(folder / "local", ignore_errors=True)
+        return outcome
 
 
 def check(case: plan.Case, orders: Orders, ends: list[dict[str, Any]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tidegate.common import Configuration, Types
@@ -171,6 +172,8 @@ def configuration(orders: Orders) -> Configuration:
     result = Configuration()
     result.set_string("execution.target", orders.shell)
     result.set_string("state.backend.type", orders.backend)
+    # Ten million keys in LMDB are a gigabyte, which the folder for temporary files need not have.
+    result.set_string("tidegate.local-dir", str(Path(orders.state_dir).parent / "local"))
     if orders.interval_ms:
         result.set_string("execution.checkpointing.interval", f"{orders.interval_ms} ms")
         result.set_string("execution.checkpointing.dir", orders.state_dir)
