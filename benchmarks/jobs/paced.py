@@ -96,6 +96,7 @@ class _LatencyWriter(SinkWriter):
         self._orders = orders
 
     def open(self, context: Any) -> None:
+        leave_mark(self._orders.marks_dir, f"ready-{context.subtask_index}")
         self._tally = LatencyTally(self._orders, context.subtask_index)
 
     def write_batch(self, values: list[Any]) -> None:

@@ -154,6 +154,7 @@ class _TallyWriter(SinkWriter):
         self._orders = orders
 
     def open(self, context: Any) -> None:
+        leave_mark(self._orders.marks_dir, f"ready-{context.subtask_index}")
         tally = Tally(self._orders, context.subtask_index)
         self._tally = tally
         # Bound once: the tally's method takes a whole batch, as the writer does.

@@ -93,7 +93,6 @@ class LatencyTally:
         self._counts = 0
         self._last_ns = 0
         self._start_ns = 0
-        leave_mark(orders.marks_dir, f"ready-{subtask}")
 
     def add(self, results: Iterable[tuple[int, int, int]]) -> None:
         """Takes a batch of `(key, count, time in ns at which the record was due)`; all arrive now."""

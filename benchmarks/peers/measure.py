@@ -107,8 +107,6 @@ class Tally:
         self.last_ns = 0
         self.awaits_first = bool(orders.restore_path)
         self._filled = False
-        # Where the sink has a process without a source, its share of the CPU time begins here.
-        leave_mark(orders.marks_dir, f"ready-{subtask}")
 
     def add_numbers(self, numbers: list[int]) -> None:
         """Takes a batch of W1."""
