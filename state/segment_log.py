@@ -20,8 +20,9 @@ from ..common.errors import StateError
 from ..protocol.handles import KeyedStateHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
 from .backend import KeyedStateBackendParameters
+from .change_merge import merge_tables
 from .conversion import StateConversion
-from .segments import SegmentInfo, footer_sha256, merge_tables, read_segment, write_segment
+from .segments import SegmentInfo, footer_sha256, read_segment, write_segment
 from .storage import CheckpointStorage, read_restored
 
 _SMALLEST_BASE_ENTRIES = 65_536
