@@ -1,9 +1,9 @@
 """The segments that make up the keyed state of one subtask, and their compaction.
 
 Each persist appends a segment per changed state. When the increments of a state have more than twice the
-entries of its base they are merged into a new base; when there are many small ones they are merged into one. Size-tiered
-compaction as in LSM trees (O'Neil et al., 1996), with two tiers. A state of a few entries is one segment,
-written anew each time: that is less than the smallest increments would be together.
+entries of its base they are merged into a new base; when there are many small ones they are merged into
+one. Size-tiered compaction as in LSM trees (O'Neil et al., 1996), with two tiers. A state of a few entries
+is one segment, written anew each time: that is less than the smallest increments would be together.
 """
 
 from __future__ import annotations
