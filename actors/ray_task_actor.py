@@ -7,6 +7,7 @@ is not imported here before there is an actor.
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import os
 import pickle
@@ -169,6 +170,12 @@ class TaskActor:
         await asyncio.Event().wait()
 
 
+@functools.cache
+def _remote_class() -> Any:
+    """Made once in a process, because Ray uploads each that is made."""
+    return ray.remote(concurrency_groups={"control": 1_000})(TaskActor)  # type: ignore[call-overload]
+
+
 def start_task_actor(options: Mapping[str, Any]) -> Any:
     """Start a process for subtasks; it dies with the process that calls this.
 
@@ -178,5 +185,5 @@ def start_task_actor(options: Mapping[str, Any]) -> Any:
     Returns:
         Its handle.
     """
-    actor = ray.remote(concurrency_groups={"control": 1_000})(TaskActor)  # type: ignore[call-overload]
-    return actor.options(max_restarts=0, max_task_retries=0, max_concurrency=10_000, **options).remote()
+    options = {"max_restarts": 0, "max_task_retries": 0, "max_concurrency": 10_000, **options}
+    return _remote_class().options(**options).remote()

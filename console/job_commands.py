@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from ..common.errors import JobTimeoutError
-from ..coordinator.job_client import JobClient, JobReport
+from ..coordinator.job_client import JobClient
+from ..coordinator.job_report import JobReport
 from ..coordinator.statistics import CheckpointOutcome, CheckpointStatistics
 from ..protocol.elements import SavepointFormatType
 from .command import Command

@@ -8,7 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..common.completable_future import CompletableFuture
@@ -20,23 +20,24 @@ from ..common.errors import (
     JobTimeoutError,
     StateError,
 )
-from ..common.failpoints import FailPointReport
 from ..common.job_client import JobClient as BaseJobClient
 from ..common.job_execution_result import JobExecutionResult
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
 from ..common.time import Duration
-from ..protocol.checkpoint_events import AnswerRequest, RequestId
 from ..protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from ..protocol.ids import CheckpointId
 from ..protocol.rescaling import ALL_OPERATORS, RescaleError
 from ..state.key_codec import encode_key
 from .barrier_mode import BarrierMode
-from .state_queries import StateAnswer, StateQuery
-from .statistics import JobStatistics, RescaleStatistics
 
 if TYPE_CHECKING:
+    # What a driver gets only when its job runs: the job would start later if it were imported before.
+    from ..protocol.checkpoint_events import AnswerRequest, RequestId
     from .job_details import JobDetails
+    from .job_report import JobReport
+    from .state_queries import StateAnswer, StateQuery
+    from .statistics import RescaleStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -47,32 +48,6 @@ _DETACHED = (
     "the job was started detached (execution.attached: false), so nobody waited for its {}; ask "
     "`tidegate status`"
 )
-
-
-@dataclass(frozen=True)
-class JobReport:
-    """A view of a job at one moment."""
-
-    status: JobStatus
-    cause: str | None
-    details: str
-    restarts: int
-    statistics: JobStatistics
-    newest_checkpoint: str | None
-    """Address of the newest complete checkpoint, to start another job from."""
-    stopped_with: str = ""
-    """The savepoint that the job was stopped with."""
-    job_name: str = ""
-    checkpointing_mode: str = ""
-    """`exactly-once`, `at-least-once` or `unaligned`; empty without checkpoints."""
-    parallelism: Mapping[str, int] = field(default_factory=dict)
-    """Numbers of subtasks by operator uid."""
-    rescaling: RescaleStatistics | None = None
-    """The rescale that is under way, if any."""
-    metrics_url: str = ""
-    """Address of the page that shows the job's metrics to Prometheus; empty where there is none."""
-    fail_points: tuple[FailPointReport, ...] = ()
-    """What became of the points that `TIDEGATE_FAILPOINTS` armed."""
 
 
 class JobHandle(Protocol):
@@ -323,6 +298,8 @@ class JobClient(BaseJobClient):
             if report.status.is_globally_terminal_state():
                 if what == "savepoint" and report.stopped_with:
                     # Its coordinator was lost after the stop, and the next one finished it.
+                    from ..protocol.checkpoint_events import AnswerRequest
+
                     return AnswerRequest(request, CheckpointId(0), savepoint_path=report.stopped_with)
                 raise JobExecutionError(f"the job is {report.status.name}; no {what} was taken")
             if request not in report.statistics.requests:
@@ -370,6 +347,8 @@ class JobClient(BaseJobClient):
         if consistency == "checkpoint":
             return self._stored_value(uid, state, key, namespace)
         if consistency == "live":
+            from .state_queries import StateQuery
+
             return self._live_value(StateQuery(uid, state, key, namespace), timeout_s)
         raise ConfigurationError(f"consistency is {consistency!r}; choose 'checkpoint' or 'live'")
 

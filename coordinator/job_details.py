@@ -8,7 +8,7 @@ from typing import Any
 
 from ..protocol.ids import SubtaskId
 from ..protocol.task_metrics import ExecutionState, TaskMetrics, TaskRates
-from .job_client import JobReport
+from .job_report import JobReport
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from ..protocol.ids import SubtaskId
 from ..protocol.plan import Subtask, build_execution_graph
 from ..protocol.task_metrics import ExecutionState, TaskRates
 from .bounded_statistics import BoundedStatistics
-from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails, JobException, SubtaskDetails
 from .job_history import SubtaskState
+from .job_report import JobReport
 from .spec import JobSpec
 
 _CREATED = SubtaskState(ExecutionState.CREATED, 0, 0)

@@ -26,9 +26,10 @@ from ..telemetry import (
 from ..telemetry.logs import LogContext, ProcessLog
 from .barrier_mode import BarrierMode
 from .job_archive import archive_job
-from .job_client import JobHandle, JobReport
+from .job_client import JobHandle
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
+from .job_report import JobReport
 from .job_reporters import JobReporters
 from .job_view import JobView
 from .local_executor import LocalExecutor

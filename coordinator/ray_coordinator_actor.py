@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from ..actors.ray_task_actor import start_task_actor
+from .ray_job_handover import forget, handed_over
 
 if TYPE_CHECKING:
     from ..protocol.checkpoint_events import RequestId
@@ -22,23 +23,31 @@ if TYPE_CHECKING:
 
 
 class CoordinatorActor:
-    """Coordinates one job. Ray restarts it after a crash; it then resumes from checkpoint storage.
+    """Coordinates the job that was handed over for its name.
 
-    Args:
-        job: What `JobHost` takes.
-        processes: What `start_task_actor` takes for each process that the job begins with, by its key.
-            They start while this process still imports what it needs.
+    Ray restarts it after a crash; it then resumes from checkpoint storage. The processes that the job begins
+    with start while this one still imports what it needs.
     """
 
-    def __init__(self, job: bytes, processes: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self) -> None:
         context = ray.get_runtime_context()
-        me = context.current_actor
+        self._me = context.current_actor
+        name = context.get_actor_name()
+        assert name is not None, "a coordinator is found by its name"
+        self._name = name
+        job = handed_over(self._name)
         # After a crash the job may be over, or have another parallelism.
-        wanted = {} if context.was_current_actor_reconstructed else processes
+        wanted = {} if context.was_current_actor_reconstructed else job.processes
         early = {key: start_task_actor(options) for key, options in wanted.items()}
+        if not job.is_resumable:
+            forget(self._name)
         from .ray_job_host import JobHost
 
-        self._host = JobHost(job, me, early, lambda: ray.kill(me, no_restart=True))
+        self._host = JobHost(job.spec, self._me, early, self._end)
+
+    def _end(self) -> None:
+        forget(self._name)
+        ray.kill(self._me, no_restart=True)
 
     # ------------------------------------------------------------ called by tasks
 

@@ -7,28 +7,32 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
 from ..common.errors import ConfigurationError, JobExecutionError, ResourceError, first_line
-from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.plan import build_execution_graph
 from ..telemetry import OtlpSettings
-from .barrier_mode import BarrierMode
 from .cluster_address import HeadWatch, check_reachable, unreachable
-from .job_client import JobReport
-from .job_details import JobDetails
+from .ray_job_handover import HandedOverJob, forget, hand_over
 from .slots import RAY_NAMES, ProcessResources, process_resources, total
 from .spec import JobSpec
-from .state_queries import StateAnswer, StateQuery
+
+if TYPE_CHECKING:
+    from ..protocol.checkpoint_events import RequestId
+    from .barrier_mode import BarrierMode
+    from .job_details import JobDetails
+    from .job_report import JobReport
+    from .state_queries import StateAnswer, StateQuery
 
 NAMESPACE = "tidegate"
 """Where coordinators are found by name. Drivers stay in an unnamed namespace each: RayDP allows one Spark
 session per namespace."""
+_PREFIX = "job-"
 _START_TIMEOUT_S = 60
 _RETURN_TIMEOUT_S = 60
 """How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
@@ -100,6 +104,8 @@ class RayJobHandle:
 
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         if self._is_released:
+            from .state_queries import StateAnswer
+
             return StateAnswer(b"", "the job is over")
         data = pickle.dumps(query)
         answer: StateAnswer = self._ask(lambda: self._actor.query_state.remote(data, timeout_s))
@@ -142,6 +148,8 @@ class RayJobHandle:
         self._ask(self._actor.forget.remote)
         self._is_released = True
         ray.kill(self._actor, no_restart=True)
+        # Not before: a coordinator that is lost meanwhile comes back.
+        forget(_name_of(self._job_id))
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         """The coordinator's answer. All questions may be asked twice: a lost one is asked again."""
@@ -209,8 +217,13 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
     connect(address)
     found = ray.util.list_named_actors(all_namespaces=True)
     names = [each["name"] for each in found if each["namespace"] == NAMESPACE]
-    ids = sorted(name.removeprefix("job-") for name in names if name.startswith("job-"))
-    return {each: RayJobHandle(ray.get_actor(f"job-{each}", namespace=NAMESPACE), each) for each in ids}
+    ids = sorted(name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
+    return {each: RayJobHandle(ray.get_actor(_name_of(each), namespace=NAMESPACE), each) for each in ids}
+
+
+def _name_of(job_id: str) -> str:
+    """Name of a job's coordinator."""
+    return f"{_PREFIX}{job_id}"
 
 
 def is_embedded() -> bool:
@@ -235,33 +248,45 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     # In reactive mode the coordinator looks first for what there is room.
     is_fixed = spec.settings.reactive is None
     early = {key: each.actor_options() for key, each in resources.items()} if is_fixed else {}
+    # Without checkpoints there is nothing to resume from, so a lost coordinator is a lost job.
+    is_resumable = spec.settings.trigger is not None
+    name = _name_of(spec.job_id)
+    hand_over(name, HandedOverJob(cloudpickle.dumps((spec, otlp)), early, is_resumable))
     actor = (
         ray.remote(concurrency_groups={"events": 1})(CoordinatorActor)  # type: ignore[call-overload]
         .options(
-            name=f"job-{spec.job_id}",
+            name=name,
             namespace=NAMESPACE,
             lifetime="detached",
             num_cpus=0,
-            # Without checkpoints there is nothing to resume from, so a lost coordinator is a lost job.
-            max_restarts=-1 if spec.settings.trigger is not None else 0,
+            max_restarts=-1 if is_resumable else 0,
             max_task_retries=0,
             max_concurrency=16,
         )
-        .remote(cloudpickle.dumps((spec, otlp)), early)
+        .remote()
     )
+    # What its answers are made of, imported while its processes start.
+    from . import job_details  # noqa: F401
+
+    _await_start(actor, name)
+    return RayJobHandle(actor, spec.job_id)
+
+
+def _await_start(actor: Any, name: str) -> None:
+    is_started = False
     try:
         ray.get(actor.started.remote(), timeout=_START_TIMEOUT_S)
+        is_started = True
     except RayError as error:
-        ray.kill(actor, no_restart=True)
         raise ResourceError(
             f"the job's coordinator could not be started on Ray: {error}. Look at the cluster with "
             f"`ray status`; its nodes need the same Python and tidegate as the driver"
         ) from error
-    except BaseException:
-        # The driver is told to end before it knows its job: nobody would ever ask for it.
-        ray.kill(actor, no_restart=True)
-        raise
-    return RayJobHandle(actor, spec.job_id)
+    finally:
+        # Also when the driver is told to end before it knows its job: nobody would ever ask for it.
+        if not is_started:
+            ray.kill(actor, no_restart=True)
+            forget(name)
 
 
 def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:

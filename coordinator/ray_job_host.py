@@ -24,9 +24,9 @@ from ..telemetry.logs import LogContext
 from .barrier_mode import BarrierMode
 from .elasticity import Elasticity
 from .job_archive import archive_job
-from .job_client import JobReport
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
+from .job_report import JobReport
 from .job_reporters import JobReporters
 from .job_view import JobView
 from .local_job import coordinator_tracer, report_of

@@ -5,21 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..common.errors import ConfigurationError
 from ..common.failpoints import FailPoint
 from ..common.job_files import JobFile
-from ..protocol.autoscaler import AutoscalerSettings
 from ..protocol.elements import CheckpointingMode
 from ..protocol.failover import NoRestart, RestartStrategy
 from ..protocol.ids import JobId
 from ..protocol.plan import JobGraph
-from ..protocol.reactive import ReactiveSettings
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import StateBackend
 from ..telemetry.logs import LogSettings
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings
+
+if TYPE_CHECKING:
+    from ..protocol.autoscaler import AutoscalerSettings
+    from ..protocol.reactive import ReactiveSettings
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pickle
 
 from ..protocol.task_events import ResultsCollected
 from ..state.storage import CheckpointStorage, open_storage
-from .job_client import JobReport
+from .job_report import JobReport
 from .spec import JobSpec
 
 

@@ -9,11 +9,7 @@ from ..common.errors import ConfigurationError
 from ..common.failpoints import VARIABLE
 from ..operators.chain import load_operator
 from ..state.storage import open_storage
-from ..state.stored_checkpoint import check_files, read_checkpoint
-from .claim import ClaimedCheckpoint
-from .restore import check_restore
 from .spec import JobSpec
-from .step_back import newer_checkpoints, step_back_warning
 
 logger = logging.getLogger("tidegate")
 
@@ -36,14 +32,7 @@ def validate_before_start(spec: JobSpec) -> None:
         # What else is wrong is still to be seen, and a job that never starts must leave nothing.
         probe.delete_all()
     if settings.restore_path is not None:
-        manifest = read_checkpoint(settings.restore_path)
-        if settings.claims_restored:
-            _check_claim(spec, settings.restore_path)
-        check_files(manifest)
-        check_restore(spec.graph, manifest, settings.allow_non_restored_state)
-        newer = newer_checkpoints(settings.restore_path, manifest)
-        if newer:
-            logger.warning("%s", step_back_warning(settings.restore_path, newer, settings.claims_restored))
+        _check_restored(spec, settings.restore_path)
     _check_directory("tidegate.local-dir", settings.local_dir)
     if settings.local_snapshots_dir is not None:
         _check_directory("execution.checkpointing.local-backup.dirs", settings.local_snapshots_dir)
@@ -63,6 +52,23 @@ def _check_directory(key: str, path: str) -> None:
         ) from error
 
 
+def _check_restored(spec: JobSpec, path: str) -> None:
+    # Here and not above: most jobs start without a checkpoint, and need not import what reads one.
+    from ..state.stored_checkpoint import check_files, read_checkpoint
+    from .restore import check_restore
+    from .step_back import newer_checkpoints, step_back_warning
+
+    settings = spec.settings
+    manifest = read_checkpoint(path)
+    if settings.claims_restored:
+        _check_claim(spec, path)
+    check_files(manifest)
+    check_restore(spec.graph, manifest, settings.allow_non_restored_state)
+    newer = newer_checkpoints(path, manifest)
+    if newer:
+        logger.warning("%s", step_back_warning(path, newer, settings.claims_restored))
+
+
 def _check_claim(spec: JobSpec, path: str) -> None:
     if spec.settings.trigger is None:
         raise ConfigurationError(
@@ -70,6 +76,8 @@ def _check_claim(spec: JobSpec, path: str) -> None:
             "never know when to remove what it was started from; set execution.checkpointing.interval, or "
             "use NO_CLAIM"
         )
+    from .claim import ClaimedCheckpoint
+
     ClaimedCheckpoint(path, spec.job_id).check()
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.options import AutoscalerOptions, CheckpointingOptions, MetricOptions, SchedulerOptions
-from ..protocol.autoscaler import AutoscalerSettings
-from ..protocol.reactive import ReactiveSettings
+
+if TYPE_CHECKING:
+    from ..protocol.autoscaler import AutoscalerSettings
+    from ..protocol.reactive import ReactiveSettings
 
 
 def reactive_settings(configuration: Configuration) -> ReactiveSettings | None:
@@ -23,6 +27,8 @@ def reactive_settings(configuration: Configuration) -> ReactiveSettings | None:
             "scheduler-mode: reactive and job.autoscaler.enabled contradict each other: either the size of "
             "the cluster decides, or the load; choose one"
         )
+    from ..protocol.reactive import ReactiveSettings
+
     return ReactiveSettings(
         cooldown_ms=configuration.get(SchedulerOptions.COOLDOWN).to_millis(),
         stabilization_ms=configuration.get(SchedulerOptions.STABILIZATION).to_millis(),
@@ -42,6 +48,9 @@ def autoscaler_settings(configuration: Configuration) -> AutoscalerSettings | No
         raise ConfigurationError(
             f"job.autoscaler.enabled needs metrics, and {MetricOptions.UPDATE_INTERVAL.key} is 0"
         )
+    # Here and not above: few jobs have one, and all would import it before they start.
+    from ..protocol.autoscaler import AutoscalerSettings
+
     settings = AutoscalerSettings(
         target=configuration.get(AutoscalerOptions.TARGET),
         lower=configuration.get(AutoscalerOptions.LOWER),

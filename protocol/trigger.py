@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from .abort_reasons import AbortReason
-from .checkpoint_events import CheckpointRequested
 from .elements import SnapshotKind
+
+if TYPE_CHECKING:
+    from .checkpoint_events import CheckpointRequested
 
 NEVER_MS = 1 << 62
 

@@ -20,6 +20,7 @@ from ..common.type_parser import type_from_text
 from ..common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from ..protocol.handles import FileHandle
 from ..state.arrow_forms import arrow_form
+from ..state.change_merge import sorted_table
 from ..state.key_codec import encode_key, encode_map_key
 from ..state.key_hashing import hash_int64, hash_keys, key_groups_of_hashes
 from ..state.segments import (
@@ -28,7 +29,6 @@ from ..state.segments import (
     SegmentInfo,
     footer_sha256,
     key_values,
-    sorted_table,
     write_segment,
 )
 from ..state.snapshot_columns import StoredValues

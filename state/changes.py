@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .change_merge import latest_rows, sorted_table, with_one_key_type
 from .expiry import ExpiryForm
 from .key_codec import encode_map_key
 from .key_hashing import hash_int64, hash_keys, key_groups_of_hashes
 from .packed_codec import PackedCodec
-from .segments import ENCODED_KEY, latest_rows, sorted_table, with_one_key_type
+from .segments import ENCODED_KEY
 from .tables import DELETED, FrozenTable, PackedRows, StateTable
 from .value_codecs import Opaque, ValueCodec
 from .write_turns import WriteTurns
@@ -102,7 +103,7 @@ def _unpacked(parts: list[PackedRows], table: StateTable, max_parallelism: int) 
             "value": values,
             "value_pickled": pa.nulls(len(keys), pa.large_binary()),
             "expiry": unused,
-            "deleted": pa.array(np.zeros(len(keys), dtype=bool)),
+            "deleted": pa.repeat(False, len(keys)),
         }
     )
 

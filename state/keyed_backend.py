@@ -43,6 +43,7 @@ from .kinds import (
     ValueState,
 )
 from .memory_budget import MemoryBudget
+from .memory_load import load_into_memory
 from .peek import peek
 from .segment_log import TINY_ENTRIES, SegmentLog
 from .segments import column_slice, decoded_values, key_values
@@ -55,7 +56,6 @@ from .write_turns import WriteTurns
 if TYPE_CHECKING:
     from .lmdb_store import LmdbStore
 
-_LOAD_ROWS = 65_536
 _SAMPLE_ROWS = 64
 # About what is still in the processor's cache, and some milliseconds of work.
 DRAIN_ENTRIES = 16_384
@@ -503,18 +503,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
                 table.behind = table.store
                 table.backing = Backing.COMPLETE
                 return
-        for start in range(0, stored.num_rows, _LOAD_ROWS):
-            length = min(_LOAD_ROWS, stored.num_rows - start)
-            keys = key_values(column_slice(stored["key"], start, length))
-            if table.is_namespaced:
-                keys = list(
-                    zip(keys, key_values(column_slice(stored["namespace"], start, length)), strict=True)
-                )
-            table.load(
-                keys,
-                key_values(column_slice(stored["map_key"], start, length)) if table.is_map else None,
-                decoded_values(table.codec, stored, start, length),
-            )
+        load_into_memory(table, stored)
 
     def _fits(self, table: StateTable, stored: pa.Table) -> bool:
         """Whether memory can hold restored entries, and LMDB can be filled later if it cannot any more."""

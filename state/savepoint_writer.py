@@ -15,9 +15,10 @@ import pyarrow as pa
 from ..protocol.elements import SavepointFormatType, SavepointTarget
 from ..protocol.handles import FileHandle, OperatorSnapshot, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
+from .change_merge import merge_tables
 from .inline_storage import InlineStorage
 from .raw_state import RAW_KEYED
-from .segments import SegmentInfo, footer_sha256, merge_tables, read_segment, write_segment
+from .segments import SegmentInfo, footer_sha256, read_segment, write_segment
 from .storage import CheckpointStorage, open_storage
 
 

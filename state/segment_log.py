@@ -1,9 +1,9 @@
 """The segments that make up the keyed state of one subtask, and their compaction.
 
-Each persist appends a segment per changed state. When the increments of a state outweigh its base they
-are merged into a new base; when there are many small ones they are merged into one. Size-tiered
-compaction as in LSM trees (O'Neil et al., 1996), with two tiers. A state of a few entries is one segment,
-written anew each time: that is less than the smallest increments would be together.
+Each persist appends a segment per changed state. When the increments of a state have more than twice the
+entries of its base they are merged into a new base; when there are many small ones they are merged into
+one. Size-tiered compaction as in LSM trees (O'Neil et al., 1996), with two tiers. A state of a few entries
+is one segment, written anew each time: that is less than the smallest increments would be together.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from ..common.errors import StateError
 from ..protocol.handles import KeyedStateHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
 from .backend import KeyedStateBackendParameters
+from .change_merge import merge_tables
 from .conversion import StateConversion
-from .segments import SegmentInfo, footer_sha256, merge_tables, read_segment, write_segment
+from .segments import SegmentInfo, footer_sha256, read_segment, write_segment
 from .storage import CheckpointStorage, read_restored
 
 _SMALLEST_BASE_ENTRIES = 65_536
 _MOST_INCREMENTS = 16
+# Entries of increments for each of the base: the more, the fewer merges, and the longer a restore.
+_MOST_GROWTH = 2
 # A state that is written anew each time: about the size of an empty segment file.
 TINY_ENTRIES = 256
 _TINY_BYTES = 8_192
@@ -254,7 +257,9 @@ def _plan(segments: tuple[SegmentHandle, ...]) -> tuple[tuple[SegmentHandle, ...
     grown = sum(segment.entry_count for segment in increments)
     inline = [segment.file.size_bytes for segment in segments if segment.file.is_inline]
     is_heavy = len(inline) > 1 and sum(inline) > _MOST_INLINE_BYTES
-    if grown > max(base_entries, _SMALLEST_BASE_ENTRIES) or (is_heavy and len(inline) == len(segments)):
+    if grown > max(_MOST_GROWTH * base_entries, _SMALLEST_BASE_ENTRIES) or (
+        is_heavy and len(inline) == len(segments)
+    ):
         return segments, True
     if len(increments) <= _MOST_INCREMENTS and not is_heavy:
         return None

@@ -21,13 +21,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ..common.errors import CorruptCheckpointError
 from ..protocol.key_groups import KeyGroupRange
-from .expiry import NEVER, ExpiryForm, ListExpiry, SingleExpiry
-from .key_codec import decode_key, encode_keys
+from .expiry import ExpiryForm, ListExpiry, SingleExpiry
+from .key_codec import decode_key
 from .value_codecs import Opaque, ValueCodec
 from .value_forms import binary_values
 
@@ -141,12 +140,12 @@ class SegmentFile:
             schema = {name.removeprefix("tidegate."): text for name, text in metadata.items()}
             encodings = {name: schema.pop(f"{name}_encoding", "none") for name in KEY_COLUMNS}
             self.info = SegmentInfo(schema.pop("operator_uid"), schema.pop("state_name"), schema)
-            self._unused = [
-                *(["namespace"] if encodings["namespace"] == "none" else []),
-                *(["expiry"] if "ttl" not in schema else []),
-            ]
+            unused = {name for name in ("namespace", "map_key") if encodings[name] == "none"}
+            if "ttl" not in schema:
+                unused.add("expiry")
+            self._used = [name for name in COLUMNS if name not in unused]
             self.types: dict[str, pa.DataType] = {
-                name: pa.null() if name in self._unused else arrow_schema.field(name).type for name in COLUMNS
+                name: arrow_schema.field(name).type if name in self._used else pa.null() for name in COLUMNS
             }
             self.row_groups = self._key_groups_of_row_groups()
 
@@ -155,22 +154,16 @@ class SegmentFile:
         """Rows in the whole file."""
         return int(self._file.metadata.num_rows)
 
-    def read(self, row_groups: list[int] | None = None) -> pa.Table:
-        """The change table of some row groups, or of all."""
-        with self._damage():
-            table = (
-                self._file.read(columns=COLUMNS)
-                if row_groups is None
-                else self._file.read_row_groups(row_groups, columns=COLUMNS)
-            )
-        return _without(table, *self._unused)
-
     def read_key_groups(self, key_groups: KeyGroupRange) -> pa.Table:
-        """The rows that lie in `key_groups`, from the row groups that may hold any."""
-        hit = [
-            index for index, (held, _) in enumerate(self.row_groups) if held.intersect(key_groups).size > 0
-        ]
-        return _restricted(self.read(hit), key_groups)
+        """The rows that lie in `key_groups`, from the row groups that may hold any, as a change table."""
+        held = [of_row_group for of_row_group, _ in self.row_groups]
+        hit = [index for index, those in enumerate(held) if those.intersect(key_groups).size > 0]
+        with self._damage():
+            stored = self._file.read_row_groups(hit, columns=self._used)
+            unused = pa.nulls(stored.num_rows)
+            table = pa.table({name: stored[name] if name in self._used else unused for name in COLUMNS})
+        are_all = all(held[index].intersect(key_groups) == held[index] for index in hit)
+        return table if are_all else _restricted(table, key_groups)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -222,98 +215,7 @@ def read_segment(data: bytes, path: str, key_groups: KeyGroupRange) -> tuple[pa.
         CorruptCheckpointError: when the file is no segment, or of a newer format.
     """
     file = SegmentFile(pa.BufferReader(data), path)
-    return _restricted(file.read(), key_groups), file.info
-
-
-def merge_tables(tables: list[pa.Table], keep_tombstones: bool, now_ms: int | None = None) -> pa.Table:
-    """One change table with the latest row of every entry, sorted; later tables win.
-
-    Runs in Arrow's C++ off the GIL, except where tables of different key columns meet.
-
-    Args:
-        keep_tombstones: whether there are older tables, so that what is removed must stay marked.
-        now_ms: drop what is expired by then; only without older tables, which may hold the same entries.
-    """
-    import pyarrow.compute as pc
-
-    table = pa.concat_tables(with_one_key_type(tables)).combine_chunks()
-    if len(tables) > 1:
-        table = latest_rows(table)
-    if not keep_tombstones:
-        if pc.any(table["deleted"]).as_py():
-            table = table.filter(pc.invert(table["deleted"]))
-        if now_ms is not None:
-            table = _unexpired(table, now_ms)
-    return table.combine_chunks()
-
-
-def latest_rows(table: pa.Table) -> pa.Table:
-    """The last row of every entry, sorted like LMDB keys.
-
-    Args:
-        table: with one chunk in each column.
-    """
-    by = _key_columns(table)
-    if _is_sorted_by_numbers(table, by):
-        # One sort does both: equal ones stay in their order, so of equal keys the last row is the latest.
-        keys, order = table["key"].to_numpy(), _order(table)
-        ranked = keys[order]
-        is_last = np.ones(len(ranked), bool)
-        is_last[:-1] = ranked[1:] != ranked[:-1]
-        return _taken(table, order[is_last])
-    rows = table.select(by).append_column("row", pa.array(np.arange(len(table))))
-    latest = rows.group_by(by).aggregate([("row", "max")])["row_max"]
-    return sorted_table(table.take(latest))
-
-
-def sorted_table(table: pa.Table) -> pa.Table:
-    """The table in the order of LMDB keys, in one chunk."""
-    import pyarrow.compute as pc
-
-    table = table.combine_chunks()
-    by = _key_columns(table)
-    if _is_sorted_by_numbers(table, by):
-        return _taken(table, _order(table))
-    keys = [(name, "ascending") for name in ("key_group", *by)]
-    return table.take(pc.sort_indices(table, sort_keys=keys))
-
-
-def _taken(table: pa.Table, order: npt.NDArray[np.int64]) -> pa.Table:
-    """The rows with some numbers, in that order."""
-    rows = pa.array(order)
-    columns = [
-        pa.nulls(len(rows), column.type) if column.null_count == len(column) else column.take(rows)
-        for column in table.columns
-    ]
-    return pa.table(columns, names=table.column_names)
-
-
-def _key_columns(table: pa.Table) -> list[str]:
-    return [name for name in KEY_COLUMNS if not pa.types.is_null(table[name].type)]
-
-
-def _is_sorted_by_numbers(table: pa.Table, by: list[str]) -> bool:
-    return by == ["key"] and pa.types.is_int64(table["key"].type)
-
-
-def _order(table: pa.Table) -> Any:
-    """The rows' numbers in the order of key groups and integer keys; equal ones stay in their order."""
-    keys, groups = table["key"].to_numpy(), table["key_group"].to_numpy()
-    if len(keys) == 0:
-        return np.zeros(0, np.int64)
-    least = keys.min()
-    row_bits = (len(keys) - 1).bit_length()
-    key_bits = (int(keys.max()) - int(least)).bit_length()
-    if row_bits + key_bits + int(groups.max()).bit_length() > 64:
-        return np.lexsort((keys, groups))
-    # Ten times as fast as lexsort: numbers alone are sorted by vector instructions.
-    packed = groups.astype(np.uint64) << np.uint64(key_bits)
-    packed |= keys.view(np.uint64) - least.view(np.uint64)
-    packed <<= np.uint64(row_bits)
-    packed |= np.arange(len(keys), dtype=np.uint64)
-    packed.sort()
-    packed &= np.uint64((1 << row_bits) - 1)
-    return packed.view(np.int64)
+    return file.read_key_groups(key_groups), file.info
 
 
 def column_slice(column: pa.ChunkedArray, start: int, length: int) -> pa.Array:
@@ -370,8 +272,9 @@ def _restricted(table: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
     import pyarrow.compute as pc
 
     group = table["key_group"]
-    inside = pc.and_(pc.greater_equal(group, key_groups.start), pc.less_equal(group, key_groups.end))
-    return table if pc.all(inside).as_py() else table.filter(inside)
+    return table.filter(
+        pc.and_(pc.greater_equal(group, key_groups.start), pc.less_equal(group, key_groups.end))
+    )
 
 
 def _constant(text: str, rows: int) -> pa.Array:
@@ -382,36 +285,3 @@ def _constant(text: str, rows: int) -> pa.Array:
 def _with_type(column: pa.ChunkedArray, unused_type: pa.DataType) -> pa.ChunkedArray:
     """A column as files hold it: one that is not used has a type nevertheless."""
     return column.cast(unused_type) if pa.types.is_null(column.type) else column
-
-
-def _without(table: pa.Table, *unused: str) -> pa.Table:
-    """The table with some columns of the null type."""
-    for name in unused:
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, name, pa.nulls(table.num_rows))
-    return table
-
-
-def _unexpired(table: pa.Table, now_ms: int) -> pa.Table:
-    form = expiry_form(table)
-    if form is None:
-        return table
-    last = form.latest(table["expiry"].combine_chunks())
-    keep = (last > now_ms) | (last == NEVER)
-    return table if keep.all() else table.filter(pa.array(keep))
-
-
-def with_one_key_type(tables: list[pa.Table]) -> list[pa.Table]:
-    """Tables whose key columns agree: where they do not, keys become their encoding."""
-    for name in KEY_COLUMNS:
-        if len({table[name].type for table in tables}) > 1:
-            tables = [_with_encoded(table, name) for table in tables]
-    return tables
-
-
-def _with_encoded(table: pa.Table, name: str) -> pa.Table:
-    column = table[name]
-    if column.type == ENCODED_KEY:
-        return table
-    encoded = pa.array(encode_keys(key_values(column.combine_chunks())), type=ENCODED_KEY)
-    return table.set_column(table.schema.get_field_index(name), name, encoded)

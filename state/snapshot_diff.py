@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from ..common.errors import StateError
 from .array_comparison import differing
-from .segments import KEY_COLUMNS, with_one_key_type
+from .change_merge import with_one_key_type
+from .segments import KEY_COLUMNS
 from .snapshot_columns import ColumnLayout, without_empty_pickles
 from .snapshot_files import StateLocation, key_group_ranges
 from .snapshot_reader import Snapshot, SnapshotOperator, read_snapshot

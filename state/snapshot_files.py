@@ -18,9 +18,10 @@ import pyarrow as pa
 from ..common.errors import CorruptCheckpointError
 from ..protocol.handles import FileHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
+from .change_merge import merge_tables
 from .conversion import StateConversion
 from .key_selection import KeySelection
-from .segments import SegmentFile, footer_sha256, merge_tables
+from .segments import SegmentFile, footer_sha256
 from .storage import CheckpointStorage
 
 _HASHED_BYTES = 8 << 20

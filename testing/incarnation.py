@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ..actors.ports import TaskDeployment
 from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
-from ..coordinator.job_client import JobReport
 from ..coordinator.job_coordinator import JobCoordinator
+from ..coordinator.job_report import JobReport
 from ..coordinator.local_job import report_of
 from ..coordinator.report_order import ReportOrder
 from ..coordinator.spec import JobSpec

@@ -14,8 +14,9 @@ from typing import Any
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
 from ..coordinator.barrier_mode import BarrierMode
-from ..coordinator.job_client import JobClient, JobReport
+from ..coordinator.job_client import JobClient
 from ..coordinator.job_details import JobDetails, JobException, SubtaskDetails
+from ..coordinator.job_report import JobReport
 from ..coordinator.state_queries import StateAnswer, StateQuery
 from ..coordinator.statistics import (
     CheckpointOutcome,

@@ -14,8 +14,8 @@ from typing import Any
 
 from ...common.errors import CheckpointNotFoundError, CorruptCheckpointError
 from ...common.job_status import JobStatus
-from ...coordinator.job_client import JobReport
 from ...coordinator.job_details import JobDetails
+from ...coordinator.job_report import JobReport
 from ...coordinator.statistics import JobShape, JobStatistics
 from ...coordinator.stored_checkpoints import StoredCheckpoint, stored_checkpoints
 from ...coordinator.stored_statistics import read_statistics

@@ -16,7 +16,8 @@ from typing import TypeVar
 import ray
 from ray.exceptions import RayError
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_client import JobClient, JobReport
+from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.job_report import JobReport
 from tidegate.coordinator.ray_deployment import NAMESPACE
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.state.stored_checkpoint import read_checkpoint

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import ray
 from tidegate.common import Configuration, Types, WatermarkStrategy
-from tidegate.coordinator.job_client import JobClient, JobReport
+from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.job_report import JobReport
 from tidegate.coordinator.ray_deployment import NAMESPACE
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.datastream import (

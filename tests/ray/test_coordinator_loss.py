@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import ray
 from tidegate.common.errors import JobExecutionError
+from tidegate.common.job_id import JobID
 from tidegate.common.job_status import JobStatus
 from tidegate.connectors.collect import CollectSink
+from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.ray_deployment import running_jobs
 
 from . import jobs
 
@@ -17,18 +24,48 @@ pytestmark = pytest.mark.usefixtures("on_ray")
 COUNT = 20_000
 
 
-def test_a_killed_coordinator_resumes_its_job_and_clients_wait_for_it(tmp_path: Path) -> None:
-    gate, output = jobs.Gate(tmp_path), tmp_path / "output"
-    stream = jobs.counts(jobs.configuration(tmp_path, parallelism=1), COUNT, gate)
-    with jobs.running(stream, jobs.FileSink(output)) as client:
-        tasks = jobs.half_way(client)
-        jobs.kill(jobs.coordinator_pid(client))
-        newest = jobs.eventually("a checkpoint", lambda: client.report().newest_checkpoint)
-        assert newest is not None
-        gate.open()
-        result = client.result()
-        assert result.report.status is JobStatus.FINISHED
-    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+# More than Ray passes on inline: as an argument it would be gone with this program.
+DRIVER = """
+import sys
+from pathlib import Path
+
+import cloudpickle
+import jobs
+
+cloudpickle.register_pickle_by_value(jobs)
+directory, count = Path(sys.argv[1]), int(sys.argv[2])
+large = bytes(1_000_000)
+stream = jobs.counts(jobs.configuration(directory, parallelism=1), count, jobs.Gate(directory))
+stream = stream.filter(lambda pair: len(large) > 0).name("large").uid("large")
+stream.sink_to(jobs.FileSink(directory / "output")).name("sink").uid("sink")
+print(stream.get_execution_environment().execute_async().get_job_id())
+"""
+
+
+def test_a_killed_coordinator_resumes_its_job_without_its_driver_and_clients_wait_for_it(
+    tmp_path: Path,
+) -> None:
+    variables = {
+        "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+    }
+    driver = subprocess.run(
+        [sys.executable, "-c", DRIVER, str(tmp_path), str(COUNT)],
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    job_id = driver.stdout.strip()
+    client = JobClient(JobID(job_id), running_jobs(None)[job_id])
+    tasks = jobs.half_way(client)
+    jobs.kill(jobs.coordinator_pid(client))
+    newest = jobs.eventually("a checkpoint", lambda: client.report().newest_checkpoint)
+    assert newest is not None
+    jobs.Gate(tmp_path).open()
+    result = client.result()
+    assert result.report.status is JobStatus.FINISHED
+    assert Counter(jobs.records_in(tmp_path / "output")) == jobs.expected(COUNT)
     jobs.assert_gone(tasks.values())
 
 
