@@ -92,7 +92,7 @@ bench: $(STAMP) ## compare with other systems (SUITE=main, keyed, latency, nexma
 	$(BIN)/python -m benchmarks.run --suite $(or $(SUITE),main) $(if $(ROUNDS),--rounds $(ROUNDS)) $(OPTIONS)
 
 # Not part of `make check`: it takes minutes, and what it says under load is not worth a red CI.
-bench-quick: $(STAMP) ## compare ours with bare Python; fail on a confirmed fall by half
+bench-quick: $(STAMP) ## compare ours with bare Python; fail on a confirmed fall by a third
 	$(BIN)/python -m benchmarks.quick
 
 docs: $(STAMP) ## draw the diagrams and pictures in docs/

@@ -128,7 +128,7 @@ GOALS = (
     Goal(LARGE, RAY, least=6, others=_PEERS, others_name=BEST_PEER),
     Goal(LARGE, RAY_LMDB, least=4, others=_PEERS, others_name=BEST_PEER),
     Goal(LARGE, RAY, least=18, others=("pyflink", "pyflink rocksdb"), others_name=BEST_PYFLINK),
-    Goal(LARGE, RAY_LMDB, "own_mib", most=1, others=("bytewax",)),
+    Goal(LARGE, RAY_LMDB, "own_memory_mib", most=1, others=("bytewax",)),
     Goal("W3", RAY_LMDB, least=4, others=("pathway",)),
     Goal("W3", RAY_LMDB, least=25, others=("bytewax",)),
     Goal("W3", RAY_LMDB, least=12, others=("pyflink hashmap", "pyflink rocksdb"), others_name=BEST_PYFLINK),

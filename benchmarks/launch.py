@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import time
@@ -13,39 +12,16 @@ from typing import Any
 
 import psutil
 
+from .processes import Memory, ProcessTree, Samples
 from .systems import ROOT
 
-# Looking at every process costs some milliseconds of a core.
+# Looking at the CPU time of every process costs some milliseconds of a core, at their memory ten times that.
 SAMPLE_PAUSE_S = 0.2
-RAY_DAEMONS = (
-    "raylet",
-    "gcs_server",
-    "dashboard",
-    "log_monitor",
-    "runtime_env",
-    "autoscaler/_private/monitor.py",
-    "ray::IDLE",
-    "ray::DashboardAgent",
-    "ray::RuntimeEnvAgent",
-)
+MEMORY_PAUSE_S = 2.0
 
 
 class RunError(Exception):
     """A run did not end as it should; the message holds the end of its log."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A process tree at one moment; Ray's own processes apart from the others.
-
-    CPU times are those of all processes so far, also of ended ones.
-    """
-
-    at_ns: int
-    bytes: int
-    daemon_bytes: int
-    cpu_s: float
-    daemon_cpu_s: float
 
 
 @dataclass
@@ -56,78 +32,44 @@ class Outcome:
         started_ns: monotonic time just before the process was started.
         pid: of that process.
         marks: what the program left in its marks folder, by name.
-        samples: its memory and CPU time, in order; shared pages count once per process, as in `ps`.
+        cpu: samples of each process's CPU time by process id, without Ray's own processes.
+        memory: samples of the tree's memory, in order.
         timed_out: the time limit ended the run.
     """
 
     started_ns: int
     pid: int
     marks: dict[str, Any] = field(default_factory=dict)
-    samples: list[Sample] = field(default_factory=list)
+    cpu: dict[int, Samples] = field(default_factory=dict)
+    memory: list[Memory] = field(default_factory=list)
     timed_out: bool = False
 
-    def peak(self) -> Sample:
+    def peak(self) -> Memory:
         """The sample with the most memory."""
-        return max(self.samples, key=lambda sample: sample.bytes)
-
-    def cpu_s(self, from_ns: int, to_ns: int) -> float:
-        """CPU seconds of all processes, without Ray's own, between two moments."""
-        return cpu_between([(sample.at_ns, sample.cpu_s) for sample in self.samples], from_ns, to_ns)
-
-
-def cpu_between(samples: list[tuple[int, float]], from_ns: int, to_ns: int) -> float:
-    """CPU seconds between two moments, on straight lines between samples of (time in ns, CPU seconds)."""
-
-    def at(moment_ns: int) -> float:
-        before = (0, 0.0)
-        for sample in samples:
-            if sample[0] >= moment_ns:
-                share = (moment_ns - before[0]) / (sample[0] - before[0])
-                return before[1] + share * (sample[1] - before[1])
-            before = sample
-        return before[1]
-
-    return at(to_ns) - at(from_ns)
+        return max(self.memory, key=lambda sample: sample.bytes)
 
 
 @dataclass
-class ProcessTree:
-    """Processes and everything they ever started, as far as sampling saw it."""
+class _MemoryWatch:
+    """Looks at memory every other second, and as soon as the program has left one more mark.
 
-    roots: list[psutil.Process]
-    members: dict[int, psutil.Process] = field(default_factory=dict)
-    _cpu_s: dict[int, tuple[bool, float]] = field(default_factory=dict)
+    When it leaves its last it still has everything, and a moment later nothing.
+    """
 
-    def sample(self) -> Sample:
-        """Looks at every living member."""
-        self._find()
-        sizes = {True: 0, False: 0}
-        for pid, process in self.members.items():
-            # A member may end between two looks; it then has no size, and its last CPU time stays.
-            with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
-                is_daemon = is_of_ray(_describe(process))
-                sizes[is_daemon] += process.memory_info().rss
-                times = process.cpu_times()
-                self._cpu_s[pid] = (is_daemon, times.user + times.system)
-        cpu_s = {
-            kind: sum(spent for is_daemon, spent in self._cpu_s.values() if is_daemon == kind)
-            for kind in (True, False)
-        }
-        return Sample(time.monotonic_ns(), sizes[True] + sizes[False], sizes[True], cpu_s[False], cpu_s[True])
+    tree: ProcessTree
+    marks_dir: Path
+    samples: list[Memory] = field(default_factory=list)
+    _marks: int = 0
+    _next_s: float = 0.0
 
-    def _find(self) -> None:
-        for root in self.roots:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for process in [root, *root.children(recursive=True)]:
-                    self.members.setdefault(process.pid, process)
-
-    def kill(self) -> None:
-        """Ends every member that still runs (psutil guards against reused pids)."""
-        self._find()
-        for process in self.members.values():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(list(self.members.values()), timeout=10)
+    def look(self) -> None:
+        """A sample, if it is time for one."""
+        marks = len(list(self.marks_dir.glob("*.json")))
+        if marks == self._marks and time.monotonic() < self._next_s:
+            return
+        self._marks = marks
+        self.samples.append(self.tree.memory())
+        self._next_s = time.monotonic() + MEMORY_PAUSE_S
 
 
 def run(
@@ -160,10 +102,12 @@ def run(
     outcome = Outcome(started_ns, process.pid)
     tree = ProcessTree([psutil.Process(process.pid)])
     watched = tree if beside is None else ProcessTree([*tree.roots, psutil.Process(beside)])
+    memory = _MemoryWatch(watched, marks_dir)
     ended_here = False
     try:
         while process.poll() is None:
-            outcome.samples.append(watched.sample())
+            watched.sample_cpu()
+            memory.look()
             outcome.timed_out = time.monotonic_ns() - started_ns > limit_s * 1e9
             ended_here = outcome.timed_out or finished()
             if ended_here:
@@ -172,6 +116,7 @@ def run(
     finally:
         # Also when the session is interrupted: nothing of it may go on beside the next one.
         tree.kill()
+    outcome.cpu, outcome.memory = watched.cpu(), memory.samples
     status = process.wait()
     if status and not ended_here:
         raise RunError(f"exit status {status}; its log is {log}\n{tail(log)}")
@@ -196,16 +141,3 @@ def read_marks(marks_dir: Path) -> dict[str, Any]:
 def tail(log: Path) -> str:
     """The last 3,000 characters of a log."""
     return log.read_text(errors="replace")[-3000:]
-
-
-def is_of_ray(description: str) -> bool:
-    """Whether a process, by the start of its command line, is one of Ray's own."""
-    return any(word in description for word in RAY_DAEMONS)
-
-
-def _describe(process: psutil.Process) -> str:
-    try:
-        words = process.cmdline()
-    except psutil.AccessDenied:
-        return process.name()
-    return " ".join(words[:6]) or process.name()

@@ -13,6 +13,7 @@ from typing import Any
 from . import expected, launch, plan, systems
 from .peers.latency import percentile_ms
 from .peers.measure import Orders
+from .processes import cpu_between
 from .running_ray import RunningRay, running_ray
 
 RUN_LIMIT_S = 300.0
@@ -151,7 +152,7 @@ class Bench:
         )
         with holder as ray:
             variables = systems.environment(case.program)
-            return launch.run(
+            outcome = launch.run(
                 systems.command(case.program, orders),
                 variables if ray is None else variables | ray.variables,
                 folder / "marks",
@@ -160,6 +161,9 @@ class Bench:
                 launch.settled(until, settle_s),
                 None if ray is None else ray.pid,
             )
+        # What a killed job leaves behind.
+        shutil.rmtree(folder / "local", ignore_errors=True)
+        return outcome
 
 
 def check(case: plan.Case, orders: Orders, ends: list[dict[str, Any]]) -> dict[str, Any]:
@@ -188,7 +192,7 @@ def metrics_of(
     if case.workload == "changing":
         return found | changing_metrics(outcome)
     found["rate"] = records / (ended_ns - started_ns) * 1e6
-    found["cpu_s"] = cpu_s(outcome, starts, ends, started_ns, ended_ns) / records * 1e6
+    found["cpu_s"] = cpu_s(outcome, started_ns, ended_ns) / records * 1e6
     if case.workload == "W7":
         latencies: Counter[int] = Counter()
         for end in ends:
@@ -198,18 +202,23 @@ def metrics_of(
     return found
 
 
-def cpu_s(
-    outcome: launch.Outcome,
-    starts: list[dict[str, Any]],
-    ends: list[dict[str, Any]],
-    started_ns: int,
-    ended_ns: int,
-) -> float:
-    """CPU seconds between first and last record: exact where one process does it all, else from samples."""
-    if {mark["pid"] for mark in (*starts, *ends)} == {outcome.pid}:
-        spent: float = max(end["cpu_ns"] for end in ends) - min(mark["cpu_ns"] for mark in starts)
-        return spent / 1e9
-    return outcome.cpu_s(started_ns, ended_ns)
+def cpu_s(outcome: launch.Outcome, from_ns: int, to_ns: int) -> float:
+    """CPU seconds of all processes, without Ray's own, between the first record and the last."""
+    return sum(_process_cpu_s(outcome, pid, from_ns, to_ns) for pid in outcome.cpu)
+
+
+def _process_cpu_s(outcome: launch.Outcome, pid: int, from_ns: int, to_ns: int) -> float:
+    """Those of one process: exact from source to sink if it has both, else on lines between what is known.
+
+    That are the samples, and the process's marks: as its sink was ready for records, as its source was asked
+    for the first, and as each was closed. So what it took to start stays out, and its last moments do not.
+    """
+    own = {name: mark for name, mark in outcome.marks.items() if mark["pid"] == pid}
+    starts, ends = ([own[name]["cpu_ns"] for name in own if _kind(name) == kind] for kind in ("start", "end"))
+    if starts and ends:
+        return (max(ends) - min(starts)) / 1e9
+    known = [*outcome.cpu[pid], *((mark["at_ns"], mark["cpu_ns"] / 1e9) for mark in own.values())]
+    return cpu_between(sorted(known), from_ns, to_ns)
 
 
 def changing_metrics(outcome: launch.Outcome) -> dict[str, float]:
@@ -230,9 +239,9 @@ def memory(outcome: launch.Outcome) -> dict[str, float]:
     """The peak of the tree, the part of Ray's own processes in it, and the rest."""
     peak = outcome.peak()
     return {
-        "peak_mib": peak.bytes / MIB,
-        "daemons_mib": peak.daemon_bytes / MIB,
-        "own_mib": (peak.bytes - peak.daemon_bytes) / MIB,
+        "memory_mib": peak.bytes / MIB,
+        "ray_memory_mib": peak.ray_bytes / MIB,
+        "own_memory_mib": (peak.bytes - peak.ray_bytes) / MIB,
     }
 
 
@@ -256,8 +265,12 @@ def checkpoint_notes(marks: dict[str, Any], state_dir: Path) -> dict[str, Any]:
 
 
 def marks(outcome: launch.Outcome, kind: str) -> list[dict[str, Any]]:
-    """The marks of one kind of all subtasks: `start`, `start-0`, `start-1` …"""
-    return [mark for name, mark in outcome.marks.items() if name.partition("-")[0] == kind]
+    """The marks of one kind of all subtasks: `end`, `end-0`, `end-1` …"""
+    return [mark for name, mark in outcome.marks.items() if _kind(name) == kind]
+
+
+def _kind(name: str) -> str:
+    return name.partition("-")[0]
 
 
 def _size_bytes(folder: Path) -> int:

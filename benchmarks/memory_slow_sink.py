@@ -1,8 +1,8 @@
 """Bounded memory: `python -m benchmarks.memory_slow_sink [--shell ray] [--seconds 60]`.
 
-W2 with 10,000 keys runs into a sink that takes a hundred times its usual time per record. The
-resident size of every process is sampled each second; memory is flat where the median of the last
-sixth of the samples is not above that of the first sixth by more than the tolerance.
+W2 with 10,000 keys runs into a sink that takes a hundred times its usual time per record. The memory of every
+process is sampled each second, a page that n processes share as an n-th; memory is flat where the median of
+the last sixth of the samples is not above that of the first sixth by more than the tolerance.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import psutil
 from .jobs.parts import CountSum
 from .jobs.probes import SlowSink, orders_for, shell_option
 from .jobs.workloads import keyed
-from .launch import ProcessTree
 from .plan import K_SMALL
+from .processes import ProcessTree
 
 # An unhindered sink with its channel takes about 1.5 µs a record.
 SLOW_RECORD_US = 150.0
@@ -28,11 +28,11 @@ TOLERANCE_BYTES = 8 * 2**20
 
 def sample(seconds: float) -> dict[int, tuple[str, list[int]]]:
     """Name and sizes in bytes, once a second, of this process and all it started, by pid."""
-    tree = ProcessTree(psutil.Process(os.getpid()))
+    tree = ProcessTree([psutil.Process(os.getpid())])
     history: dict[int, tuple[str, list[int]]] = {}
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        for pid, (name, size) in tree.sample().items():
+        for pid, (name, size) in tree.sizes().items():
             history.setdefault(pid, (name, []))[1].append(size)
         time.sleep(1.0)
     return history

@@ -15,9 +15,9 @@ UNITS = {
     "sync_ms": "ms",
     "checkpoint_mb": "MB",
     "cpu_s": "s per million records",
-    "peak_mib": "MiB",
-    "daemons_mib": "MiB",
-    "own_mib": "MiB",
+    "memory_mib": "MiB",
+    "ray_memory_mib": "MiB",
+    "own_memory_mib": "MiB",
 }
 
 WORDS = {
@@ -30,9 +30,9 @@ WORDS = {
     "sync_ms": "its synchronous part",
     "checkpoint_mb": "its size",
     "cpu_s": "CPU time",
-    "peak_mib": "peak memory",
-    "daemons_mib": "Ray's own",
-    "own_mib": "memory without Ray's own",
+    "memory_mib": "peak memory",
+    "ray_memory_mib": "Ray's own",
+    "own_memory_mib": "memory without Ray's own",
 }
 
 

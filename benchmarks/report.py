@@ -92,7 +92,7 @@ def rows_table(rows: Sequence[dict[str, Any]]) -> str:
     """The figures of one workload."""
     names = [name for name in metrics.UNITS if any(name in row["metrics"] for row in rows)]
     main = rows[0]["metric"]
-    others = [name for name in names if name != main and name != "daemons_mib"]
+    others = [name for name in names if name != main and name != "ray_memory_mib"]
     labels = [metrics.label(name) for name in others]
     head = ("system", "records", metrics.label(main), "lowest", "highest", "spread", *labels, "notes")
     lines = []

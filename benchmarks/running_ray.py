@@ -16,6 +16,8 @@ import psutil
 
 from . import launch
 from .peers.measure import leave_mark
+from .processes import ProcessTree
+from .systems import ROOT
 
 START_LIMIT_S = 120.0
 # Wide enough for the jobs of the harness on a machine with fewer cores.
@@ -47,13 +49,13 @@ def running_ray(folder: Path) -> Iterator[RunningRay]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
-            cwd=launch.ROOT,
+            cwd=ROOT,
             env=os.environ | token,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-    tree = launch.ProcessTree([psutil.Process(process.pid)])
+    tree = ProcessTree([psutil.Process(process.pid)])
     try:
         end = time.monotonic() + START_LIMIT_S
         while not mark.exists():

@@ -11,6 +11,7 @@ from typing import Any
 
 from . import plan, summary
 from .measurement import Figure
+from .metrics import UNITS
 from .suites import SUITES
 
 # Of a run that no kept session has: Python or a JVM starts, the source runs for some ten seconds.
@@ -141,6 +142,8 @@ def resume(path: Path) -> Session:
     try:
         kept = json.loads(path.read_text())
         runs = [_run(one) for one in kept["runs"]]
+        if unknown := {name for run in runs if run.figure for name in run.figure.metrics} - set(UNITS):
+            raise ResumeError(f"cannot resume {path}: an older harness measured {', '.join(sorted(unknown))}")
         names = ("suite", "rounds", "share", "workloads", "only", "date", "machine")
         return Session(**{name: kept[name] for name in names}, path=path, runs=runs)
     except OSError as error:

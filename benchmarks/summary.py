@@ -100,7 +100,7 @@ def judged(rows: Sequence[Row]) -> list[Verdict]:
 def tables(rows: Sequence[Row]) -> str:
     """The figures, the ratios and the goals as text."""
     head = ("workload", "system", "records", "median", "lowest", "highest", "spread",
-            "CPU s/M", "peak MiB", "notes")  # fmt: skip
+            "CPU s/M", "memory MiB", "notes")  # fmt: skip
     parts = [_table(head, [_cells(one) for one in rows])]
     pairs = [(r.title, r.ours, r.other, f"{r.ratio:.2f}") for r in ratios(rows)]
     if pairs:
@@ -164,9 +164,9 @@ def _cells(one: Row) -> tuple[str, ...]:
 
 
 def _memory(found: dict[str, float]) -> str:
-    if found["daemons_mib"]:
-        return f"{found['peak_mib']:,.0f} (Ray's own {found['daemons_mib']:,.0f})"
-    return f"{found['peak_mib']:,.0f}"
+    if found["ray_memory_mib"]:
+        return f"{found['memory_mib']:,.0f} (Ray's own {found['ray_memory_mib']:,.0f})"
+    return f"{found['memory_mib']:,.0f}"
 
 
 def _table(head: tuple[str, ...], body: Sequence[tuple[str, ...]]) -> str:

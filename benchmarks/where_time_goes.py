@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from . import launch, pictures
+from . import launch, pictures, systems
 from .peers.measure import Orders
 
 RATE = 250
@@ -81,9 +81,9 @@ def sampled(records: int, folder: Path) -> tuple[dict[str, float], float]:
     orders = Orders("W2", records, KEYS, str(marks), str(folder / "state"))
     command = ["py-spy", "record", "--rate", str(RATE), "--format", "raw", "--full-filenames"]
     job = [sys.executable, "-m", "benchmarks.jobs.workloads", json.dumps(asdict(orders))]
-    subprocess.run([*command, "--output", str(raw), "--", *job], cwd=launch.ROOT, check=True)
+    subprocess.run([*command, "--output", str(raw), "--", *job], cwd=systems.ROOT, check=True)
     found = launch.read_marks(marks)
-    spent_ns = found["end-0"]["cpu_ns"] - found["start-0"]["cpu_ns"]
+    spent_ns = found["end-0"]["cpu_ns"] - found["start-numbers-0"]["cpu_ns"]
     return shares(raw.read_text().splitlines()), spent_ns / records
 
 
@@ -91,7 +91,7 @@ def main() -> None:
     """Runs the job and draws."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--records", type=int, default=6_000_000)
-    parser.add_argument("--out", type=Path, default=launch.ROOT / "docs/performance/where-time-goes.svg")
+    parser.add_argument("--out", type=Path, default=systems.ROOT / "docs/performance/where-time-goes.svg")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found, record_ns = sampled(options.records, Path(folder))

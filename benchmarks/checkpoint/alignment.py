@@ -37,7 +37,7 @@ def ended(is_unaligned: bool, wanted: int) -> list[CheckpointStatistics]:
     job = keyed(orders, CountSum(), SlowSink(SLOW_RECORD_US), chain_sink=False)
     client = job.execute_async("alignment")
     try:
-        wait_for("a source that reads", lambda: mark(orders, "start-0"))
+        wait_for("a source that reads", lambda: mark(orders, "start-numbers-0"))
         time.sleep(SETTLE_S)
         full_ms = time.time() * 1000
 

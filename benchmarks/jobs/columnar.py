@@ -9,7 +9,7 @@ from tidegate.common import WatermarkStrategy
 from tidegate.datastream import Count, Sink, SinkWriter, StreamExecutionEnvironment, Sum
 from tidegate.protocol.elements import Batch
 
-from ..peers.measure import Orders, Tally
+from ..peers.measure import Orders, Tally, leave_mark
 from .event_time import COLUMNS, InterleavedNumbers
 from .parts import configuration
 
@@ -42,6 +42,7 @@ class _ColumnTallyWriter(SinkWriter):
         self._orders = orders
 
     def open(self, context: Any) -> None:
+        leave_mark(self._orders.marks_dir, f"ready-{context.subtask_index}")
         self._tally = Tally(self._orders, context.subtask_index)
 
     def write_elements(self, batch: Batch) -> None:

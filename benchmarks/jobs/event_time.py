@@ -34,9 +34,8 @@ from ..peers.measure import (
     WINDOW_MS,
     Orders,
     event_time_ms,
-    leave_mark,
 )
-from .parts import KeyOf, TallySink, configuration
+from .parts import KeyOf, TallySink, TimedReader, configuration
 
 RESULT = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG(), Types.LONG()])
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.int64()})
@@ -59,17 +58,14 @@ class InterleavedNumbers(Source):
         return [(first, parallelism) for first in range(parallelism)]
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
-        return (_Columns if self._as_columns else _Numbers)(self._orders, splits)
+        kind = _Columns if self._as_columns else _Numbers
+        return TimedReader(kind(self._orders, splits), self._orders.marks_dir)
 
 
 class _Numbers(SourceReader):
     def __init__(self, orders: Orders, splits: list[tuple[int, int]]) -> None:
         self._orders = orders
         self._split = splits[0] if splits else None
-        self._is_started = False
-
-    def open(self, context: Any) -> None:
-        self._name = f"start-{context.subtask_index}"
 
     def poll(self, max_records: int) -> Batch | None:
         numbers = self._take(max_records)
@@ -79,9 +75,6 @@ class _Numbers(SourceReader):
         return [] if self._split is None else [self._split]
 
     def _take(self, count: int) -> range | None:
-        if not self._is_started:
-            self._is_started = True
-            leave_mark(self._orders.marks_dir, self._name)
         if self._split is None or self._split[0] >= self._orders.records:
             return None
         first, step = self._split

@@ -21,7 +21,7 @@ from tidegate.protocol.elements import Batch
 
 from ..peers.latency import SECOND_NS, LatencyTally, Schedule
 from ..peers.measure import MULTIPLIER, Orders, leave_mark
-from .parts import TRIPLE, KeyOf, TallySink, configuration, keyed_totals
+from .parts import TRIPLE, KeyOf, TallySink, TimedReader, configuration, keyed_totals
 
 
 class DueTimes(Source):
@@ -37,22 +37,14 @@ class DueTimes(Source):
         return [(first, parallelism) for first in range(parallelism)]
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
-        return _DueTimesReader(self._orders, *splits[0])
+        return TimedReader(_DueTimesReader(self._orders, *splits[0]), self._orders.marks_dir)
 
 
 class _DueTimesReader(SourceReader):
     def __init__(self, orders: Orders, first: int, step: int) -> None:
-        self._orders = orders
         self._schedule = Schedule(orders, first, step)
-        self._is_started = False
-
-    def open(self, context: Any) -> None:
-        self._name = f"start-{context.subtask_index}"
 
     def poll(self, max_records: int) -> Batch | None:
-        if not self._is_started:
-            self._is_started = True
-            leave_mark(self._orders.marks_dir, self._name)
         times = self._schedule.due(max_records)
         return None if times is None else Batch(times)
 
@@ -104,6 +96,7 @@ class _LatencyWriter(SinkWriter):
         self._orders = orders
 
     def open(self, context: Any) -> None:
+        leave_mark(self._orders.marks_dir, f"ready-{context.subtask_index}")
         self._tally = LatencyTally(self._orders, context.subtask_index)
 
     def write_batch(self, values: list[Any]) -> None:
@@ -142,7 +135,7 @@ class FilledThenPaced(Source):
         return [0]
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
-        return _FilledThenPacedReader(self._orders)
+        return TimedReader(_FilledThenPacedReader(self._orders), self._orders.marks_dir)
 
 
 class _FilledThenPacedReader(SourceReader):
@@ -168,8 +161,6 @@ class _FilledThenPacedReader(SourceReader):
         return []
 
     def _fill(self, max_records: int) -> Batch:
-        if not self._filled:
-            leave_mark(self._orders.marks_dir, "start-0")
         numbers = list(range(self._filled, min(self._filled + max_records, self._orders.keys)))
         self._filled += len(numbers)
         if self._filled == self._orders.keys:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tidegate.common import Configuration, Types
@@ -30,10 +31,10 @@ TRIPLE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 
 
 class TimedNumbers(NumberSequenceSource):
-    """`NumberSequenceSource` that notes when its first batch is asked for.
+    """`NumberSequenceSource` with a stopwatch.
 
     Args:
-        orders: where the note goes.
+        orders: where its marks go.
         records: how many numbers; those of the orders if omitted.
     """
 
@@ -42,11 +43,16 @@ class TimedNumbers(NumberSequenceSource):
         self._marks_dir = orders.marks_dir
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
-        return _TimedReader(super().create_reader(splits), self._marks_dir)
+        return TimedReader(super().create_reader(splits), self._marks_dir)
 
 
-class _TimedReader(SourceReader):
-    """Adds the time stamp to another reader."""
+class TimedReader(SourceReader):
+    """Leaves marks as another reader is asked for its first batch, and as it is closed.
+
+    Args:
+        reader: the other one.
+        marks_dir: where the marks go.
+    """
 
     def __init__(self, reader: SourceReader, marks_dir: str) -> None:
         self._reader = reader
@@ -54,13 +60,13 @@ class _TimedReader(SourceReader):
         self._started = False
 
     def open(self, context: Any) -> None:
-        self._name = f"start-{context.subtask_index}"
+        self._name = f"{context.operator_uid}-{context.subtask_index}"
         self._reader.open(context)
 
     def poll(self, max_records: int) -> Any:
         if not self._started:
             self._started = True
-            leave_mark(self._marks_dir, self._name)
+            leave_mark(self._marks_dir, f"start-{self._name}")
         return self._reader.poll(max_records)
 
     def snapshot_state(self) -> list[Any]:
@@ -68,6 +74,8 @@ class _TimedReader(SourceReader):
 
     def close(self) -> None:
         self._reader.close()
+        if self._started:
+            leave_mark(self._marks_dir, f"read-{self._name}")
 
 
 class PacedNumbers(TimedNumbers):
@@ -77,7 +85,7 @@ class PacedNumbers(TimedNumbers):
         return _PacedReader(NumberSequenceSource.create_reader(self, splits), self._marks_dir)
 
 
-class _PacedReader(_TimedReader):
+class _PacedReader(TimedReader):
     _next_s = 0.0
 
     def poll(self, max_records: int) -> Any:
@@ -146,6 +154,7 @@ class _TallyWriter(SinkWriter):
         self._orders = orders
 
     def open(self, context: Any) -> None:
+        leave_mark(self._orders.marks_dir, f"ready-{context.subtask_index}")
         tally = Tally(self._orders, context.subtask_index)
         self._tally = tally
         # Bound once: the tally's method takes a whole batch, as the writer does.
@@ -164,6 +173,8 @@ def configuration(orders: Orders) -> Configuration:
     result = Configuration()
     result.set_string("execution.target", orders.shell)
     result.set_string("state.backend.type", orders.backend)
+    # Ten million keys in LMDB are a gigabyte, which the folder for temporary files need not have.
+    result.set_string("tidegate.local-dir", str(Path(orders.state_dir).parent / "local"))
     if orders.interval_ms:
         result.set_string("execution.checkpointing.interval", f"{orders.interval_ms} ms")
         result.set_string("execution.checkpointing.dir", orders.state_dir)

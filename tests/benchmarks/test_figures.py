@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tidegate.benchmarks import cases, goals, plan, suites, summary
-from tidegate.benchmarks.launch import cpu_between, is_of_ray
-from tidegate.benchmarks.measurement import Figure
+from tidegate.benchmarks.launch import Outcome
+from tidegate.benchmarks.measurement import Figure, cpu_s
 from tidegate.benchmarks.peers.latency import BUCKET_NS, Schedule, percentile_ms
 from tidegate.benchmarks.peers.measure import Orders
 from tidegate.benchmarks.pictures import series
+from tidegate.benchmarks.processes import ProcessTree, cpu_between, is_of_ray, size_bytes
 from tidegate.benchmarks.where_time_goes import OTHER, shares
 
 OURS = plan.Case("W2", "W2", "tidegate ray", "tidegate", 1_000)
@@ -19,7 +24,7 @@ LATENCY = plan.Case("W7", "W7 50k/s", "tidegate ray", "tidegate", 1_000, rate=50
 
 
 def row(case: plan.Case, *values: float, **more: float) -> summary.Row:
-    memory = {"peak_mib": 10.0, "daemons_mib": 0.0, "own_mib": 10.0}
+    memory = {"memory_mib": 10.0, "ray_memory_mib": 0.0, "own_memory_mib": 10.0}
     figures = [Figure({case.main_metric: value, **memory, **more}) for value in values]
     return summary.row(case, case.records, figures)
 
@@ -47,6 +52,70 @@ def test_cpu_time_between_two_moments_lies_on_the_line_between_samples() -> None
     samples = [(100, 1.0), (200, 2.0), (300, 2.0)]
     assert cpu_between(samples, 150, 250) == pytest.approx(0.5)
     assert cpu_between(samples, 0, 1_000) == pytest.approx(2.0)
+
+
+def test_a_process_has_used_nothing_before_it_was_first_seen() -> None:
+    assert cpu_between([(200, 1.0), (300, 2.0)], 100, 250) == pytest.approx(1.5)
+
+
+def test_cpu_time_comes_from_a_processs_marks_where_samples_would_miss_something() -> None:
+    def mark(pid: int, at_ns: int, cpu_s: float) -> dict[str, int]:
+        return {"pid": pid, "at_ns": at_ns, "cpu_ns": int(cpu_s * 1e9)}
+
+    marks = {
+        # A source in a process of its own: before its first record it had taken 90 s to start.
+        "start-numbers-0": mark(1, 100, 90.0),
+        "read-numbers-0": mark(1, 180, 93.0),
+        # A sink, ready before there was a record, and closed after it was seen for the last time.
+        "ready-0": mark(2, 90, 50.0),
+        "end-0": mark(2, 200, 54.0),
+        # A source and a sink in one.
+        "ready-1": mark(3, 80, 5.0),
+        "start-numbers-1": mark(3, 120, 6.0),
+        "read-numbers-1": mark(3, 190, 7.0),
+        "end-1": mark(3, 200, 7.5),
+    }
+    cpu = {
+        1: [(50, 0.0), (150, 92.0)],
+        2: [(50, 0.0), (110, 50.0), (150, 52.0)],
+        3: [(50, 0.0), (150, 6.5)],
+        # The driver leaves no marks.
+        4: [(50, 0.0), (150, 1.0), (250, 2.0)],
+    }
+    assert cpu_s(Outcome(0, 4, marks, cpu), 100, 200) == pytest.approx(3.0 + 4.0 + 1.5 + 1.0)
+
+
+@pytest.fixture
+def this_process() -> psutil.Process:
+    return psutil.Process()
+
+
+def test_a_shared_page_counts_in_parts(this_process: psutil.Process, tmp_path: Path) -> None:
+    told = tmp_path / str(this_process.pid) / "smaps_rollup"
+    told.parent.mkdir()
+    told.write_text(
+        "0000-ffff ---p 00000000 00:00 0    [rollup]\nRss:   900 kB\nPss:   300 kB\nPss_Anon: 1 kB\n"
+    )
+    assert size_bytes(this_process, tmp_path) == 300 * 1024
+
+
+def test_where_the_kernel_tells_no_proportional_size_it_is_the_resident_one(
+    this_process: psutil.Process, tmp_path: Path
+) -> None:
+    assert size_bytes(this_process, tmp_path) == pytest.approx(this_process.memory_info().rss, rel=0.2)
+
+
+def test_the_tree_has_what_a_process_started_and_nothing_that_has_ended(this_process: psutil.Process) -> None:
+    tree = ProcessTree([this_process])
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        tree.sample_cpu()
+        both = tree.memory()
+        size = tree.sizes()[child.pid][1]
+        child.communicate(b"\n")
+    assert both.bytes >= size > 0
+    assert both.ray_bytes == 0
+    assert child.pid not in tree.sizes()
+    assert child.pid in tree.cpu()
 
 
 def test_percentiles_are_those_of_the_counted_records() -> None:
@@ -80,8 +149,8 @@ def goal_of(**more: Any) -> goals.Goal:
         (goal_of(least=3, others=("bytewax",)), 3.0, True),
         (goal_of(least=3.1, others=("bytewax",)), 3.0, False),
         (goal_of(least=1, others=("bytewax", "pathway")), 0.75, False),
-        (goal_of(metric="own_mib", most=600), 500.0, True),
-        (goal_of(metric="own_mib", most=1, others=("bytewax",)), 1.25, False),
+        (goal_of(metric="own_memory_mib", most=600), 500.0, True),
+        (goal_of(metric="own_memory_mib", most=1, others=("bytewax",)), 1.25, False),
         (goal_of(least=0.85, others=("other",), other_title="W3"), 1.0, True),
     ],
 )
@@ -89,9 +158,9 @@ def test_a_goal_is_a_bound_for_a_figure_or_its_ratio_to_the_best_of_others(
     goal: goals.Goal, measured: float, is_met: bool
 ) -> None:
     found = {
-        ("W2", "tidegate ray"): {"rate": 300.0, "own_mib": 500.0},
-        ("W2", "bytewax"): {"rate": 100.0, "own_mib": 400.0},
-        ("W2", "pathway"): {"rate": 400.0, "own_mib": 300.0},
+        ("W2", "tidegate ray"): {"rate": 300.0, "own_memory_mib": 500.0},
+        ("W2", "bytewax"): {"rate": 100.0, "own_memory_mib": 400.0},
+        ("W2", "pathway"): {"rate": 400.0, "own_memory_mib": 300.0},
         ("W3", "other"): {"rate": 300.0},
     }
     verdict = goal.measure(found)

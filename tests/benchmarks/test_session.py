@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tidegate.benchmarks import run, session, suites, systems, table
+from tidegate.benchmarks import report, run, session, suites, systems, table
 from tidegate.benchmarks.cases import LOCAL, SMALL
 from tidegate.benchmarks.measurement import Figure
 
-MEMORY = {"peak_mib": 10.0, "daemons_mib": 0.0, "own_mib": 10.0}
+MEMORY = {"memory_mib": 10.0, "ray_memory_mib": 0.0, "own_memory_mib": 10.0}
 
 
 def done(ours: session.Session, number: int, system: str, rate: float | None) -> None:
@@ -55,6 +55,16 @@ def test_a_resumed_session_takes_no_other_options(ours: session.Session) -> None
     options = run.parser_of("keyed").parse_args(["--resume", str(ours.path), "--rounds", "5"])
     with pytest.raises(session.ResumeError, match="alone"):
         run.session_of("keyed", options)
+
+
+def test_what_an_older_harness_measured_is_shown_and_not_mixed_with_new_runs(ours: session.Session) -> None:
+    done(ours, 1, LOCAL, 500.0)
+    older = ours.path.read_text().replace("own_memory_mib", "own_mib")
+    ours.path.write_text(older)
+    assert LOCAL in report.page([json.loads(older)])
+    assert "not measured" in table.table([json.loads(older)])
+    with pytest.raises(session.ResumeError, match="own_mib"):
+        session.resume(ours.path)
 
 
 def test_a_run_is_expected_to_take_as_long_as_the_last_one_of_its_size(ours: session.Session) -> None:
