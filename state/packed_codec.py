@@ -157,11 +157,10 @@ class PackedCodec(ValueCodec):
         """The fields one after the other; None when some value needs a look of its own."""
         if not self._is_tuple:
             columns = [values]
-        elif not all_are(map(type, values), tuple, len(values)):
-            return None
-        elif not all_are(map(len, values), len(self._codes), len(values)):
-            return None
         else:
+            count, width = len(values), len(self._codes)
+            if not (all_are(map(type, values), tuple, count) and all_are(map(len, values), width, count)):
+                return None
             # Twice as fast as zip(*values), which has an iterator for every value.
             columns = [list(map(getter, values)) for getter in self._getters]
         result = []
