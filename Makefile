@@ -17,7 +17,8 @@ TESTS_WITH_PROCESSES := bad_input chaos connectors examples kafka packaging spar
 TESTS_OF_STATE := datastream operators state
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium dev demo test check lint types imports sim mutants chaos bench bench-quick docs site wheel clean
+.PHONY: help chromium dev demo test check lint types imports short-sim sim mutants chaos bench bench-quick docs site \
+	wheel clean tests-on-ray tests-with-processes tests-of-state tests-of-the-rest
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -63,18 +64,32 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
-# The tests come last, in four parts side by side, so that the last line of a CI log is pytest's summary.
-# Two cores are not busy with less: most of a job on Ray is waiting for processes to start.
-check: chromium lint types imports ## what CI runs: lint, types, import rules, a short simulation, all tests
+short-sim: $(STAMP)
 	$(BIN)/tidegate sim --seeds $(CHECK_SEEDS)
-	@logs=$$(mktemp -d); code=0; \
-	$(BIN)/python -m pytest $(TESTS_ON_RAY:%=tests/%) $(PYTEST_ARGS) >"$$logs/1" 2>&1 & on_ray=$$!; \
-	nice -n 5 $(BIN)/python -m pytest $(TESTS_OF_STATE:%=tests/%) $(PYTEST_ARGS) >"$$logs/2" 2>&1 & of_state=$$!; \
+
+tests-on-ray: $(STAMP)
+	$(BIN)/python -m pytest $(TESTS_ON_RAY:%=tests/%) $(PYTEST_ARGS)
+
+tests-with-processes: $(STAMP)
+	$(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=tests/%) $(PYTEST_ARGS)
+
+tests-of-state: $(STAMP)
+	nice -n 5 $(BIN)/python -m pytest $(TESTS_OF_STATE:%=tests/%) $(PYTEST_ARGS)
+
+tests-of-the-rest: chromium $(STAMP)
 	nice -n 5 $(BIN)/python -m pytest $(PYTEST_ARGS) \
-		$(patsubst %,--ignore=tests/%,$(TESTS_ON_RAY) $(TESTS_WITH_PROCESSES) $(TESTS_OF_STATE)) >"$$logs/3" 2>&1 & others=$$!; \
-	$(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=tests/%) $(PYTEST_ARGS) || code=$$?; \
-	wait $$on_ray || code=$$?; wait $$of_state || code=$$?; wait $$others || code=$$?; \
-	cat "$$logs"/*; rm -rf "$$logs"; exit $$code
+		$(patsubst %,--ignore=tests/%,$(TESTS_ON_RAY) $(TESTS_WITH_PROCESSES) $(TESTS_OF_STATE))
+
+# Two cores are not busy with less than all of it side by side: most of a job on Ray is waiting for processes
+# to start. One part is seen while it runs; each of the others prints when it is over.
+check: ## what CI runs: lint, types, import rules, a short simulation, all tests
+	@$(MAKE) --no-print-directory --jobs chromium lint
+	@log=$$(mktemp); code=0; \
+	$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target types imports short-sim \
+		tests-on-ray tests-of-state tests-of-the-rest >"$$log" 2>&1 & others=$$!; \
+	$(MAKE) --no-print-directory tests-with-processes || code=$$?; \
+	wait $$others || code=$$?; \
+	cat "$$log"; rm -f "$$log"; exit $$code
 
 sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
 	$(BIN)/tidegate sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
