@@ -18,9 +18,11 @@ from ..protocol.elements import (
 )
 from ..protocol.ids import Attempt, ChannelId, CheckpointId
 from ..protocol.plan import InputChannel
-from .wire import encode_elements
+from .wire import Decode, all_parts, encode_elements
 
 _MARKERS = (CheckpointBarrier, CancelCheckpointMarker)
+_END = -1
+"""The position behind the last element of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,10 @@ class _Channel:
     early: dict[int, Message] = field(default_factory=dict)
     ready: deque[Message] = field(default_factory=deque)
     current: deque[StreamElement] = field(default_factory=deque)
+    position: int = 0
+    """Where in the message that is being taken the elements after `current` begin."""
     decoded: int = 0
-    """How many elements the message had that `current` is the rest of."""
+    """How many elements of that message were decoded; 0 if none is being taken."""
     is_blocked: bool = False
     is_recording: bool = False
 
@@ -69,7 +73,7 @@ class InputGate:
     Args:
         attempt: Messages of any other attempt are dropped.
         channels: The input channels; their positions here are the channel indexes.
-        decode: Turns a message's payload into its elements when its turn comes.
+        decode: Turns a message's payload into elements when their turn comes.
         return_credit: Called when the last element of a message has been taken.
     """
 
@@ -77,7 +81,7 @@ class InputGate:
         self,
         attempt: Attempt,
         channels: Sequence[InputChannel],
-        decode: Callable[[Any], list[StreamElement]],
+        decode: Decode,
         return_credit: Callable[[ChannelId, int, int], None],
     ) -> None:
         self._attempt = attempt
@@ -152,16 +156,19 @@ class InputGate:
                 continue
             element = self._take(channel)
             # Stay on a channel until its message is used up, then let the next one have its turn.
-            self._turn = index if channel.current else (index + 1) % count
+            self._turn = index if channel.decoded else (index + 1) % count
             return index, element
         return None
 
     def _take(self, channel: _Channel) -> StreamElement:
         if not channel.current:
-            channel.current.extend(self._decode(channel.ready[0].elements))
-            channel.decoded = len(channel.current)
+            part, position = self._decode(channel.ready[0].elements, channel.position)
+            channel.current.extend(part)
+            channel.decoded += len(part)
+            channel.position = _END if position is None else position
         element = channel.current.popleft()
-        if not channel.current:
+        if not channel.current and channel.position == _END:
+            channel.position = channel.decoded = 0
             self._use_up(channel, channel.ready.popleft())
         return element
 
@@ -221,8 +228,8 @@ class InputGate:
             for position, message in enumerate(channel.ready):
                 if not channel.is_recording:
                     break
-                is_begun = position == 0 and bool(channel.current)
-                self._record(index, message, channel.decoded - len(channel.current) if is_begun else 0)
+                taken = channel.decoded - len(channel.current) if position == 0 else 0
+                self._record(index, message, taken)
 
     def _record_recovered(self, index: int) -> None:
         elements = [element for channel, element in self._recovered if channel == index]
@@ -244,7 +251,7 @@ class InputGate:
         if isinstance(payload, bytes):
             return RecordedMessage(payload, taken)
         # Objects travel in a shell of one process, and user code may change what it is given.
-        return RecordedMessage(encode_elements(self._decode(payload)[taken:]), 0)
+        return RecordedMessage(encode_elements(all_parts(self._decode, payload)[taken:]), 0)
 
     def stop_recording(self) -> dict[int, list[RecordedMessage]]:
         """End it; what was recorded, by channel index."""

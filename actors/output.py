@@ -22,13 +22,20 @@ from .ports import TaskPorts, TaskSettings
 MAX_UNDER_WAY = 2
 """Part-filled messages that a receiver may have before it: one to work at, and one on its way meanwhile."""
 
+ENOUGH_UNDER_WAY = 4
+"""With so many messages before it, and half the credit of its channel, a receiver misses nothing soon."""
+
+BATCHES_IN_MESSAGE = 4
+"""Full batches in a message to a receiver that has enough before it: they share the cost of the message."""
+
 
 class OutputChannel:
     """One outgoing channel: what waits to be sent, and what is out on credit.
 
     A message is sent when a full batch has gathered, when a control element ends it, when nothing else
     is under way on the channel (Nagle's rule: an idle receiver should not wait), or when it has
-    waited for `buffer_timeout_ms`; with a timeout of -1 only the first two count.
+    waited for `buffer_timeout_ms`; with a timeout of -1 only the first two count. Behind
+    `ENOUGH_UNDER_WAY` messages `BATCHES_IN_MESSAGE` full batches gather before they are sent.
 
     The timeout counts only while less than `MAX_UNDER_WAY` messages are under way. A receiver that has more
     before it would come no sooner to the next, and its queue would be made of ever more small messages, each
@@ -68,7 +75,7 @@ class OutputChannel:
             self._pending_since_ns = self._ports.now_ns()
         self._pending.append(batch)
         self._pending_records += len(batch)
-        if self._pending_records >= self._batch_size:
+        if self._pending_records >= self._batch_size * self._batches_wanted:
             self.flush()
 
     def add_control(self, element: ControlElement) -> None:
@@ -87,7 +94,11 @@ class OutputChannel:
 
     def due_in_ms(self, now_ns: int) -> int | None:
         """Milliseconds until what waits must be sent, `None` if nothing waits."""
-        if not self._pending or self._timeout_ns < 0:
+        if not self._pending:
+            return None
+        if self._pending_records >= self._batch_size:
+            return 0 if self._batches_wanted == 1 else None
+        if self._timeout_ns < 0:
             return None
         if self._outstanding_messages == 0:
             return 0
@@ -95,11 +106,18 @@ class OutputChannel:
             return None
         return max(0, self._timeout_ns - (now_ns - self._pending_since_ns)) // 1_000_000
 
+    @property
+    def _batches_wanted(self) -> int:
+        # By bytes too: barriers are messages, but no work.
+        is_busy = self._outstanding_messages >= ENOUGH_UNDER_WAY
+        return BATCHES_IN_MESSAGE if is_busy and 2 * self._outstanding_bytes >= self._credit_bytes else 1
+
     def flush(self) -> None:
         """Send what waits."""
         if not self._pending:
             return
-        elements, self._pending, self._pending_records = _coalesced(self._pending), [], 0
+        elements = _coalesced(self._pending, self._batch_size)
+        self._pending, self._pending_records = [], 0
         self._send(elements)
 
     def _send(self, elements: list[StreamElement], announces: Announced | None = None) -> None:
@@ -115,21 +133,22 @@ class OutputChannel:
         self._ports.send(message)
 
 
-def _coalesced(elements: list[StreamElement]) -> list[StreamElement]:
-    """Neighbouring list batches joined into one: less to encode, and longer loops downstream."""
+def _coalesced(elements: list[StreamElement], batch_size: int) -> list[StreamElement]:
+    """Neighbouring list batches that are not full joined: less to encode, and longer loops downstream."""
     joined: list[StreamElement] = []
     for element in elements:
         last = joined[-1] if joined else None
-        if isinstance(element, Batch) and isinstance(last, Batch) and _can_join(last, element):
+        if isinstance(element, Batch) and isinstance(last, Batch) and _can_join(last, element, batch_size):
             joined[-1] = _join(last, element)
         else:
             joined.append(element)
     return joined
 
 
-def _can_join(left: Batch, right: Batch) -> bool:
+def _can_join(left: Batch, right: Batch, batch_size: int) -> bool:
     return (
-        isinstance(left.values, list)
+        len(left) < batch_size
+        and isinstance(left.values, list)
         and isinstance(right.values, list)
         and (left.timestamps is None) == (right.timestamps is None)
         and type(left.keys) is type(right.keys)

@@ -29,8 +29,8 @@ class TaskPorts(Protocol):
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
         """The payload that travels for some elements, and its size in bytes for credit."""
 
-    def decode(self, payload: Any) -> list[StreamElement]:
-        """The elements of a payload."""
+    def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
+        """The next elements of a payload, from `position`, and the position after them, `None` at its end."""
 
     def send(self, message: Message) -> None:
         """Send a message to the subtask at the other end of its channel."""

@@ -20,7 +20,7 @@ from ..protocol.elements import Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CreditReturned, TaskEvent
 from ..telemetry.logs import LogContext, LogSettings, ProcessLog
-from .wire import decode_elements, encode_elements
+from .wire import decode_elements, decode_part, encode_elements
 
 
 class RayTaskPorts:
@@ -60,8 +60,8 @@ class RayTaskPorts:
         payload = encode_elements(elements)
         return payload, len(payload)
 
-    def decode(self, payload: Any) -> list[StreamElement]:
-        return decode_elements(payload)
+    def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
+        return decode_part(payload, position)
 
     def send(self, message: Message) -> None:
         actor, subtask = self._receivers[message.channel]

@@ -262,8 +262,8 @@ class _LocalTaskPorts:
         records = sum(len(element) for element in elements if isinstance(element, Batch))
         return elements, max(1, records) * ESTIMATED_RECORD_BYTES
 
-    def decode(self, payload: Any) -> list[StreamElement]:
-        return payload  # type: ignore[no-any-return]
+    def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
+        return payload, None
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
         self._executor.return_credit(channel, size_bytes)

@@ -302,8 +302,8 @@ class _Run:
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
         return elements, 0
 
-    def decode(self, payload: Any) -> list[StreamElement]:
-        return payload  # type: ignore[no-any-return]
+    def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
+        return payload, None
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
         self._tasks.return_credit(channel, size_bytes)

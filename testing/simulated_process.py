@@ -89,15 +89,14 @@ class Process:
         if isinstance(barrier, CheckpointBarrier) and barrier.aligned_timeout_ms is not None:
             self.decided = max(self.decided, barrier.checkpoint_id - 1)
 
-    def takes_up(self, elements: list[StreamElement]) -> None:
-        """The task starts on the content of a message, of which markers are the end."""
-        last = elements[-1]
-        if isinstance(last, CheckpointBarrier):
+    def takes_up(self, element: StreamElement) -> None:
+        """The task starts on an element of a message."""
+        if isinstance(element, CheckpointBarrier):
             # Who lets barriers overtake may pass one on and refuse its checkpoint afterwards.
-            is_decided = last.aligned_timeout_ms is not None
-            self.decided = max(self.decided, last.checkpoint_id - (0 if is_decided else 1))
-        elif isinstance(last, CancelCheckpointMarker) and len(elements) == 1:
-            self.cancelled.append(last.checkpoint_id)
+            is_decided = element.aligned_timeout_ms is not None
+            self.decided = max(self.decided, element.checkpoint_id - (0 if is_decided else 1))
+        elif isinstance(element, CancelCheckpointMarker):
+            self.cancelled.append(element.checkpoint_id)
 
     def check(self) -> None:
         """After a step: who took a cancel marker up has refused its checkpoint, or knew of its end."""
@@ -141,10 +140,11 @@ class _TaskPorts:
         payload = Payload(elements, records * RECORD_BYTES + len(elements) * ELEMENT_BYTES)
         return payload, payload.size_bytes
 
-    def decode(self, payload: Any) -> list[StreamElement]:
+    def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
         payload.is_taken = True
-        self._process.takes_up(payload.elements)
-        return payload.elements  # type: ignore[no-any-return]
+        element, end = payload.elements[position], position + 1
+        self._process.takes_up(element)
+        return [element], end if end < len(payload.elements) else None
 
     def send(self, message: Message) -> None:
         self._shell.point()

@@ -53,6 +53,7 @@ class FakePorts:
         self.time_ns = 0
         self.sent: list[Message] = []
         self.credits: list[tuple[ChannelId, int, int]] = []
+        self.decoded: list[StreamElement] = []
         self.reports: list[events.TaskEvent] = []
         self.background: list[Callable[[], None]] = []
 
@@ -63,8 +64,9 @@ class FakePorts:
         sizes = (len(e) * RECORD_BYTES if isinstance(e, Batch) else 1 for e in elements)
         return tuple(elements), sum(sizes)
 
-    def decode(self, payload: Any) -> list[StreamElement]:
-        return list(payload)
+    def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
+        self.decoded.extend(payload[position : position + 1])
+        return [payload[position]], position + 1 if position + 1 < len(payload) else None
 
     def send(self, message: Message) -> None:
         self.sent.append(message)

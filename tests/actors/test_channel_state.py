@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from tidegate.actors.channel_state import ChannelStateWriter, recovered_elements
 from tidegate.actors.gate import InputGate, RecordedMessage
 from tidegate.actors.ports import TaskDeployment
-from tidegate.actors.wire import decode_elements, encode_elements
+from tidegate.actors.wire import decode_elements, decode_part, encode_elements
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.operators.elementwise import MapOperator
 from tidegate.operators.key_hashing import key_groups_of
@@ -61,7 +62,7 @@ class Gate(InputGate):
     def __init__(self, channels: int = 1) -> None:
         self.ports = FakePorts()
         self.inputs = [InputChannel(ChannelId(0, upstream, 0), 0) for upstream in range(channels)]
-        super().__init__(ATTEMPT, self.inputs, decode_elements, self.ports.return_credit)
+        super().__init__(ATTEMPT, self.inputs, decode_part, self.ports.return_credit)
         self._numbers = Counter[int]()
 
     def arrive(self, *elements: StreamElement, channel: int = 0) -> None:
@@ -119,6 +120,24 @@ def test_of_a_message_that_is_half_processed_only_the_rest_counts() -> None:
     gate.poll()
     gate.start_recording(CheckpointId(1), [0])
     assert records(gate.stop_recording()[0]) == [2]
+
+
+def test_nothing_counts_twice_where_the_next_part_of_a_message_is_not_decoded_yet() -> None:
+    gate = Gate()
+    gate.arrive(Batch([1]), Batch([2]), Batch([3]))
+    gate.arrive(Batch([4]))
+    gate.poll()
+    gate.poll()
+    gate.start_recording(CheckpointId(1), [0])
+    assert records(gate.stop_recording()[0]) == [3, 4]
+    taken = [gate.poll() for _ in range(2)]
+    assert [entry[1].values for entry in taken if entry and isinstance(entry[1], Batch)] == [[3], [4]]
+
+
+def test_messages_of_older_checkpoints_with_all_elements_in_one_pickle_are_read() -> None:
+    elements: list[StreamElement] = [Batch([1]), Watermark(5), Batch([2])]
+    assert decode_elements(pickle.dumps(elements)) == elements
+    assert decode_elements(encode_elements(elements)) == elements
 
 
 def test_a_channel_that_delivered_its_barrier_is_left_alone() -> None:

@@ -137,3 +137,14 @@ def test_control_elements_stay_between_the_batches() -> None:
     elements: list[StreamElement] = [Batch(["a"]), EndOfInput()]
     gate.accept(Message(ATTEMPT, CHANNELS[0].channel, 0, elements, 11))
     assert gate.take_all() == [(0, "a"), (0, EndOfInput())]
+
+
+def test_what_is_in_a_message_is_decoded_when_its_turn_comes_and_answered_with_its_last() -> None:
+    gate = Gate(2)
+    gate.accept(message(0, 0, "a", "b"))
+    gate.accept(message(1, 0, "c"))
+    assert gate.ports.decoded == []
+    seen = []
+    while (entry := gate.poll()) is not None:
+        seen.append((entry[1], len(gate.ports.decoded), len(gate.ports.credits)))
+    assert seen == [(Batch(["a"]), 1, 0), (Batch(["b"]), 2, 1), (Batch(["c"]), 3, 2)]

@@ -123,6 +123,49 @@ def test_a_full_batch_and_a_control_element_wait_for_no_message_under_way() -> N
     assert channel.sent()[2:] == [[records(2, 2)], [records(1, 4), Watermark(5)]]
 
 
+def enough_under_way() -> tuple[Channel, TaskOutput]:
+    """Four messages, which are half the credit of their channel."""
+    channel = Channel(batch_size=2, channel_credit_bytes=160)
+    for number in range(4):
+        channel.add_batch(records(2, 2 * number))
+    assert len(channel.sent()) == 4
+    return channel, TaskOutput([channel])
+
+
+def test_a_receiver_with_enough_before_it_gets_messages_of_several_batches() -> None:
+    channel, output = enough_under_way()
+    for number in range(4, 8):
+        assert len(channel.sent()) == 4
+        assert output.flush_due(channel.ports.now_ns()) is None
+        channel.add_batch(records(2, 2 * number))
+    assert channel.sent()[4:] == [[records(2, 2 * number) for number in range(4, 8)]]
+
+
+def test_a_full_batch_waits_for_others_only_until_the_receiver_has_less_before_it() -> None:
+    channel, output = enough_under_way()
+    channel.add_batch(records(2, 8))
+    output.credit_returned(channel.channel_id, 20)
+    assert output.flush_due(channel.ports.now_ns()) is None
+    assert channel.sent()[4:] == [[records(2, 8)]]
+
+
+@pytest.mark.parametrize(("batches", "credit_bytes"), [(4, 161), (3, 120)])
+def test_many_small_messages_or_few_large_ones_are_not_enough_before_a_receiver(
+    batches: int, credit_bytes: int
+) -> None:
+    channel = Channel(batch_size=2, channel_credit_bytes=credit_bytes)
+    for number in range(batches + 1):
+        channel.add_batch(records(2, 2 * number))
+    assert len(channel.sent()) == batches + 1
+
+
+def test_a_control_element_takes_full_batches_that_wait_along() -> None:
+    channel, _ = enough_under_way()
+    channel.add_batch(records(2, 8))
+    channel.add_control(CheckpointBarrier(CheckpointId(1), 0))
+    assert [len(message) for message in channel.sent()[4:]] == [1, 1]
+
+
 def test_credit_is_used_up_by_what_is_sent_and_comes_back_with_consumption() -> None:
     channel = Channel(batch_size=10, channel_credit_bytes=150)
     assert channel.has_credit()
