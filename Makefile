@@ -59,14 +59,14 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 
 types: $(STAMP)
-	$(BIN)/python -m mypy -p tidegate
+	nice -n 10 $(BIN)/python -m mypy -p tidegate
 
 # Without its cache, which keeps the imports of a module that did not exist yet.
 imports: $(STAMP)
-	$(BIN)/lint-imports --no-cache
+	nice -n 10 $(BIN)/lint-imports --no-cache
 
 short-sim: $(STAMP)
-	$(BIN)/tidegate sim --seeds $(CHECK_SEEDS)
+	nice -n 10 $(BIN)/tidegate sim --seeds $(CHECK_SEEDS)
 
 tests-on-ray: $(STAMP)
 	$(BIN)/python -m pytest $(TESTS_ON_RAY:%=tests/%) $(PYTEST_ARGS)
@@ -82,7 +82,8 @@ tests-of-the-rest: chromium $(STAMP)
 		$(patsubst %,--ignore=tests/%,$(TESTS_ON_RAY) $(TESTS_WITH_PROCESSES) $(TESTS_OF_STATE))
 
 # Two cores are not busy with less than all of it side by side: most of a job on Ray is waiting for processes
-# to start. One part is seen while it runs; each of the others prints when it is over.
+# to start. What needs no process of its own gives way, or a Ray would not be up within its time. One part is
+# seen while it runs; each of the others prints when it is over.
 check: ## what CI runs: lint, types, import rules, a short simulation, all tests
 	@$(MAKE) --no-print-directory --jobs chromium lint
 	@log=$$(mktemp); code=0; \
