@@ -13,8 +13,8 @@ PYTEST_ARGS ?=
 # These wait for processes most of the time, so `make check` runs them, and the others, beside each other.
 TESTS_ON_RAY := ray
 TESTS_WITH_PROCESSES := bad_input chaos connectors examples kafka packaging spark_bridge
-# Half of what is left, by CPU time: nearly all of it is work for one core.
-TESTS_OF_STATE := datastream operators state
+# Half of what is left, by CPU time: state, and what is proved about it.
+TESTS_OF_STATE := datastream operators protocol simulation state
 
 .DEFAULT_GOAL := help
 .PHONY: help chromium dev demo test check lint types imports short-sim sim mutants chaos bench bench-quick docs site \
