@@ -13,11 +13,12 @@ PYTEST_ARGS ?=
 # These wait for processes most of the time, so `make check` runs them, and the others, beside each other.
 TESTS_ON_RAY := ray
 TESTS_WITH_PROCESSES := bad_input chaos connectors examples kafka packaging spark_bridge
-# Half of what is left, by CPU time: nearly all of it is work for one core.
-TESTS_OF_STATE := datastream operators state
+# Half of what is left, by CPU time: state, and what is proved about it.
+TESTS_OF_STATE := datastream operators protocol simulation state
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium dev demo test check lint types imports sim mutants chaos bench bench-quick docs site wheel clean
+.PHONY: help chromium dev demo test check lint types imports short-sim sim mutants chaos bench bench-quick docs site \
+	wheel clean tests-on-ray tests-with-processes tests-of-state tests-of-the-rest
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -26,9 +27,10 @@ help: ## list the targets
 # The editable install brings the dependencies and the console script; the link is what type checkers
 # and import-linter can follow. The stamp is the last step, so a failed pip leaves nothing "installed".
 # Never `pip install` a wheel of Tidegate into this environment: pip would write through the link.
+# Of 13,000 modules most are never imported; Python compiles the others when they are.
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[dev]'
 	ln -sfn "$(CURDIR)" "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tidegate"
 	@touch $(STAMP)
 
@@ -57,24 +59,39 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 
 types: $(STAMP)
-	$(BIN)/python -m mypy -p tidegate
+	nice -n 10 $(BIN)/python -m mypy -p tidegate
 
 # Without its cache, which keeps the imports of a module that did not exist yet.
 imports: $(STAMP)
-	$(BIN)/lint-imports --no-cache
+	nice -n 10 $(BIN)/lint-imports --no-cache
 
-# The tests come last, in four parts side by side, so that the last line of a CI log is pytest's summary.
-# Two cores are not busy with less: most of a job on Ray is waiting for processes to start.
-check: chromium lint types imports ## what CI runs: lint, types, import rules, a short simulation, all tests
-	$(BIN)/tidegate sim --seeds $(CHECK_SEEDS)
-	@logs=$$(mktemp -d); code=0; \
-	$(BIN)/python -m pytest $(TESTS_ON_RAY:%=tests/%) $(PYTEST_ARGS) >"$$logs/1" 2>&1 & on_ray=$$!; \
-	nice -n 5 $(BIN)/python -m pytest $(TESTS_OF_STATE:%=tests/%) $(PYTEST_ARGS) >"$$logs/2" 2>&1 & of_state=$$!; \
+short-sim: $(STAMP)
+	nice -n 10 $(BIN)/tidegate sim --seeds $(CHECK_SEEDS)
+
+tests-on-ray: $(STAMP)
+	$(BIN)/python -m pytest $(TESTS_ON_RAY:%=tests/%) $(PYTEST_ARGS)
+
+tests-with-processes: $(STAMP)
+	$(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=tests/%) $(PYTEST_ARGS)
+
+tests-of-state: $(STAMP)
+	nice -n 5 $(BIN)/python -m pytest $(TESTS_OF_STATE:%=tests/%) $(PYTEST_ARGS)
+
+tests-of-the-rest: chromium $(STAMP)
 	nice -n 5 $(BIN)/python -m pytest $(PYTEST_ARGS) \
-		$(patsubst %,--ignore=tests/%,$(TESTS_ON_RAY) $(TESTS_WITH_PROCESSES) $(TESTS_OF_STATE)) >"$$logs/3" 2>&1 & others=$$!; \
-	$(BIN)/python -m pytest $(TESTS_WITH_PROCESSES:%=tests/%) $(PYTEST_ARGS) || code=$$?; \
-	wait $$on_ray || code=$$?; wait $$of_state || code=$$?; wait $$others || code=$$?; \
-	cat "$$logs"/*; rm -rf "$$logs"; exit $$code
+		$(patsubst %,--ignore=tests/%,$(TESTS_ON_RAY) $(TESTS_WITH_PROCESSES) $(TESTS_OF_STATE))
+
+# Two cores are not busy with less than all of it side by side: most of a job on Ray is waiting for processes
+# to start. What needs no process of its own gives way, or a Ray would not be up within its time. One part is
+# seen while it runs; each of the others prints when it is over.
+check: ## what CI runs: lint, types, import rules, a short simulation, all tests
+	@$(MAKE) --no-print-directory --jobs chromium lint
+	@log=$$(mktemp); code=0; \
+	$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target types imports short-sim \
+		tests-on-ray tests-of-state tests-of-the-rest >"$$log" 2>&1 & others=$$!; \
+	$(MAKE) --no-print-directory tests-with-processes || code=$$?; \
+	wait $$others || code=$$?; \
+	cat "$$log"; rm -f "$$log"; exit $$code
 
 sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
 	$(BIN)/tidegate sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))

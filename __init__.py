@@ -7,8 +7,9 @@ the import paths that PyFlink uses.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .common.lazy_names import loaded_on_use
 
 if TYPE_CHECKING:
     from .common import Configuration, Types, WatermarkStrategy
@@ -26,20 +27,14 @@ __all__ = [
     "__version__",
 ]
 
-_HOME_OF = {
-    "Configuration": ".common",
-    "StreamExecutionEnvironment": ".datastream",
-    "TidegateError": ".common.errors",
-    "Types": ".common",
-    "WatermarkStrategy": ".common",
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home, __name__), name)
+__getattr__ = loaded_on_use(
+    __name__,
+    {
+        ".common": ("Configuration", "Types", "WatermarkStrategy"),
+        ".common.errors": ("TidegateError",),
+        ".datastream": ("StreamExecutionEnvironment",),
+    },
+)
 
 
 def __dir__() -> list[str]:

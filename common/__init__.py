@@ -6,27 +6,32 @@ anything that runs, does I/O or knows about another room.
 
 from __future__ import annotations
 
-from .completable_future import CompletableFuture
-from .config_options import ConfigOption, ConfigOptions
-from .configuration import Configuration
-from .execution_config import ExecutionConfig
-from .job_client import JobClient
-from .job_execution_result import JobExecutionResult
-from .job_id import JobID
-from .job_status import JobStatus
-from .restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from .serialization import (
-    ByteArraySchema,
-    DeserializationSchema,
-    Encoder,
-    SerializationSchema,
-    SimpleStringSchema,
-)
-from .time import Duration, Instant, Time
-from .type_codecs import TypeCodec, register_type_codec
-from .typeinfo import TypeInformation, Types
-from .types import Row, RowKind
-from .watermark_strategy import WatermarkStrategy
+from typing import TYPE_CHECKING
+
+from .lazy_names import loaded_on_use
+
+if TYPE_CHECKING:
+    from .completable_future import CompletableFuture
+    from .config_options import ConfigOption, ConfigOptions
+    from .configuration import Configuration
+    from .execution_config import ExecutionConfig
+    from .job_client import JobClient
+    from .job_execution_result import JobExecutionResult
+    from .job_id import JobID
+    from .job_status import JobStatus
+    from .restart_strategy import RestartStrategies, RestartStrategyConfiguration
+    from .serialization import (
+        ByteArraySchema,
+        DeserializationSchema,
+        Encoder,
+        SerializationSchema,
+        SimpleStringSchema,
+    )
+    from .time import Duration, Instant, Time
+    from .type_codecs import TypeCodec, register_type_codec
+    from .typeinfo import TypeInformation, Types
+    from .types import Row, RowKind
+    from .watermark_strategy import WatermarkStrategy
 
 __all__ = [
     "ByteArraySchema",
@@ -56,3 +61,34 @@ __all__ = [
     "WatermarkStrategy",
     "register_type_codec",
 ]
+
+__getattr__ = loaded_on_use(
+    __name__,
+    {
+        ".completable_future": ("CompletableFuture",),
+        ".config_options": ("ConfigOption", "ConfigOptions"),
+        ".configuration": ("Configuration",),
+        ".execution_config": ("ExecutionConfig",),
+        ".job_client": ("JobClient",),
+        ".job_execution_result": ("JobExecutionResult",),
+        ".job_id": ("JobID",),
+        ".job_status": ("JobStatus",),
+        ".restart_strategy": ("RestartStrategies", "RestartStrategyConfiguration"),
+        ".serialization": (
+            "ByteArraySchema",
+            "DeserializationSchema",
+            "Encoder",
+            "SerializationSchema",
+            "SimpleStringSchema",
+        ),
+        ".time": ("Duration", "Instant", "Time"),
+        ".type_codecs": ("TypeCodec", "register_type_codec"),
+        ".typeinfo": ("TypeInformation", "Types"),
+        ".types": ("Row", "RowKind"),
+        ".watermark_strategy": ("WatermarkStrategy",),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

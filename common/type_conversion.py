@@ -13,7 +13,7 @@ import logging
 import struct
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import chain, islice
@@ -22,6 +22,7 @@ from operator import attrgetter, eq, itemgetter
 from typing import Any
 
 from .class_types import ClassTypeInfo, EnumTypeInfo
+from .counting import all_are
 from .time import Instant
 from .typeinfo import (
     BasicArrayTypeInfo,
@@ -90,7 +91,7 @@ class Converter(ABC):
         """
         if not values:
             return values
-        if _all_are(map(type, values), self._python_type, len(values)):
+        if all_are(map(type, values), self._python_type, len(values)):
             return self.convert(values, self._kinds)
         kinds = set(map(type, values))
         if _NONE not in kinds:
@@ -115,14 +116,6 @@ class Converter(ABC):
         """The error for a value of another type."""
         kind = "None" if value is None else f"{shortened(value)}, of type {type(value).__name__},"
         return WrongValueError(f"{kind} where {type_text(self._declared)} is declared")
-
-
-def _all_are(found: Iterable[Any], expected: Any, count: int) -> bool:
-    """Whether each of so many things is the expected one.
-
-    `count` looks at identity first and hashes nothing, so it takes two thirds of what a set does.
-    """
-    return list(found).count(expected) == count
 
 
 def converter_of(
@@ -401,7 +394,7 @@ class _Fields(Converter):
     def _converted(self, records: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
         """The records with their fields converted; `records` itself if nothing changes."""
         width = len(self._fields)
-        if not _all_are(map(len, records), width, len(records)):
+        if not all_are(map(len, records), width, len(records)):
             raise self.wrong(next(each for each in records if len(each) != width))
         changed: dict[int, Sequence[Any]] = {}
         for index, convert in self._columns:
@@ -451,7 +444,7 @@ class _Rows(_Fields):
         return self._convert_rows([self._row(value) for value in values])
 
     def _convert_rows(self, rows: Sequence[Row]) -> Sequence[Row]:
-        if _all_are(map(_FIELDS, rows), self._names, len(rows)):
+        if all_are(map(_FIELDS, rows), self._names, len(rows)):
             records = list(map(_VALUES, rows))
             converted = self._converted(records)
             if converted is records:

@@ -6,9 +6,9 @@ on first use: the processes of a job import this too, for the base classes of it
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..common.lazy_names import loaded_on_use
 from ..common.output_tag import OutputTag
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
@@ -71,24 +71,20 @@ if TYPE_CHECKING:
     from ..operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum
     from ..operators.columnar_process import KeyedBatchFunction
     from .async_data_stream import AsyncDataStream
+    from .broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from .cached_data_stream import CachedDataStream
     from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
     from .checkpoint_storage import (
         CheckpointStorage,
         FileSystemCheckpointStorage,
         JobManagerCheckpointStorage,
     )
-    from .data_stream import (
-        BroadcastConnectedStream,
-        BroadcastStream,
-        CachedDataStream,
-        CloseableIterator,
-        ConnectedStreams,
-        DataStream,
-        DataStreamSink,
-        KeyedStream,
-        WindowedStream,
-    )
+    from .closeable_iterator import CloseableIterator
+    from .connected_streams import ConnectedStreams
+    from .data_stream import DataStream
+    from .data_stream_sink import DataStreamSink
     from .execution_mode import RuntimeExecutionMode
+    from .keyed_stream import KeyedStream
     from .slot_sharing_group import MemorySize, SlotSharingGroup
     from .state_backend import (
         EmbeddedRocksDBStateBackend,
@@ -98,7 +94,7 @@ if TYPE_CHECKING:
         PredefinedOptions,
     )
     from .stream_execution_environment import StreamExecutionEnvironment
-    from .windowed_stream import AllWindowedStream
+    from .windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [
     "AggregateFunction",
@@ -202,45 +198,27 @@ __all__ = [
     "WindowedStream",
 ]
 
-_HOME_OF = {
-    name: module
-    for module, names in {
-        "..operators.aggregations": (
-            "Aggregation",
-            "Count",
-            "Max",
-            "Mean",
-            "Min",
-            "Quantile",
-            "Sum",
-        ),
+__getattr__ = loaded_on_use(
+    __name__,
+    {
+        "..operators.aggregations": ("Aggregation", "Count", "Max", "Mean", "Min", "Quantile", "Sum"),
         "..operators.columnar_process": ("KeyedBatchFunction",),
         ".async_data_stream": ("AsyncDataStream",),
-        ".checkpoint_config": (
-            "CheckpointConfig",
-            "ExternalizedCheckpointRetention",
-        ),
+        ".broadcast_stream": ("BroadcastConnectedStream", "BroadcastStream"),
+        ".cached_data_stream": ("CachedDataStream",),
+        ".checkpoint_config": ("CheckpointConfig", "ExternalizedCheckpointRetention"),
         ".checkpoint_storage": (
             "CheckpointStorage",
             "FileSystemCheckpointStorage",
             "JobManagerCheckpointStorage",
         ),
-        ".data_stream": (
-            "BroadcastConnectedStream",
-            "BroadcastStream",
-            "CachedDataStream",
-            "CloseableIterator",
-            "ConnectedStreams",
-            "DataStream",
-            "DataStreamSink",
-            "KeyedStream",
-            "WindowedStream",
-        ),
+        ".closeable_iterator": ("CloseableIterator",),
+        ".connected_streams": ("ConnectedStreams",),
+        ".data_stream": ("DataStream",),
+        ".data_stream_sink": ("DataStreamSink",),
         ".execution_mode": ("RuntimeExecutionMode",),
-        ".slot_sharing_group": (
-            "MemorySize",
-            "SlotSharingGroup",
-        ),
+        ".keyed_stream": ("KeyedStream",),
+        ".slot_sharing_group": ("MemorySize", "SlotSharingGroup"),
         ".state_backend": (
             "EmbeddedRocksDBStateBackend",
             "FileSystemStateBackend",
@@ -249,17 +227,9 @@ _HOME_OF = {
             "PredefinedOptions",
         ),
         ".stream_execution_environment": ("StreamExecutionEnvironment",),
-        ".windowed_stream": ("AllWindowedStream",),
-    }.items()
-    for name in names
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home, __name__), name)
+        ".windowed_stream": ("AllWindowedStream", "WindowedStream"),
+    },
+)
 
 
 def __dir__() -> list[str]:

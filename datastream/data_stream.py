@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..common.errors import ConfigurationError
 from ..common.execution_config import ExecutionConfig
+from ..common.lazy_names import loaded_on_use
 from ..common.output_tag import OutputTag
 from ..common.time import Duration
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation
@@ -556,18 +556,13 @@ class DataStream(OperatorSettings):
         return DataStreamSink(self._env, transformation)
 
 
-_HOME_OF = {
-    "BroadcastConnectedStream": ".broadcast_stream",
-    "BroadcastStream": ".broadcast_stream",
-    "CachedDataStream": ".cached_data_stream",
-    "ConnectedStreams": ".connected_streams",
-    "KeyedStream": ".keyed_stream",
-}
-"""Modules that extend this one, so that they cannot be imported before it."""
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home, __package__), name)
+# They extend this module, so that they cannot be imported before it.
+__getattr__ = loaded_on_use(
+    __name__,
+    {
+        ".broadcast_stream": ("BroadcastConnectedStream", "BroadcastStream"),
+        ".cached_data_stream": ("CachedDataStream",),
+        ".connected_streams": ("ConnectedStreams",),
+        ".keyed_stream": ("KeyedStream",),
+    },
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from inspect import isgeneratorfunction
 from itertools import repeat
@@ -118,7 +119,9 @@ class KeyedProcessOperator(KeyedOperator, BatchTimerTarget):
         values = rows(batch)
         keys = self.keys_of(batch, values, input_index)
         self.keyed.prefetch(keys)
-        if batch.timestamps is None:
+        if isgeneratorfunction(call):
+            results, timestamps = self._yielded(call, method, values, keys, batch.timestamps)
+        elif batch.timestamps is None:
             results, timestamps = self._process(call, method, values, keys), None
         else:
             results, timestamps = self._process_timed(call, method, values, keys, batch.timestamps)
@@ -131,8 +134,6 @@ class KeyedProcessOperator(KeyedOperator, BatchTimerTarget):
     ) -> list[Any]:
         keyed, context = self.keyed, self._record_context
         context.time = None
-        if isgeneratorfunction(call):
-            return self._yielded(call, method, values, keys)
         results: list[Any] = []
         extend = results.extend
         value: Any = None
@@ -146,20 +147,6 @@ class KeyedProcessOperator(KeyedOperator, BatchTimerTarget):
         except Exception as error:
             raise self.user_error(f"{method}()", not_iterable(produced) or error, value) from error
         return results
-
-    def _yielded(
-        self, call: Callable[..., Any], method: str, values: list[Any], keys: Sequence[Any]
-    ) -> list[Any]:
-        """The same for a generator function: one that yields nothing takes `extend` twice the time."""
-        keyed, context = self.keyed, self._record_context
-        remaining: Any = iter(values)
-        try:
-            return [
-                result for value, keyed.current_key in zip(remaining, keys) for result in call(value, context)
-            ]
-        except Exception as error:
-            value = values[len(values) - remaining.__length_hint__() - 1]
-            raise self.user_error(f"{method}()", error, value) from error
 
     def _process_timed(
         self,
@@ -185,6 +172,40 @@ class KeyedProcessOperator(KeyedOperator, BatchTimerTarget):
         except Exception as error:
             raise self.user_error(f"{method}()", not_iterable(produced) or error, value) from error
         return results, times_of_results(times, ends)
+
+    def _yielded(
+        self,
+        call: Callable[..., Any],
+        method: str,
+        values: list[Any],
+        keys: Sequence[Any],
+        times: Sequence[int] | None,
+    ) -> tuple[list[Any], Sequence[int] | None]:
+        """The same for a generator function: one that yields nothing takes `extend` twice the time."""
+        keyed, context = self.keyed, self._record_context
+        remaining: Any = iter(values)
+        try:
+            if times is None:
+                context.time = None
+                return [
+                    result
+                    for value, keyed.current_key in zip(remaining, keys)
+                    for result in call(value, context)
+                ], None
+            noted: list[int] = []
+            note = noted.append
+            results = [
+                result
+                for value, keyed.current_key, time in zip(remaining, keys, times)
+                for context.time in (time,)
+                for result in call(value, context)
+                if note(time) is None
+            ]
+        except Exception as error:
+            value = values[len(values) - remaining.__length_hint__() - 1]
+            raise self.user_error(f"{method}()", error, value) from error
+        # An array of them travels cheaper.
+        return results, array("q", noted) if isinstance(times, array) else noted
 
     # ------------------------------------------------------------ timers
 

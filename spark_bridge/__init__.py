@@ -7,7 +7,9 @@ in one process, a task actor like any other, which owns the session. The state p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..common.lazy_names import loaded_on_use
 
 if TYPE_CHECKING:
     from .savepoint_reader import SavepointReader, read_savepoint
@@ -16,18 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SavepointReader", "SavepointWriter", "local_spark", "read_savepoint"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "SavepointWriter":
-        from .savepoint_writer import SavepointWriter
-
-        return SavepointWriter
-    if name == "local_spark":
-        from .session import local_spark
-
-        return local_spark
-    if name in __all__:
-        from . import savepoint_reader
-
-        return getattr(savepoint_reader, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = loaded_on_use(
+    __name__,
+    {
+        ".savepoint_reader": ("SavepointReader", "read_savepoint"),
+        ".savepoint_writer": ("SavepointWriter",),
+        ".session": ("local_spark",),
+    },
+)

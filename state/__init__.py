@@ -8,7 +8,9 @@ Importing this package loads neither lmdb nor pyarrow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..common.lazy_names import loaded_on_use
 
 if TYPE_CHECKING:
     from .snapshot_diff import diff
@@ -16,14 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["diff", "read_snapshot"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "read_snapshot":
-        from .snapshot_reader import read_snapshot
-
-        return read_snapshot
-    if name == "diff":
-        from .snapshot_diff import diff
-
-        return diff
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = loaded_on_use(
+    __name__,
+    {
+        ".snapshot_diff": ("diff",),
+        ".snapshot_reader": ("read_snapshot",),
+    },
+)

@@ -7,12 +7,13 @@ import struct
 from collections.abc import Sequence
 from functools import partial
 from itertools import starmap
-from operator import countOf, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from ..common.counting import all_are
 from ..common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation, type_text
 from .arrow_forms import arrow_form
 from .pickling import dumps
@@ -156,19 +157,17 @@ class PackedCodec(ValueCodec):
         """The fields one after the other; None when some value needs a look of its own."""
         if not self._is_tuple:
             columns = [values]
-        # Counting takes half the time of making sets.
-        elif countOf(map(type, values), tuple) != len(values) or countOf(
-            map(len, values), len(self._codes)
-        ) != len(values):
-            return None
         else:
+            count, width = len(values), len(self._codes)
+            if not (all_are(map(type, values), tuple, count) and all_are(map(len, values), width, count)):
+                return None
             # Twice as fast as zip(*values), which has an iterator for every value.
             columns = [list(map(getter, values)) for getter in self._getters]
         result = []
         for code, column in zip(self._codes, columns, strict=True):
             # struct itself refuses what is no integer of the width; floats and bools it converts.
             exact = _EXACT.get(code)
-            if exact is not None and countOf(map(type, column), exact) != len(column):
+            if exact is not None and not all_are(map(type, column), exact, len(column)):
                 return None
             try:
                 numbers = _packed(code, column)
@@ -234,7 +233,7 @@ def _has_bool(numbers: bytes, code: str, column: Sequence[Any]) -> bool:
     """Whether an integer column was given a bool. Looks only where the number is 0 or 1."""
     candidates = np.flatnonzero(np.frombuffer(numbers, dtype=_NUMPY[code]).view(_UNSIGNED[code]) <= 1)
     if len(candidates) * _CANDIDATE_COST > len(column):
-        return countOf(map(type, column), bool) > 0
+        return bool in map(type, column)
     return bool in {type(column[position]) for position in candidates.tolist()}
 
 

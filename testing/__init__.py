@@ -12,8 +12,9 @@ as fast with the plugin as without.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..common.lazy_names import loaded_on_use
 
 if TYPE_CHECKING:
     from .harness import Harness, HarnessSnapshot
@@ -41,23 +42,18 @@ __all__ = [
     "verify_exactly_once",
 ]
 
-_HOME_OF = {
-    "BroadcastHarness": ".harness_forms",
-    "ExactlyOnceViolation": ".verify",
-    "Harness": ".harness",
-    "HarnessSnapshot": ".harness",
-    "KeyedBroadcastHarness": ".harness_forms",
-    "KeyedOneInputHarness": ".harness_forms",
-    "KeyedTwoInputHarness": ".harness_forms",
-    "OneInputHarness": ".harness_forms",
-    "TwoInputHarness": ".harness_forms",
-    "VerificationReport": ".verify",
-    "verify_exactly_once": ".verify",
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home, __name__), name)
+__getattr__ = loaded_on_use(
+    __name__,
+    {
+        ".harness": ("Harness", "HarnessSnapshot"),
+        ".harness_forms": (
+            "BroadcastHarness",
+            "KeyedBroadcastHarness",
+            "KeyedOneInputHarness",
+            "KeyedTwoInputHarness",
+            "OneInputHarness",
+            "TwoInputHarness",
+        ),
+        ".verify": ("ExactlyOnceViolation", "VerificationReport", "verify_exactly_once"),
+    },
+)

@@ -23,6 +23,8 @@ os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 os.environ.pop("RAY_ADDRESS", None)
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+# On a busy machine a node takes more than Ray's half minute to come up.
+os.environ["RAY_raylet_start_wait_time_s"] = "150"  # noqa: SIM112 (the name that Ray reads)
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

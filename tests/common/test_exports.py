@@ -30,7 +30,7 @@ def test_the_names_that_pyflink_programs_import_from_common_are_there() -> None:
 
 def test_common_loads_nothing_but_itself_and_the_standard_library() -> None:
     program = (
-        "import sys, json; before = set(sys.modules); import tidegate.common; "
+        "import sys, json; before = set(sys.modules); from tidegate.common import *; "
         "print(json.dumps(sorted(set(sys.modules) - before)))"
     )
     output = subprocess.run(

@@ -85,9 +85,21 @@ def test_promised_names_stay(name: str) -> None:
     assert PROMISED[name] <= set(importlib.import_module(name).__all__)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    import tidegate
+@pytest.mark.parametrize("name", ["tidegate", "tidegate.common", "tidegate.datastream", "tidegate.state"])
+def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
+    module = importlib.import_module(name)
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'Nothing'"):
+        _ = module.Nothing
 
-    assert set(tidegate.__all__) <= set(dir(tidegate))
-    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = tidegate.Nothing
+
+@pytest.mark.parametrize("name", ["tidegate", "tidegate.common", "tidegate.datastream"])
+def test_what_is_loaded_on_first_use_is_listed_before(name: str) -> None:
+    module = importlib.import_module(name)
+    assert dir(module) == sorted(module.__all__)
+
+
+def test_a_name_that_was_loaded_once_is_an_attribute_from_then_on() -> None:
+    import tidegate.datastream.data_stream
+
+    module = tidegate.datastream.data_stream
+    assert module.KeyedStream is vars(module)["KeyedStream"]

@@ -118,7 +118,7 @@ class Rescaled:
         ]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(RECORDS, EVENTS), min_size=1, max_size=6))
 def test_random_batches_checkpoints_and_rescales_give_what_a_loop_gives(steps: list[Any]) -> None:
     model, job = Model("k", AGGREGATIONS), Rescaled()

@@ -170,7 +170,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(SHAPES, STEPS)
 def test_random_batches_watermarks_and_rescales_give_what_a_loop_gives(
     shape: tuple[int, int, int], steps: list[Any]

@@ -72,7 +72,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb"])
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(bounds=st.lists(st.integers(-6, 6), min_size=2, max_size=2).map(sorted), steps=STEPS)
 def test_pairs_are_those_of_the_reference(backend: str, bounds: list[int], steps: list[Any]) -> None:
     lower, upper = bounds

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import KeyTypeError
 from tidegate.operators.key_hashing import hash_key, hash_keys, key_group_of, key_groups_of
@@ -34,6 +34,7 @@ def scalar_hash(key: Any) -> int:
     ids=["any int", "int64", "bool", "int and bool", "text", "plain text", "mixed", "pairs"],
 )
 def test_hashes_of_many_equal_the_scalar_rule(keys: Any) -> None:
+    @settings(max_examples=40)
     @given(keys, st.integers(1, 32_768))
     def equal(values: list[Any], max_parallelism: int) -> None:
         expected = [scalar_hash(value) for value in values]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,12 +50,26 @@ def test_each_key_has_its_own_state() -> None:
     assert test.process([("b", 1)]) == [("b", 31, None)]
 
 
-def test_timestamps_reach_the_function_and_its_results() -> None:
+@pytest.mark.parametrize("times", [[10, 20, 30, 40, 50], array("q", [10, 20, 30, 40, 50])])
+def test_timestamps_reach_the_function_and_its_results(times: Sequence[int]) -> None:
     test = OperatorUnderTest(running_sum()).open()
-    test.process(RECORDS, [10, 20, 30, 40, 50])
+    test.process(RECORDS, times)
     assert [(result[2], timestamp) for result, timestamp in test.records()] == [
         (time, time) for time in (10, 20, 30, 40, 50)
     ]
+    assert type(test.emitted[0].timestamps) is type(times)
+
+
+class Countdown(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
+        for left in range(value[1], 0, -1):
+            yield left, ctx.timestamp()
+
+
+def test_each_of_many_results_of_a_generator_has_the_time_of_its_record() -> None:
+    test = OperatorUnderTest(KeyedProcessOperator(Countdown(), key_of)).open()
+    test.process([("a", 2), ("b", 0), ("a", 1)], [10, 20, 30])
+    assert test.records() == [((2, 10), 10), ((1, 10), 10), ((1, 30), 30)]
 
 
 @pytest.mark.parametrize(

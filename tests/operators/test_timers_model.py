@@ -157,7 +157,7 @@ def local_dirs() -> Iterator[Iterator[str]]:
 @pytest.mark.parametrize("backend", [HashMapStateBackend(), LmdbStateBackend()], ids=["memory", "lmdb"])
 @pytest.mark.parametrize("namespaced", [False, True])
 def test_timers_behave_like_a_plain_set_of_them(backend: StateBackend, namespaced: bool) -> None:
-    @settings(max_examples=50 if isinstance(backend, HashMapStateBackend) else 8)
+    @settings(max_examples=30 if isinstance(backend, HashMapStateBackend) else 8)
     @given(STEPS)
     def check(steps: list[tuple[Any, ...]]) -> None:
         with local_dirs() as directories:
@@ -249,7 +249,7 @@ SCRIPTS = st.dictionaries(
 )
 
 
-@settings(max_examples=60, phases=[Phase.generate])
+@settings(max_examples=40, phases=[Phase.generate])
 @given(
     timers=st.lists(PLACES, min_size=4, max_size=30),
     script=SCRIPTS,

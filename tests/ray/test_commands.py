@@ -48,7 +48,8 @@ def job(tmp_path: Path, name: str) -> Iterator[JobClient]:
     settings = configuration(tmp_path, interval_ms=3_600_000)
     settings.set_string("tidegate.checkpointing.random-initial-delay", "false")
     settings.set_string("pipeline.name", name)
-    with running(counts(settings, COUNT, Gate(tmp_path)), FileSink(tmp_path / "out.txt")) as client:
+    stream = counts(settings, COUNT, Gate(tmp_path), source_parallelism=1)
+    with running(stream, FileSink(tmp_path / "out.txt")) as client:
         yield client
 
 
@@ -94,7 +95,10 @@ def test_a_job_is_watched_and_steered_by_its_name(
     assert [one["id"] for one in history["checkpoints"]] == [taken["checkpoint"]]
     assert command("checkpoint", "mode", name, "unaligned")[1]["checkpointing_mode"] == "unaligned"
     tasks = command("status", name)[1]["tasks"]
-    assert [(task["parallelism"], task["states"]) for task in tasks] == [(2, {"RUNNING": 2})] * len(tasks)
+    assert [(task["parallelism"], task["states"]) for task in tasks] == [
+        (1, {"RUNNING": 1}),
+        (2, {"RUNNING": 2}),
+    ]
 
     def have_processes() -> bool:
         tasks = command("status", name)[1]["tasks"]

@@ -1,4 +1,4 @@
-"""The coordinator may be killed: Ray restarts it, and it goes on from the newest checkpoint."""
+"""A killed coordinator: its job goes on without its driver, and what it leaves if there was nothing to go on from."""
 
 from __future__ import annotations
 

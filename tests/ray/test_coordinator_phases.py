@@ -53,7 +53,8 @@ def back(client: JobClient, before: int) -> None:
     jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING)
 
 
-@pytest.mark.parametrize("point", ["before_manifest:3:kill", "after_manifest:3:kill", "cleanup:1:kill"])
+# Between the manifest and the notification: tests/ray/test_fail_points.py.
+@pytest.mark.parametrize("point", ["before_manifest:3:kill", "cleanup:1:kill"])
 def test_at_a_point_of_a_checkpoint(tmp_path: Path, point: str) -> None:
     with half_way(tmp_path, point) as (client, first):
         jobs.eventually("the point", lambda: all(one.fired for one in client.report().fail_points))
@@ -64,10 +65,13 @@ def test_before_the_next_trigger(tmp_path: Path) -> None:
     with half_way(tmp_path, interval_ms=600_000) as (client, first):
         jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING)
         client.trigger_checkpoint()
-        jobs.half_way(client)
+        tasks = jobs.half_way(client)
         assert not client.report().statistics.in_progress
         jobs.kill(first)
+        # Whoever asks waits for the next coordinator.
+        jobs.eventually("the checkpoint", lambda: client.report().newest_checkpoint)
         back(client, first)
+    jobs.assert_gone(tasks.values())
 
 
 def test_between_two_acknowledgements(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_collected_results_of_a_keyed_job_are_exact(tmp_path: Path) -> None:
 
 def test_a_killed_keyed_task_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
     gate, output = jobs.Gate(tmp_path), tmp_path / "output"
-    stream = jobs.counts(jobs.configuration(tmp_path), COUNT, gate)
+    stream = jobs.counts(jobs.configuration(tmp_path), COUNT, gate, source_parallelism=1)
     with jobs.running(stream, jobs.FileSink(output)) as client:
         before = jobs.half_way(client)
         jobs.kill(before["count -> sink (1/2)"])
@@ -87,7 +87,7 @@ def test_a_stopped_process_is_replaced_and_its_results_are_refused(tmp_path: Pat
     gate, output = jobs.Gate(tmp_path), tmp_path / "output"
     settings = jobs.configuration(tmp_path)
     settings.set_string("heartbeat.timeout", "1500 ms")
-    stream = jobs.counts(settings, COUNT, gate)
+    stream = jobs.counts(settings, COUNT, gate, source_parallelism=1)
     with jobs.running(stream, jobs.FileSink(output)) as client:
         before = jobs.half_way(client)
         zombie = before["count -> sink (1/2)"]

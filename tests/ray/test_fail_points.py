@@ -32,7 +32,7 @@ def armed(text: str) -> Iterator[None]:
 def run(directory: Path, points: str) -> JobReport:
     """A job through its end, with the points; its output is exact."""
     gate, output = jobs.Gate(directory), directory / "output"
-    stream = jobs.counts(jobs.configuration(directory), COUNT, gate)
+    stream = jobs.counts(jobs.configuration(directory), COUNT, gate, source_parallelism=1)
     with armed(points), jobs.running(stream, jobs.FileSink(output)) as client:
         jobs.half_way(client)
         jobs.eventually("the points", lambda: all(one.fired for one in client.report().fail_points))

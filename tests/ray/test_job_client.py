@@ -19,7 +19,7 @@ COUNT = 4_000
 
 
 def test_a_job_can_be_watched_checkpointed_and_cancelled(tmp_path: Path) -> None:
-    settings = jobs.configuration(tmp_path, interval_ms=3_600_000)
+    settings = jobs.configuration(tmp_path, parallelism=1, interval_ms=3_600_000)
     stream = jobs.counts(settings, COUNT, jobs.Gate(tmp_path))
     with jobs.running(stream, jobs.FileSink(tmp_path / "output")) as client:
         # Half of the records are processed and the gate stays shut, so the job cannot end by itself.

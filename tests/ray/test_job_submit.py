@@ -273,6 +273,8 @@ def test_ray_job_stop_ends_in_a_savepoint_from_which_the_job_goes_on(head: Head,
     tidegate = (*TIDEGATE, "run", "--on-stop-signal", "stop-with-savepoint")
     done = head.submit(*tidegate, *arguments, options=("--no-wait", "--submission-id", "to-be-stopped"))
     assert done.code == 0, done.out + done.err
+    # A look at a directory is cheap, and a process that lists the jobs is not.
+    eventually("a manifest", lambda: [*directory.glob("checkpoints/*/chk-*/MANIFEST")], TIMEOUT_S)
     eventually(
         "a checkpoint", lambda: [job for job in head.jobs() if job["checkpoints"]["completed"]], TIMEOUT_S
     )

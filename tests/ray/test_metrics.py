@@ -61,7 +61,8 @@ def test_metrics_of_all_processes_are_live_and_a_gauge_that_hangs_kills_nobody(t
     settings.set_string("env.log.dir", str(tmp_path / "logs"))
     settings.set_string("tidegate.log.format", "JSON")
     hang, gate = tmp_path / "hang", jobs.Gate(tmp_path)
-    stream = jobs.counts(settings, COUNT, gate).map(Seen(hang)).name("Seen").start_new_chain()
+    counts = jobs.counts(settings, COUNT, gate, source_parallelism=1)
+    stream = counts.map(Seen(hang)).name("Seen").start_new_chain()
     with jobs.running(stream, jobs.FileSink(tmp_path / "output")) as client:
 
         def counted() -> bool:

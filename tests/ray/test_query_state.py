@@ -21,7 +21,7 @@ def ask(client: JobClient, key: int, consistency: str) -> int:
 
 
 def test_a_key_is_read_live_and_from_the_last_checkpoint(tmp_path: Path) -> None:
-    stream = jobs.counts(jobs.configuration(tmp_path), COUNT, jobs.Gate(tmp_path))
+    stream = jobs.counts(jobs.configuration(tmp_path), COUNT, jobs.Gate(tmp_path), source_parallelism=1)
     with jobs.running(stream, jobs.FileSink(tmp_path / "output")) as client:
         processes = jobs.half_way(client)
         for key in range(0, jobs.KEYS, 7):

@@ -44,8 +44,8 @@ class _GatedWriter(jobs._EpochWriter):
         super().write_batch(values)
 
 
-def settings_with(tmp_path: Path, options: dict[str, str]) -> Any:
-    settings = jobs.configuration(tmp_path)
+def settings_with(tmp_path: Path, options: dict[str, str], parallelism: int = 2) -> Any:
+    settings = jobs.configuration(tmp_path, parallelism)
     settings.set_string("tidegate.channel.credit", "8kb")
     settings.set_string("tidegate.batch.size", "200")
     for key, value in options.items():
@@ -86,7 +86,7 @@ def test_a_task_killed_after_an_unaligned_checkpoint_gives_every_result_once(tmp
 def test_an_aligned_checkpoint_exceeds_its_timeout_behind_the_same_sink(tmp_path: Path) -> None:
     gate, output = jobs.Gate(tmp_path), tmp_path / "output"
     options = {"execution.checkpointing.timeout": "1 s"}
-    stream = jobs.counts(settings_with(tmp_path, options), COUNT).rebalance()
+    stream = jobs.counts(settings_with(tmp_path, options, parallelism=1), COUNT).rebalance()
     with jobs.running(stream, GatedFileSink(output, gate)) as client:
         jobs.eventually(
             "a timeout",

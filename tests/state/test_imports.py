@@ -15,8 +15,16 @@ def test_declaring_state_loads_neither_arrow_nor_lmdb() -> None:
     assert result.stdout.strip() == "[]"
 
 
-def test_the_name_of_flinks_backend_means_lmdb() -> None:
+def test_flinks_other_names_of_backends_mean_the_same_keyed_state() -> None:
+    from tidegate.state.backend import HashMapStateBackend
+    from tidegate.state.live_backends import FileSystemStateBackend, MemoryStateBackend
     from tidegate.state.lmdb_backend import LmdbStateBackend
     from tidegate.state.rocksdb_backend import EmbeddedRocksDBStateBackend
 
-    assert issubclass(EmbeddedRocksDBStateBackend, LmdbStateBackend)
+    for named, meant in (
+        (MemoryStateBackend(), HashMapStateBackend()),
+        (FileSystemStateBackend(), HashMapStateBackend()),
+        (EmbeddedRocksDBStateBackend(), LmdbStateBackend()),
+    ):
+        assert type(named).create_keyed_backend is type(meant).create_keyed_backend
+        assert vars(meant).items() <= vars(named).items()

@@ -290,11 +290,11 @@ def run_with(machine: Any, max_examples: int) -> Any:
     return machine.TestCase
 
 
-TestPlainLmdb = run_with(PlainMachine, 200)
-TestExpiringLmdb = run_with(ExpiringMachine, 200)
-TestPlainMemory = run_with(PlainMachineInMemory, 100)
-TestExpiringMemory = run_with(ExpiringMachineInMemory, 100)
-TestPlainDraining = run_with(PlainMachineDraining, 150)
-TestExpiringDraining = run_with(ExpiringMachineDraining, 150)
-TestPlainDrainingToLmdb = run_with(PlainMachineDrainingToLmdb, 150)
-TestExpiringDrainingToLmdb = run_with(ExpiringMachineDrainingToLmdb, 150)
+TestPlainLmdb = run_with(PlainMachine, 120)
+TestExpiringLmdb = run_with(ExpiringMachine, 120)
+TestPlainMemory = run_with(PlainMachineInMemory, 60)
+TestExpiringMemory = run_with(ExpiringMachineInMemory, 60)
+TestPlainDraining = run_with(PlainMachineDraining, 90)
+TestExpiringDraining = run_with(ExpiringMachineDraining, 90)
+TestPlainDrainingToLmdb = run_with(PlainMachineDrainingToLmdb, 90)
+TestExpiringDrainingToLmdb = run_with(ExpiringMachineDrainingToLmdb, 90)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.common import Instant, Row, TypeCodec, Types
 from tidegate.common.errors import StateError
@@ -208,6 +208,7 @@ def test_every_type_comes_back_from_bytes_and_from_columns(
 def test_every_scalar_and_class_comes_back(
     type_info: TypeInformation, strategy: st.SearchStrategy[Any]
 ) -> None:
+    @settings(max_examples=40)
     @given(st.lists(strategy, min_size=1, max_size=4))
     def check(values: list[Any]) -> None:
         assert_comes_back(type_info, values)

@@ -37,8 +37,9 @@ def browser() -> Iterator[Browser]:
         pytest.fail("the console is tested in a real browser: run `make chromium`")
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
-        # Without its sandbox, which containers do not allow to the root user.
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        # Without its sandbox, which containers do not allow to the root user, and without drawing in software
+        # what a graphics card would, which takes an eighth of all its time.
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 

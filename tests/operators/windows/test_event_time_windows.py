@@ -86,7 +86,7 @@ class GapOfValue(SessionWindowTimeGapExtractor):
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb"])
 @pytest.mark.parametrize("is_dynamic", [False, True])
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(lateness=st.sampled_from([0, 0, 3]), steps=STEPS)
 def test_sessions_are_those_of_the_reference(
     backend: str, is_dynamic: bool, lateness: int, steps: list[Step]
@@ -117,7 +117,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("kind", sorted(CONTENTS))
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(size=SIZES, slide=SIZES, is_tumbling=st.booleans(), switches=st.booleans(), steps=STEPS)
 def test_a_batch_at_a_time_gives_what_a_record_at_a_time_gives(
     kind: str, size: int, slide: int, is_tumbling: bool, switches: bool, steps: list[Step]

@@ -1,0 +1,36 @@
+"""Names of a package that are loaded on first use, so that importing the package stays light (PEP 562)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+__all__ = ["loaded_on_use"]
+
+
+def loaded_on_use(module: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
+    """The `__getattr__` of a module that offers names of other modules without importing them.
+
+    Args:
+        module: Its name, as `__name__` says.
+        homes: The names that each other module is the home of. Modules are given as in an import statement,
+            relative to the package.
+
+    Returns:
+        A function that imports the home of a name and notes the value in the module, so that Python asks
+        once. It raises AttributeError for a name that has no home.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def load(name: str) -> Any:
+        home = home_of.get(name)
+        if home is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        offering = sys.modules[module]
+        value = getattr(import_module(home, offering.__package__), name)
+        setattr(offering, name, value)
+        return value
+
+    return load
