@@ -1,4 +1,4 @@
-"""A killed coordinator: its job goes on without its driver, and what it leaves if there was nothing to go on from."""
+"""A killed coordinator: its job goes on, also without its driver, and what it leaves if it cannot."""
 
 from __future__ import annotations
 
