@@ -92,11 +92,12 @@ class WindowModel:
                 self.results.append((key, start, start + self.size, *results))
 
 
+# Numbers that add up without rounding: records of overlapping windows are added in another order than they come.
 RECORDS = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "c", "d"]),
         st.none() | st.integers(-100, 100),
-        st.none() | st.sampled_from([0.1, 0.2, -3.5, 1e16]),
+        st.none() | st.sampled_from([0.125, 0.25, -3.5, 1e9]),
         st.integers(-20, 60),
     ),
     min_size=1,
