@@ -92,7 +92,7 @@ class WindowModel:
                 self.results.append((key, start, start + self.size, *results))
 
 
-# Numbers that add up without rounding: records of overlapping windows are added in another order than they come.
+# Numbers that add up without rounding: overlapping windows add records in another order than they come in.
 RECORDS = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "c", "d"]),
