@@ -18,7 +18,7 @@ from ..common.errors import ConfigurationError, TidegateError, UserCodeError
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import MAX_WATERMARK_MS, Batch
 from .aggregations import ROWS, Fold
-from .column_key import distinct_keys
+from .column_key import DistinctKeys, distinct_keys
 from .columnar_aggregate import Aggregates, FoldingOperator
 from .columns import Int64s, as_columns, as_timestamps, taken, timestamps_of
 from .grouping import MAX_ROWS, Array, Grouping
@@ -29,6 +29,8 @@ from .timers import BatchTimerTarget, TimerServices
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+# Records, counted once for each window that they are in: some ten arrays of 4 MiB.
+_AT_ONCE = 8 * MAX_ROWS
 
 
 class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
@@ -54,6 +56,7 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
     ) -> None:
         super().__init__(aggregates, [*aggregates.folds(), Fold(ROWS)], key_type)
         self._size, self._slide, self._offset = shape
+        self._windows_of_a_record = -(-self._size // self._slide)
         self._late_tag_id = late_tag_id
         self._window_fields = [pa.field(name, pa.int64()) for name in (WINDOW_START, WINDOW_END)]
         taken_names = {aggregates.key_field.name, *aggregates.aggregations} & {WINDOW_START, WINDOW_END}
@@ -88,39 +91,40 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
                 f"{self._where}: windows by event time need event times, but the records have none; name "
                 f"a timestamp_column in from_arrow(), or call assign_timestamps_and_watermarks() first"
             )
-        for start in range(0, len(columns), MAX_ROWS):
-            self._add(columns.slice(start, MAX_ROWS), times[start : start + MAX_ROWS])
+        at_once = min(MAX_ROWS, max(1, _AT_ONCE // self._windows_of_a_record))
+        for start in range(0, len(columns), at_once):
+            self._add(columns.slice(start, at_once), times[start : start + at_once])
         self.keyed.records_processed(len(columns))
 
     def _add(self, columns: pa.RecordBatch, times: Int64s) -> None:
+        """Add each record to its windows that are not over."""
         # Windows are numbered; NumPy divides by a constant several times quicker than it takes remainders.
-        numbers = (times - self._offset) // self._slide
+        latest = (times - self._offset) // self._slide
         watermark = self._timers.current_watermark()
         # Windows of this number and below are over.
         over = (watermark - self._size + 1 - self._offset) // self._slide
-        of_a_record, rest = divmod(self._size, self._slide)
-        if not rest and int(numbers.min()) - of_a_record >= over:
-            for back in range(of_a_record):
-                self._add_to_windows(columns, numbers - back)
+        windows = self._windows_of_a_record
+        is_all_open = not self._size % self._slide and int(latest.min()) - windows >= over
+        keys = distinct_keys(self._aggregates.key.column_of(columns, self._where))
+        if windows == 1 and is_all_open:
+            self._add_to_windows(columns, _grouped(keys, None, latest))
+            return
+        numbers = latest[:, np.newaxis] - np.arange(windows)
+        if is_all_open:
+            rows, numbers = np.repeat(np.arange(len(columns)), windows), numbers.ravel()
         else:
-            self._add_to_open_windows(columns, times, numbers, watermark, over)
-
-    def _add_to_open_windows(
-        self, columns: pa.RecordBatch, times: Int64s, latest: Int64s, watermark: int, over: int
-    ) -> None:
-        """Add each record to its windows that are not over; `latest` is the last that it may be in."""
-        is_late = times <= watermark
-        for back in range(-(-self._size // self._slide)):
-            numbers = latest - back
-            is_inside = numbers * self._slide + self._offset > times - self._size
+            is_inside = numbers * self._slide + self._offset > times[:, np.newaxis] - self._size
             is_open = is_inside & (numbers > over)
-            is_late &= ~is_open
-            rows = np.flatnonzero(is_open)
-            if len(rows):
-                self._add_to_windows(columns.take(pa.array(rows)), numbers[rows])
-        late = np.flatnonzero(is_late)
-        if len(late):
-            self._late(Batch(columns, as_timestamps(times)), late)
+            late = np.flatnonzero((times <= watermark) & ~is_open.any(axis=1))
+            if len(late):
+                self._late(Batch(columns, as_timestamps(times)), late)
+            rows, numbers = np.nonzero(is_open)[0], numbers[is_open]
+            if not len(rows):
+                return
+        at_once = len(rows) if _count(numbers) * len(keys.keys) < MAX_ROWS else MAX_ROWS
+        for start in range(0, len(rows), at_once):
+            part = slice(start, start + at_once)
+            self._add_to_windows(columns, _grouped(keys, rows[part], numbers[part]))
 
     def _late(self, batch: Batch, rows: Int64s) -> None:
         if self._late_tag_id is None:
@@ -129,9 +133,8 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
         else:
             self.output.emit_side(self._late_tag_id, taken(batch, rows))
 
-    def _add_to_windows(self, columns: pa.RecordBatch, numbers: Int64s) -> None:
-        """Add each record to one window, given by its number."""
-        groups = _grouped(self._aggregates.key.column_of(columns, self._where), numbers)
+    def _add_to_windows(self, columns: pa.RecordBatch, groups: _Groups) -> None:
+        """Add records to one window each."""
         count = len(groups.keys)
         before: dict[Fold, Array] = {
             fold: np.empty(count, np.int64 if fold.is_counted else np.float64) for fold in self._states.folds
@@ -221,28 +224,39 @@ class _Groups:
 
     def windows(self) -> list[tuple[int, Array]]:
         """Number of each window, and the positions of its groups."""
-        return [
-            (number, np.flatnonzero(self.numbers == number)) for number in np.unique(self.numbers).tolist()
-        ]
+        order = np.argsort(self.numbers, kind="stable")
+        found, starts = np.unique(self.numbers[order], return_index=True)
+        return list(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
 
 
-def _grouped(keys: pa.Array, numbers: Int64s) -> _Groups:
-    distinct = distinct_keys(keys)
-    lowest = int(numbers.min())
-    windows = int(numbers.max()) - lowest + 1
+def _grouped(distinct: DistinctKeys, rows: Array | None, numbers: Int64s) -> _Groups:
+    """Group records by key and window.
+
+    Args:
+        distinct: the keys of a batch.
+        rows: places of records in the batch; None: each once.
+        numbers: of the window that each of them is added to.
+    """
+    key_codes = distinct.codes if rows is None else distinct.codes[rows]
+    windows = _count(numbers)
     if windows == 1:
-        grouping = Grouping(distinct.codes)
+        codes: Array = key_codes
     elif windows * len(distinct.keys) < MAX_ROWS:
-        codes: Array = distinct.codes.astype(np.uint16)
+        codes = key_codes.astype(np.uint16)
         codes *= windows
-        codes += (numbers - lowest).astype(np.uint16)
-        grouping = Grouping(codes)
+        codes += (numbers - numbers.min()).astype(np.uint16)
     else:
         found, window_codes = np.unique(numbers, return_inverse=True)
-        codes = distinct.codes.astype(np.int64) * len(found) + window_codes
-        grouping = Grouping(np.unique(codes, return_inverse=True)[1])
+        codes = key_codes.astype(np.int64) * len(found) + window_codes
+        codes = np.unique(codes, return_inverse=True)[1]
+    grouping = Grouping(codes, rows)
     first = grouping.order[grouping.starts]
-    return _Groups(grouping, _picked(distinct.keys, distinct.codes[first]), numbers[first])
+    return _Groups(grouping, _picked(distinct.keys, key_codes[first]), numbers[first])
+
+
+def _count(numbers: Int64s) -> int:
+    """How many windows there are from the first to the last; their difference may leave 64 bits."""
+    return int(numbers.max()) - int(numbers.min()) + 1
 
 
 def _picked(values: list[Any], positions: Array) -> list[Any]:

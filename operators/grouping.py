@@ -25,16 +25,19 @@ class Grouping:
 
     Args:
         codes: the group of each record, from 0 to `MAX_ROWS` exclusive; at least one record.
+        rows: the place in the batch of what each code is for; None: of each record, in the batch's order.
 
     Attributes:
         codes: the code of each group that has a record, in order; "per group" is in this order.
-        order: the record at each sorted place.
+        order: the place in `codes`, as given, of what is at each sorted place.
+        rows: the place in the batch of what is at each sorted place.
     """
 
-    def __init__(self, codes: Array) -> None:
+    def __init__(self, codes: Array, rows: Array | None = None) -> None:
         self.size = len(codes)
         codes = codes.astype(np.uint16, copy=False)
         self.order: Array = np.argsort(codes, kind="stable")
+        self.rows: Array = self.order if rows is None else rows[self.order]
         ordered = codes[self.order]
         self.starts: Array = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
         self.codes: Array = ordered[self.starts]

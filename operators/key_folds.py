@@ -211,15 +211,15 @@ class BatchFolds(Folded):
             return grouping.running_count(before, None)
         column = self._batch[fold.column]
         if fold.kind == "count":
-            counted = np.asarray(column.is_valid())[grouping.order] if column.null_count else None
+            counted = np.asarray(column.is_valid())[grouping.rows] if column.null_count else None
             return grouping.running_count(before, counted)
         if fold.kind == "sum":
             return self._summed(grouping.running_sum, fold)
-        values = _numbers(column, fold)[grouping.order]
+        values = _numbers(column, fold)[grouping.rows]
         return grouping.running_fold(_UFUNCS[fold.kind, fold.is_integer], before, values)
 
     def _summed(self, add: Callable[[Array, Array], Array], fold: Fold) -> Array:
-        values = _numbers(self._batch[fold.column], fold)[self._grouping.order]
+        values = _numbers(self._batch[fold.column], fold)[self._grouping.rows]
         try:
             return add(self._before[fold], values)
         except OverflowError as error:
@@ -232,7 +232,7 @@ class BatchFolds(Folded):
         """Sorted: the bucket of each value, `MISSING` where it is null or NaN."""
         numbers = self._buckets.get(fold)
         if numbers is None:
-            values = _numbers(self._batch[fold.column], fold)[self._grouping.order]
+            values = _numbers(self._batch[fold.column], fold)[self._grouping.rows]
             missing = np.isnan(values)
             numbers = sketch.buckets(np.where(missing, 0.0, values), fold.accuracy)
             numbers[missing] = sketch.MISSING
