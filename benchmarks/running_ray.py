@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -75,7 +76,7 @@ def main() -> None:
     """Holds a Ray until its input ends."""
     import ray
 
-    context = ray.init(
+    context: Any = ray.init(
         address="local", num_cpus=CPUS, include_dashboard=False, _system_config={"worker_niceness": 0}
     )
     leave_mark(sys.argv[1], "ray", address=context.address_info["gcs_address"])

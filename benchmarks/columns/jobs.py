@@ -85,7 +85,8 @@ def source(env: StreamExecutionEnvironment, data: list[pa.RecordBatch], count: i
 
 def running(count: int) -> list[Rate]:
     """Running count and sum; the results with the last count of a key are collected and checked."""
-    data, rates = batches(10_000, ROWS, 16), []
+    data = batches(10_000, ROWS, 16)
+    rates: list[Rate] = []
     every = pa.Table.from_batches([data[number % 16] for number in range(count)])
     expected = every.group_by("k").aggregate([("v", "count"), ("v", "sum")])
     largest = pc.max(expected["v_count"]).as_py()
@@ -102,7 +103,8 @@ def running(count: int) -> list[Rate]:
 
 def windows(count: int) -> list[Rate]:
     """Counts of 1,000 keys per ten seconds of event time; their sum is checked."""
-    data, rates = batches(1_000, ROWS, 16), []
+    data = batches(1_000, ROWS, 16)
+    rates: list[Rate] = []
     wanted = Aggregates(ColumnKey("k", SCHEMA), {"count": Count()}, SCHEMA)
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as directory:

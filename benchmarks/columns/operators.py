@@ -112,7 +112,7 @@ def windows(seconds: float) -> None:
         times = (np.arange(rows) + number * rows) // RECORDS_PER_MS
         inputs.append(Batch(batch, as_timestamps(times)))
     wanted = Aggregates(ColumnKey("k", SCHEMA), {"count": Count()}, SCHEMA)
-    rates = []
+    rates: list[Rate] = []
     for _ in range(ROUNDS):
         directory = tempfile.mkdtemp(prefix="tidegate-bench-")
         operator = ColumnarWindowOperator(wanted, (WINDOW_MS, WINDOW_MS, 0))

@@ -123,15 +123,14 @@ def ray_messages(orders: Orders) -> None:
 
     ray.init(address="local", include_dashboard=False, _system_config={"worker_niceness": 0})
 
-    @ray.remote
     class Receiver:
         def take(self, message: bytes) -> int:
             return len(pickle.loads(message))
 
-    receiver = Receiver.remote()
+    receiver: Any = ray.remote(Receiver).remote()
     batch = [(i * MULTIPLIER % 10_000, i) for i in range(BATCH)]
     ray.get(receiver.take.remote(pickle.dumps(batch, 5)))
-    waiting: list[object] = []
+    waiting: list[Any] = []
 
     def send() -> int:
         if len(waiting) == IN_FLIGHT:

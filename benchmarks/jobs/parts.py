@@ -7,7 +7,7 @@ not in the program that is run.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,7 @@ class _TallyWriter(SinkWriter):
         self._tally = tally
         # Bound once: the tally's method takes a whole batch, as the writer does.
         takers = {"W1": tally.add_numbers, "W4": tally.add_windows}
-        self._add = takers.get(self._orders.workload, tally.add_triples)
+        self._add: Callable[[Any], None] = takers.get(self._orders.workload, tally.add_triples)
 
     def write_batch(self, values: list[Any]) -> None:
         self._add(values)

@@ -134,7 +134,7 @@ class Answers:
             WrongAnswerError: A row is missing, too many or different.
         """
         if not is_whole:
-            totals = dict(self.to(query))
+            totals: dict[Any, int] = dict(self.to(query))
             if any(count > totals.get(bidder, 0) for bidder, count in _final(query, results)):
                 raise WrongAnswerError(f"{query}: windows hold more bids than there are")
             return
