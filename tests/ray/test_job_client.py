@@ -24,7 +24,9 @@ def test_a_job_can_be_watched_checkpointed_and_cancelled(tmp_path: Path) -> None
     with jobs.running(stream, jobs.FileSink(tmp_path / "output")) as client:
         # Half of the records are processed and the gate stays shut, so the job cannot end by itself.
         assert client.wait(timeout_s=0.05) in (JobStatus.INITIALIZING, JobStatus.RUNNING)
-        jobs.eventually("a running job", lambda: client.get_job_status().result() is JobStatus.RUNNING)
+        jobs.eventually(
+            "a running job", lambda: client.get_job_status().result() is JobStatus.RUNNING, client
+        )
         first = client.trigger_checkpoint()
         assert client.trigger_checkpoint() > first
         pids = [*client.processes().values(), jobs.coordinator_pid(client)]

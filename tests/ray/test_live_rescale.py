@@ -31,7 +31,7 @@ def half_way(directory: Path, points: str = "", **options: str) -> Iterator[JobC
     os.environ[VARIABLE] = points
     try:
         with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
-            jobs.eventually("a checkpoint", lambda: jobs.completed(client.report()))
+            jobs.eventually("a checkpoint", lambda: jobs.completed(client.report()), client)
             yield client
             gate.open()
             assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
@@ -50,7 +50,7 @@ def rescaled(client: JobClient) -> None:
             return False
         return client.report().parallelism["count"] == 3
 
-    jobs.eventually("the rescale", is_done)
+    jobs.eventually("the rescale", is_done, client)
 
 
 def test_live_processes_are_kept_and_others_end(tmp_path: Path) -> None:
