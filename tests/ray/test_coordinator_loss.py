@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import ray
-from tidegate.common.errors import JobExecutionError
+from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.common.job_id import JobID
 from tidegate.common.job_status import JobStatus
 from tidegate.connectors.collect import CollectSink
@@ -98,13 +98,17 @@ def test_a_coordinator_killed_after_the_end_does_not_run_the_job_again(tmp_path:
     assert left == []
 
 
-def test_without_checkpoints_a_lost_coordinator_is_a_clear_error_and_leaves_nothing(tmp_path: Path) -> None:
+def test_without_checkpoints_none_can_be_asked_for_and_a_lost_coordinator_is_a_clear_error_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     settings = jobs.configuration(tmp_path, parallelism=1, interval_ms=None)
     stream = jobs.counts(settings, COUNT, jobs.Gate(tmp_path))
     stream.sink_to(jobs.FileSink(tmp_path / "output"))
     client = stream.get_execution_environment().execute_async()
     jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING, client)
     tasks = client.processes()
+    with pytest.raises(ConfigurationError, match=r"execution\.checkpointing\.interval"):
+        client.trigger_checkpoint()
     jobs.kill(jobs.coordinator_pid(client))
     with pytest.raises(JobExecutionError, match="without checkpoints a lost coordinator is a lost job"):
         client.result()
