@@ -16,6 +16,9 @@ TESTS_WITH_PROCESSES := bad_input chaos connectors examples kafka packaging spar
 # Half of what is left, by CPU time: state, and what is proved about it.
 TESTS_OF_STATE := datastream operators protocol simulation state
 
+# The tests start hundreds of processes, and where this is set each compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help chromium dev demo test check lint types imports short-sim sim mutants chaos bench bench-quick docs site \
 	wheel clean tests-on-ray tests-with-processes tests-of-state tests-of-the-rest

@@ -35,17 +35,26 @@ from tidegate.protocol.elements import Batch
 
 T = TypeVar("T")
 DEADLINE_S = 60
+BETWEEN_QUESTIONS_S = 0.05
 KEYS = 50
 
 
-def eventually(what: str, question: Callable[[], T], deadline_s: float = DEADLINE_S) -> T:
-    """Ask a running job until the answer is true; the questions go to another process, so they pace it."""
+def eventually(
+    what: str, question: Callable[[], T], client: JobClient | None = None, deadline_s: float = DEADLINE_S
+) -> T:
+    """Ask until the answer is true; the questions go to another process, so they pace it.
+
+    With the client of a job that runs, it waits in between for the end of that job, for a moment: report
+    after report would take the CPU time that the job needs to get there.
+    """
     end_s = time.monotonic() + deadline_s
     while True:
         answer = question()
         if answer:
             return answer
         assert time.monotonic() < end_s, f"{what} did not happen within {deadline_s} s"
+        if client is not None:
+            client.wait(BETWEEN_QUESTIONS_S)
 
 
 def assert_gone(pids: Iterable[int]) -> None:
@@ -244,7 +253,7 @@ def completed(report: JobReport) -> int:
 
 def half_way(client: JobClient) -> dict[str, int]:
     """Wait for a checkpoint of a running job; its processes by name."""
-    eventually("a checkpoint", lambda: completed(client.report()))
+    eventually("a checkpoint", lambda: completed(client.report()), client)
     return client.processes()
 
 
@@ -254,7 +263,7 @@ def processes(client: JobClient, count: int) -> dict[str, int]:
     A task may say that it runs before Ray hands over the answer with its process id.
     """
     return eventually(
-        f"{count} processes", lambda: found if len(found := client.processes()) == count else None
+        f"{count} processes", lambda: found if len(found := client.processes()) == count else None, client
     )
 
 

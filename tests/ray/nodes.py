@@ -82,15 +82,15 @@ def node_lost_and_node_drained(directory: Path) -> None:
             assert tasks_on(client, first)
             os.kill(raylet_of(first), signal.SIGKILL)
             # Not by its number of restarts: the coordinator may have been on that node, too.
-            jobs.eventually("the recovery", lambda: is_on(client, second), NODE_LOST_S)
+            jobs.eventually("the recovery", lambda: is_on(client, second), client, NODE_LOST_S)
             said("recovered on the other node")
             third = cluster.add_node(num_cpus=2)
             restarts = client.report().restarts
             drain(cluster, second)
-            jobs.eventually("the move", lambda: is_on(client, third))
+            jobs.eventually("the move", lambda: is_on(client, third), client)
             said("moved off the drained node")
             # The tasks run a moment before the coordinator has written down where.
-            (moved,) = jobs.eventually("its record", lambda: client.report().statistics.rescales)
+            (moved,) = jobs.eventually("its record", lambda: client.report().statistics.rescales, client)
             assert (moved.cause, moved.failure) == ("drained node", ""), moved
             assert client.report().restarts == restarts, client.report().cause
             gate.open()

@@ -72,7 +72,7 @@ def test_a_job_is_watched_and_steered_by_its_name(
     job: JobClient, name: str, tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job_id = str(job.get_job_id())
-    eventually("the job", lambda: job.report().status.name == "RUNNING")
+    eventually("the job", lambda: job.report().status.name == "RUNNING", job)
     code, listed, _ = command("list")
     assert code == 0
     assert {"id": job_id, "name": name, "status": "RUNNING"}.items() <= next(
@@ -104,7 +104,7 @@ def test_a_job_is_watched_and_steered_by_its_name(
         tasks = command("status", name)[1]["tasks"]
         return all(subtask["process_id"] for task in tasks for subtask in task["subtasks"])
 
-    eventually("the first metrics of all subtasks", have_processes)
+    eventually("the first metrics of all subtasks", have_processes, job)
     for words, expected_words in (
         (["list"], ["ID", name, "RUNNING"]),
         (["status", name], ["name", name, "unaligned", "TASK", tasks[0]["name"]]),
@@ -138,7 +138,7 @@ def test_a_job_is_rescaled_and_cancelled(job: JobClient, name: str, tmp_path: Pa
 
 
 def half_way_by_hand(job: JobClient) -> None:
-    eventually("the job", lambda: job.report().status.name == "RUNNING")
+    eventually("the job", lambda: job.report().status.name == "RUNNING", job)
     job.trigger_checkpoint()
     half_way(job)
 

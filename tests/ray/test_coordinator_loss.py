@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import ray
-from tidegate.common.errors import JobExecutionError
+from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.common.job_id import JobID
 from tidegate.common.job_status import JobStatus
 from tidegate.connectors.collect import CollectSink
@@ -60,7 +60,7 @@ def test_a_killed_coordinator_resumes_its_job_without_its_driver_and_clients_wai
     client = JobClient(JobID(job_id), running_jobs(None)[job_id])
     tasks = jobs.half_way(client)
     jobs.kill(jobs.coordinator_pid(client))
-    newest = jobs.eventually("a checkpoint", lambda: client.report().newest_checkpoint)
+    newest = jobs.eventually("a checkpoint", lambda: client.report().newest_checkpoint, client)
     assert newest is not None
     jobs.Gate(tmp_path).open()
     result = client.result()
@@ -74,7 +74,7 @@ def test_collected_results_survive_the_coordinator_each_once(tmp_path: Path) -> 
     stream = jobs.counts(jobs.configuration(tmp_path, parallelism=1), COUNT, gate)
     with jobs.running(stream, CollectSink(is_checkpointing=True)) as client:
         # Nobody reads, so what the first checkpoints committed waits in the coordinator and nowhere else.
-        jobs.eventually("checkpoints", lambda: jobs.completed(client.report()) > 5)
+        jobs.eventually("checkpoints", lambda: jobs.completed(client.report()) > 5, client)
         jobs.kill(jobs.coordinator_pid(client))
         results = client.collected()
         first = next(results)
@@ -98,13 +98,17 @@ def test_a_coordinator_killed_after_the_end_does_not_run_the_job_again(tmp_path:
     assert left == []
 
 
-def test_without_checkpoints_a_lost_coordinator_is_a_clear_error_and_leaves_nothing(tmp_path: Path) -> None:
+def test_without_checkpoints_none_can_be_asked_for_and_a_lost_coordinator_is_a_clear_error_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     settings = jobs.configuration(tmp_path, parallelism=1, interval_ms=None)
     stream = jobs.counts(settings, COUNT, jobs.Gate(tmp_path))
     stream.sink_to(jobs.FileSink(tmp_path / "output"))
     client = stream.get_execution_environment().execute_async()
-    jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING)
+    jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING, client)
     tasks = client.processes()
+    with pytest.raises(ConfigurationError, match=r"execution\.checkpointing\.interval"):
+        client.trigger_checkpoint()
     jobs.kill(jobs.coordinator_pid(client))
     with pytest.raises(JobExecutionError, match="without checkpoints a lost coordinator is a lost job"):
         client.result()

@@ -49,27 +49,27 @@ def back(client: JobClient, before: int) -> None:
         except ActorUnavailableError:
             return False
 
-    jobs.eventually("another coordinator", is_another)
-    jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING)
+    jobs.eventually("another coordinator", is_another, client)
+    jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING, client)
 
 
 # Between the manifest and the notification: tests/ray/test_fail_points.py.
 @pytest.mark.parametrize("point", ["before_manifest:3:kill", "cleanup:1:kill"])
 def test_at_a_point_of_a_checkpoint(tmp_path: Path, point: str) -> None:
     with half_way(tmp_path, point) as (client, first):
-        jobs.eventually("the point", lambda: all(one.fired for one in client.report().fail_points))
+        jobs.eventually("the point", lambda: all(one.fired for one in client.report().fail_points), client)
         back(client, first)
 
 
 def test_before_the_next_trigger(tmp_path: Path) -> None:
     with half_way(tmp_path, interval_ms=600_000) as (client, first):
-        jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING)
+        jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING, client)
         client.trigger_checkpoint()
         tasks = jobs.half_way(client)
         assert not client.report().statistics.in_progress
         jobs.kill(first)
         # Whoever asks waits for the next coordinator.
-        jobs.eventually("the checkpoint", lambda: client.report().newest_checkpoint)
+        jobs.eventually("the checkpoint", lambda: client.report().newest_checkpoint, client)
         back(client, first)
     jobs.assert_gone(tasks.values())
 
@@ -81,7 +81,7 @@ def test_between_two_acknowledgements(tmp_path: Path) -> None:
             pending = client.report().statistics.in_progress.values()
             return any(one.subtasks for one in pending if one.checkpoint_id >= 3)
 
-        jobs.eventually("an acknowledgement", some_acknowledged)
+        jobs.eventually("an acknowledgement", some_acknowledged, client)
         jobs.kill(first)
         back(client, first)
 
@@ -89,14 +89,14 @@ def test_between_two_acknowledgements(tmp_path: Path) -> None:
 def test_while_a_task_is_being_replaced(tmp_path: Path) -> None:
     with half_way(tmp_path, "restore@count:1:sleep=1") as (client, first):
         jobs.kill(jobs.pid_of(jobs.half_way(client), "count"))
-        jobs.eventually("the restart", lambda: jobs.fails(client))
+        jobs.eventually("the restart", lambda: jobs.fails(client), client)
         jobs.kill(first)
         back(client, first)
 
 
 def test_again_while_it_recovers(tmp_path: Path) -> None:
     with half_way(tmp_path, "after_manifest:2:kill,recover:1:kill") as (client, first):
-        jobs.eventually("both points", lambda: all(one.fired for one in client.report().fail_points))
+        jobs.eventually("both points", lambda: all(one.fired for one in client.report().fail_points), client)
         back(client, first)
         fired = client.report().fail_points
     assert len({process for point in fired for process in point.where}) == 2

@@ -29,7 +29,7 @@ def test_a_killed_keyed_task_is_replaced_and_the_others_stay(tmp_path: Path) -> 
     with jobs.running(stream, jobs.FileSink(output)) as client:
         before = jobs.half_way(client)
         jobs.kill(before["count -> sink (1/2)"])
-        jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
+        jobs.eventually("a restart", lambda: client.report().statistics.recoveries, client)
         after = jobs.processes(client, len(before))
         gate.open()
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
@@ -45,11 +45,13 @@ def test_a_redundant_process_takes_the_place_of_a_killed_one(tmp_path: Path) -> 
     settings.set_string("slotmanager.redundant-taskmanager-num", "1")
     with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
         before = jobs.half_way(client)
-        waiting = jobs.eventually("a process that waits", lambda: client.processes().get("redundant 1"))
+        waiting = jobs.eventually(
+            "a process that waits", lambda: client.processes().get("redundant 1"), client
+        )
         jobs.kill(jobs.pid_of(before, "count"))
-        jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
+        jobs.eventually("a restart", lambda: client.report().statistics.recoveries, client)
         assert jobs.pid_of(client.processes(), "count") == waiting
-        other = jobs.eventually("another one", lambda: client.processes().get("redundant 1"))
+        other = jobs.eventually("another one", lambda: client.processes().get("redundant 1"), client)
         gate.open()
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
@@ -62,7 +64,7 @@ def test_a_source_may_be_killed_and_a_task_while_the_job_recovers_and_again_late
     with jobs.running(stream, jobs.FileSink(output)) as client:
         before = jobs.half_way(client)
         jobs.kill(before["numbers (1/2)"])
-        jobs.eventually("the failure", lambda: jobs.fails(client))
+        jobs.eventually("the failure", lambda: jobs.fails(client), client)
         jobs.kill(before["count -> sink (2/2)"])
 
         def is_replaced() -> bool:
@@ -72,11 +74,13 @@ def test_a_source_may_be_killed_and_a_task_while_the_job_recovers_and_again_late
                 or processes["count -> sink (2/2)"] == before["count -> sink (2/2)"]
             )
 
-        jobs.eventually("both in new processes", is_replaced)
-        jobs.eventually("a restart", lambda: client.report().status is JobStatus.RUNNING)
+        jobs.eventually("both in new processes", is_replaced, client)
+        jobs.eventually("a restart", lambda: client.report().status is JobStatus.RUNNING, client)
         recoveries = len(client.report().statistics.recoveries)
         jobs.kill(jobs.processes(client, len(before))["count -> sink (2/2)"])
-        jobs.eventually("another restart", lambda: len(client.report().statistics.recoveries) > recoveries)
+        jobs.eventually(
+            "another restart", lambda: len(client.report().statistics.recoveries) > recoveries, client
+        )
         gate.open()
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
         assert client.report().restarts >= 2
@@ -92,7 +96,7 @@ def test_a_stopped_process_is_replaced_and_its_results_are_refused(tmp_path: Pat
         before = jobs.half_way(client)
         zombie = before["count -> sink (1/2)"]
         os.kill(zombie, signal.SIGSTOP)
-        jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
+        jobs.eventually("a restart", lambda: client.report().statistics.recoveries, client)
         assert "heartbeat.timeout" in (client.report().cause or "")
         # Ray may have removed it already.
         with contextlib.suppress(ProcessLookupError):

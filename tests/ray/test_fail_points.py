@@ -35,7 +35,7 @@ def run(directory: Path, points: str) -> JobReport:
     stream = jobs.counts(jobs.configuration(directory), COUNT, gate, source_parallelism=1)
     with armed(points), jobs.running(stream, jobs.FileSink(output)) as client:
         jobs.half_way(client)
-        jobs.eventually("the points", lambda: all(one.fired for one in client.report().fail_points))
+        jobs.eventually("the points", lambda: all(one.fired for one in client.report().fail_points), client)
         gate.open()
         report = client.result().report
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)

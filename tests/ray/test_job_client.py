@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import ray
-from tidegate.common.errors import ConfigurationError, JobCancelledError, JobExecutionError
+from tidegate.common.errors import JobCancelledError, JobExecutionError
 from tidegate.common.job_status import JobStatus
 
 from . import jobs
@@ -24,7 +24,9 @@ def test_a_job_can_be_watched_checkpointed_and_cancelled(tmp_path: Path) -> None
     with jobs.running(stream, jobs.FileSink(tmp_path / "output")) as client:
         # Half of the records are processed and the gate stays shut, so the job cannot end by itself.
         assert client.wait(timeout_s=0.05) in (JobStatus.INITIALIZING, JobStatus.RUNNING)
-        jobs.eventually("a running job", lambda: client.get_job_status().result() is JobStatus.RUNNING)
+        jobs.eventually(
+            "a running job", lambda: client.get_job_status().result() is JobStatus.RUNNING, client
+        )
         first = client.trigger_checkpoint()
         assert client.trigger_checkpoint() > first
         pids = [*client.processes().values(), jobs.coordinator_pid(client)]
@@ -94,15 +96,6 @@ def test_whoever_only_looks_at_an_ended_job_does_not_keep_it(tmp_path: Path) -> 
         return False
 
     jobs.eventually("the end of the coordinator", is_forgotten)
-
-
-def test_a_checkpoint_cannot_be_asked_of_a_job_without_checkpoints(tmp_path: Path) -> None:
-    stream = jobs.counts(jobs.configuration(tmp_path, 1, interval_ms=None), COUNT, jobs.Gate(tmp_path))
-    with (
-        jobs.running(stream, jobs.FileSink(tmp_path / "output")) as client,
-        pytest.raises(ConfigurationError, match=r"execution\.checkpointing\.interval"),
-    ):
-        client.trigger_checkpoint()
 
 
 def test_a_job_too_big_for_the_cluster_fails_at_once_and_says_so(tmp_path: Path, ray_cluster: Any) -> None:

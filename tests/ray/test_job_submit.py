@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -37,7 +38,7 @@ import jobs
 import tariffs
 
 directory, count, how = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-settings = jobs.configuration(directory, parallelism=1)
+settings = jobs.configuration(directory, parallelism=1, interval_ms=1_000)
 settings.set_string("execution.checkpointing.savepoint-dir", str(directory / "savepoints"))
 settings.set_string("tidegate.coordinator.linger", "5 s")
 counts = jobs.counts(settings, count, jobs.Gate(directory))
@@ -240,6 +241,12 @@ def test_without_the_token_nothing_runs_and_the_error_says_so(head: Head, tmp_pa
         assert "token" in listed.err.splitlines()[-1]
 
 
+async def until_end(client: JobSubmissionClient, driver: str) -> None:
+    """Wait for the end of a driver: of what it prints."""
+    async for _ in client.tail_job_logs(driver):
+        pass
+
+
 def test_jobs_go_on_without_their_drivers_and_do_not_see_each_other(head: Head, tmp_path: Path) -> None:
     counts = {"first": COUNT, "second": 2 * COUNT}
     directories = {name: place(tmp_path, name) for name in counts}
@@ -253,7 +260,7 @@ def test_jobs_go_on_without_their_drivers_and_do_not_see_each_other(head: Head, 
             )
         )
     for driver in drivers:
-        eventually("the end of a driver", lambda: client.get_job_status(driver).is_terminal(), TIMEOUT_S)  # noqa: B023
+        asyncio.run(until_end(client, driver))
         assert client.get_job_status(driver) is JobStatus.SUCCEEDED, client.get_job_logs(driver)
     assert {job["name"]: job["status"] for job in head.jobs()} == dict.fromkeys(counts, "RUNNING")
 
@@ -274,9 +281,11 @@ def test_ray_job_stop_ends_in_a_savepoint_from_which_the_job_goes_on(head: Head,
     done = head.submit(*tidegate, *arguments, options=("--no-wait", "--submission-id", "to-be-stopped"))
     assert done.code == 0, done.out + done.err
     # A look at a directory is cheap, and a process that lists the jobs is not.
-    eventually("a manifest", lambda: [*directory.glob("checkpoints/*/chk-*/MANIFEST")], TIMEOUT_S)
+    eventually("a manifest", lambda: [*directory.glob("checkpoints/*/chk-*/MANIFEST")], deadline_s=TIMEOUT_S)
     eventually(
-        "a checkpoint", lambda: [job for job in head.jobs() if job["checkpoints"]["completed"]], TIMEOUT_S
+        "a checkpoint",
+        lambda: [job for job in head.jobs() if job["checkpoints"]["completed"]],
+        deadline_s=TIMEOUT_S,
     )
     processes = head.status("stopped")["processes"]
 

@@ -29,7 +29,7 @@ def test_after_kill_9_state_comes_from_local_copies_and_none_is_left(tmp_path: P
                 path.unlink(missing_ok=True)
         jobs.kill(jobs.pid_of(before, "count") if victim == "task" else jobs.coordinator_pid(client))
         known = set(before.values())
-        jobs.eventually("another process", lambda: set(client.processes().values()) - known)
+        jobs.eventually("another process", lambda: set(client.processes().values()) - known, client)
         gate.open()
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)

@@ -70,7 +70,7 @@ def test_metrics_of_all_processes_are_live_and_a_gauge_that_hangs_kills_nobody(t
             seen = [one.metrics.user.get("Seen.seen", 0) for one in details.subtasks]
             return sum(value for value in seen if isinstance(value, int)) == COUNT // 2
 
-        jobs.eventually("half of the records in the metrics", counted)
+        jobs.eventually("half of the records in the metrics", counted, client)
         details = client.details()
         page = seen_on_the_page(details.report.metrics_url)
         assert sum(page.values()) == COUNT // 2
@@ -87,7 +87,7 @@ def test_metrics_of_all_processes_are_live_and_a_gauge_that_hangs_kills_nobody(t
             newest = {one.subtask: one.metrics_ms for one in client.details().subtasks}
             return all(newest[source] > taken_ms + 3_000 for source in sources)
 
-        jobs.eventually("metrics of the other processes", went_on)
+        jobs.eventually("metrics of the other processes", went_on, client)
         assert client.get_job_status().result() is JobStatus.RUNNING
         assert client.report().restarts == 0
         gate.open()

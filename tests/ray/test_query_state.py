@@ -26,7 +26,7 @@ def test_a_key_is_read_live_and_from_the_last_checkpoint(tmp_path: Path) -> None
         processes = jobs.half_way(client)
         for key in range(0, jobs.KEYS, 7):
             for consistency in ("live", "checkpoint"):
-                jobs.eventually("the first half", lambda: ask(client, key, consistency) == HALF)  # noqa: B023
+                jobs.eventually("the first half", lambda: ask(client, key, consistency) == HALF, client)  # noqa: B023
         assert ask(client, jobs.KEYS, "live") == ask(client, jobs.KEYS, "checkpoint") == 0
         for consistency in ("live", "checkpoint"):
             with pytest.raises(StateError, match=r"no operator with uid 'x'; there is: .*count \(count\)"):
@@ -35,6 +35,6 @@ def test_a_key_is_read_live_and_from_the_last_checkpoint(tmp_path: Path) -> None
                 client.query_state("count", "x", 0, consistency=consistency)
         # The answer waits for the restart, and is that of the restored state.
         jobs.kill(next(pid for name, pid in processes.items() if name.startswith("count")))
-        jobs.eventually("a live answer", lambda: ask(client, 0, "live") == HALF)
+        jobs.eventually("a live answer", lambda: ask(client, 0, "live") == HALF, client)
     with pytest.raises(JobExecutionError, match="the job is over"):
         ask(client, 0, "live")

@@ -96,13 +96,13 @@ def test_a_kill_during_a_stop_ends_in_a_savepoint_or_in_a_job_that_goes_on(
     monkeypatch.setenv(VARIABLE, point)
     settings = jobs.configuration(tmp_path / "one", parallelism=1, interval_ms=3_600_000)
     with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
-        jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING)
+        jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING, client)
         client.trigger_checkpoint()
         try:
             path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(jobs.DEADLINE_S)
         except JobExecutionError:
             assert may_fail, "the stop was complete"
-            jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING)
+            jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING, client)
             path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(jobs.DEADLINE_S)
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
         assert [one.fired for one in client.report().fail_points] == [True]

@@ -161,10 +161,10 @@ def test_a_source_goes_on_exactly_after_a_process_was_killed(
         before = jobs.half_way(client)
         if victim == "coordinator":
             jobs.kill(jobs.coordinator_pid(client))
-            jobs.eventually("another attempt", lambda: client.processes() not in ({}, before))
+            jobs.eventually("another attempt", lambda: client.processes() not in ({}, before), client)
         else:
             jobs.kill(next(pid for name, pid in before.items() if name.startswith(victim)))
-            jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
+            jobs.eventually("a restart", lambda: client.report().statistics.recoveries, client)
         gate.open()
         client.result()
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)

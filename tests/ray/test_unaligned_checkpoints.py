@@ -74,9 +74,9 @@ def test_a_task_killed_after_an_unaligned_checkpoint_gives_every_result_once(tmp
     }
     stream = jobs.counts(settings_with(tmp_path, options), COUNT).rebalance()
     with jobs.running(stream, GatedFileSink(output, gate)) as client:
-        jobs.eventually("a checkpoint in the standstill", lambda: in_standstill(client))
+        jobs.eventually("a checkpoint in the standstill", lambda: in_standstill(client), client)
         jobs.kill(jobs.pid_of(client.processes(), "count (1/2)"))
-        jobs.eventually("a restart", lambda: client.report().statistics.recoveries)
+        jobs.eventually("a restart", lambda: client.report().statistics.recoveries, client)
         gate.open()
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
         assert client.report().restarts == 1
@@ -93,6 +93,7 @@ def test_an_aligned_checkpoint_exceeds_its_timeout_behind_the_same_sink(tmp_path
             lambda: any(
                 one.abort_reason is AbortReason.EXPIRED for one in client.report().statistics.checkpoints
             ),
+            client,
         )
         gate.open()
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED

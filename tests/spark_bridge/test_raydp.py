@@ -57,7 +57,7 @@ def configuration(directory: Path) -> Configuration:
         "tidegate.spark.conf": "spark.executor.extraJavaOptions:'-XX:TieredStopAtLevel=1'",
         # The slot takes every CPU of the cluster, as those of a job may; Spark has to start all the same.
         "tidegate.slot.cpus": "4",
-        "execution.checkpointing.interval": "100 ms",
+        "execution.checkpointing.interval": "1 s",
         "execution.checkpointing.dir": str(directory / "checkpoints"),
     }
     settings = Configuration()
