@@ -370,10 +370,11 @@ class FlatTable(StateTable):
         if store is None or self.is_namespaced or not self._read_ahead.is_due(len(keys)):
             return
         try:
-            unknown = set(keys).difference(self.values, self._old, self.dirty)
-            # The buffers first and LMDB after, as in `_read_behind`.
-            for frozen in self.frozen:
-                unknown.difference_update(frozen.changes)
+            # The buffers first and LMDB after, as in `_read_behind`. One by one: of several collections, and in
+            # `difference_update`, a set goes over all but the first entry by entry.
+            unknown = set(keys)
+            for known in (self.values, self._old, self.dirty, *(frozen.changes for frozen in self.frozen)):
+                unknown = unknown.difference(known)
             found = store.get_many(list(unknown))
         except (KeyTypeError, TypeError):
             # Some key cannot be one. The record that has it will fail, with its name in the error.
