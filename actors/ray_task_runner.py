@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..common import failpoints
+from ..common.free_memory import give_back_free_memory
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CancelTask
 from ..protocol.task_metrics import ProcessMetrics
@@ -51,6 +52,7 @@ class TaskRunner:
 
     def _run(self) -> None:
         self.task.initialize()
+        give_back_free_memory()
         gc.freeze()
         while True:
             outcome = self.task.step()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from ..actors.ray_task_actor import start_task_actor
+from ..common.free_memory import give_back_free_memory
 from .ray_job_handover import forget, handed_over
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class CoordinatorActor:
         from .ray_job_host import JobHost
 
         self._host = JobHost(job.spec, self._me, early, self._end)
+        give_back_free_memory()
 
     def _end(self) -> None:
         forget(self._name)

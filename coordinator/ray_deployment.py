@@ -14,6 +14,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
 from ..common.errors import ConfigurationError, JobExecutionError, ResourceError, first_line
+from ..common.free_memory import give_back_free_memory
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.plan import build_execution_graph
 from ..telemetry import OtlpSettings
@@ -269,6 +270,7 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     from . import job_details  # noqa: F401
 
     _await_start(actor, name)
+    give_back_free_memory()
     return RayJobHandle(actor, spec.job_id)
 
 

@@ -106,15 +106,13 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._turns = WriteTurns() if store is None else store.turns
         self._budget = budget
         self._drain_entries = drain_entries
-        journals = store is not None or params.storage is not None
-        if journals:
+        if store is not None or params.storage is not None:
             _warm_up()
         self._factory = StateFactory(
             store,
             params.max_parallelism,
             cache_entries=None if budget is None else budget.first_cache_entries,
-            journals=journals,
-            fills_late=params.storage is not None,
+            journals=params.storage is not None,
             processing_time=params.now_ms,
             event_time=lambda: self.current_watermark,
         )
@@ -172,7 +170,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         schema = self._checked_schema(descriptor, True)
         codec = value_codec(descriptor.type_info)
         journals = self._params.storage is not None
-        table = TimerTable(TableSettings(name, codec, None, None, journals, None, False, is_namespaced=True))
+        table = TimerTable(TableSettings(name, codec, None, None, journals, None, is_namespaced=True))
         self._load(table, self._conversion(descriptor, schema, table), None)
         self._know(table, schema)
         return table
@@ -500,8 +498,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             if table.store is not None and not self._fits(table, stored):
                 self._settle()
                 table.store.write(stored)
-                table.behind = table.store
-                table.backing = Backing.COMPLETE
+                table.back_by_store()
                 return
         load_into_memory(table, stored)
 

@@ -191,23 +191,20 @@ class ImmutableValueState(DirectValueState):
             return super().value()
         return value
 
-    def _read_many(self, keys: Sequence[Any]) -> list[Any]:
-        if self._flat.behind is not None:
-            return super()._read_many(keys)
-        return list(map(self._flat.values.get, keys))
-
-
-class UnjournaledValueState(ImmutableValueState):
-    """The same where nobody asks what changed, so that a value is stored once."""
-
-    __slots__ = ()
-
     def update(self, value: Any) -> None:
         key = self._context.current_key
         if key is None or value is None:
             super().update(value)
-        else:
-            self._flat.values[key] = value
+            return
+        table = self._flat
+        table.values[key] = value
+        if table.journals:
+            table.dirty[key] = value
+
+    def _read_many(self, keys: Sequence[Any]) -> list[Any]:
+        if self._flat.behind is not None:
+            return super()._read_many(keys)
+        return list(map(self._flat.values.get, keys))
 
 
 class TableReducingState(_MergeableFlatState, ReducingState[Any]):

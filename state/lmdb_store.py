@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .expiry import ExpiryForm, is_stored_expired
 from .key_codec import (
@@ -182,7 +181,7 @@ class LmdbTable:
         Raises:
             CheckpointStorageError: when the local disk refuses; part of the table may be written then.
         """
-        has_deletes = pc.any(table["deleted"]).as_py()
+        has_deletes = any(chunk.true_count for chunk in table["deleted"].chunks)
         rows = max(1, min(_CHUNK_ENTRIES, table.num_rows * _CHUNK_BYTES // max(1, table.nbytes)))
         for start in range(0, table.num_rows, rows):
             with self._store.turns.writing():
@@ -216,6 +215,9 @@ class LmdbTable:
     def _batch(self, part: pa.Table, has_deletes: bool) -> WriteBatch:
         if not has_deletes:
             return WriteBatch(self._full_keys(part), self._stored_values(part), [])
+        # Only here (see segments.py): most processes do without its three MiB.
+        import pyarrow.compute as pc
+
         live, dead = part.filter(pc.invert(part["deleted"])), part.filter(part["deleted"])
         return WriteBatch(self._full_keys(live), self._stored_values(live), self._full_keys(dead))
 

@@ -43,6 +43,11 @@ class MapTable(StateTable):
             self._cached_entries = 0
         return is_new
 
+    def back_by_store(self) -> None:
+        if self.dirty is self.values:
+            self._dirty_entries = self._cached_entries
+        super().back_by_store()
+
     def read(self, key: Any, map_key: Any) -> Any:
         """The value of an entry, private to the caller; `MISSING` when there is none."""
         entries = self.values.get(key)
@@ -64,7 +69,7 @@ class MapTable(StateTable):
     def write(self, key: Any, map_key: Any, value: Any) -> None:
         """Set an entry."""
         self._cache(key, map_key, value)
-        if self._journals:
+        if self.journals:
             self._journal(key, map_key, value)
 
     def remove(self, key: Any, map_key: Any) -> None:
@@ -76,7 +81,7 @@ class MapTable(StateTable):
                 self._removals += 1
                 if not entries:
                     del generation[key]
-        if self._journals:
+        if self.journals:
             self._journal(key, map_key, DELETED)
             self.has_deletes = True
 
@@ -118,7 +123,7 @@ class MapTable(StateTable):
 
     def clear(self, key: Any) -> None:
         """Remove the entries of a key; what may be stored needs a mark for each."""
-        if self._journals:
+        if self.journals:
             for map_key in self.map_keys(key):
                 self.remove(key, map_key)
         else:

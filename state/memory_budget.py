@@ -108,6 +108,9 @@ class MemoryBudget:
             if not table.dirty:
                 continue
             average = self._looked_at(table)
+            if table.dirty is table.values:
+                # Counted as a cache, which it is until LMDB gets anything.
+                continue
             size_bytes += sys.getsizeof(table.dirty)
             if table.behind is not None:
                 size_bytes += int(table.dirty_entries * average)

@@ -29,7 +29,6 @@ from .keyed_states import (
     TableMapState,
     TableReducingState,
     TableValueState,
-    UnjournaledValueState,
 )
 from .kinds import State
 from .map_keys import MapKeys
@@ -66,7 +65,6 @@ class StateFactory:
         store: the LMDB environment; None keeps everything in memory.
         cache_entries: see `TableSettings`.
         journals: see `TableSettings`.
-        fills_late: see `TableSettings`.
         processing_time: the clock of the task, in milliseconds.
         event_time: the current watermark; None before the first.
     """
@@ -75,7 +73,6 @@ class StateFactory:
     max_parallelism: int
     cache_entries: int | None
     journals: bool
-    fills_late: bool
     processing_time: Callable[[], int]
     event_time: Callable[[], int | None]
 
@@ -103,7 +100,6 @@ class StateFactory:
             self.cache_entries,
             self.journals,
             store,
-            self.fills_late,
             is_namespaced,
             expiry,
         )
@@ -148,8 +144,7 @@ def _handle(
     if isinstance(descriptor, ValueStateDescriptor) and ttl is None:
         if table.copy:
             return DirectValueState(keys, table, descriptor)
-        immutable = UnjournaledValueState if table.dirty is table.values else ImmutableValueState
-        return immutable(keys, table, descriptor)
+        return ImmutableValueState(keys, table, descriptor)
     values = table if ttl is None else ExpiringFlat(table, ttl, on_access)
     if isinstance(descriptor, ValueStateDescriptor):
         return TableValueState(keys, values, descriptor)

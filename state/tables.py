@@ -9,7 +9,8 @@ Values that cannot change become columns some thousands at a time (`log`), as lo
 from the buffers: on the task's thread and not on that of snapshots, because there they are still in the
 processor's cache and no second thread wants the interpreter lock (docs/adr/025).
 
-LMDB gets nothing as long as `values` holds everything, if it can be filled from segments later.
+LMDB gets nothing as long as `values` holds everything. With checkpoints it is filled from segments later;
+without, `values` becomes its first write buffer when it is too large for a cache (docs/adr/050).
 
 `values` never holds what LMDB would contradict: an entry leaves it only by `remove` or with its whole
 generation, and then `dirty`, the frozen buffers (newest first) and LMDB still have it.
@@ -134,9 +135,8 @@ class TableSettings:
         codec: of the stored values.
         copy: makes a private copy of a value; None when values are immutable.
         cache_entries: size of one generation of `values`; None keeps everything.
-        journals: whether changes must be remembered for a snapshot or for LMDB.
+        journals: whether changes must be remembered for a snapshot.
         store: the table in LMDB, or None.
-        fills_late: whether `store` may be filled from segments when memory gets too small.
         is_namespaced: whether the keys of the table are pairs of key and namespace.
         expiry: how entries carry their expiry; None without a time to live.
     """
@@ -147,7 +147,6 @@ class TableSettings:
     cache_entries: int | None
     journals: bool
     store: LmdbTable | None
-    fills_late: bool
     is_namespaced: bool = False
     expiry: ExpiryForm | None = None
 
@@ -166,12 +165,11 @@ class StateTable(ABC):
         self.store = settings.store
         self.is_namespaced = settings.is_namespaced
         self.expiry = settings.expiry
-        starts_backed = settings.store is not None and not settings.fills_late
-        self.backing = Backing.COMPLETE if starts_backed else Backing.NONE
+        self.backing = Backing.NONE
         # Where a miss in `values` goes on: nowhere as long as `values` holds everything there is.
         self.behind: LmdbTable | None = None
         self.values: dict[Any, Any] = {}
-        # Without snapshots nobody asks what changed; with one dict for both, nothing is kept twice.
+        # Without snapshots nobody asks what changed: with one dict for both, nothing is kept twice.
         self.dirty: dict[Any, Any] = {} if settings.journals else self.values
         self.log: list[pa.Table | PackedRows] = []
         self.log_bytes = 0
@@ -185,7 +183,7 @@ class StateTable(ABC):
         self.key_hints: dict[str, int] = {}
         self._old: dict[Any, Any] = {}
         self.cache_entries = settings.cache_entries
-        self._journals = settings.journals
+        self.journals = settings.journals
         self._discarded: dict[Any, Any] = {}
 
     @property
@@ -208,8 +206,8 @@ class StateTable(ABC):
         return self.backing in (Backing.FILLING, Backing.COMPLETE)
 
     def freeze(self) -> FrozenTable | None:
-        """Swap the write buffer; None when it is empty."""
-        if not self.dirty and not self.log:
+        """Swap the write buffer; None when it is empty, or when nobody asks what changed."""
+        if not self.journals or not (self.dirty or self.log):
             return None
         frozen = self._taken()
         frozen.log, self.log, self.log_bytes = self.log, [], 0
@@ -225,7 +223,7 @@ class StateTable(ABC):
             changed: different entries that were changed by some records.
             records: how many records.
         """
-        self.is_draining = self._journals and self.copy is None and self.can_drain and 2 * changed > records
+        self.is_draining = self.journals and self.copy is None and self.can_drain and 2 * changed > records
 
     def is_drain_due(self, entries: int) -> bool:
         """Whether the write buffer holds so many entries, and columns are to be made of them."""
@@ -273,6 +271,9 @@ class StateTable(ABC):
         """
         if self.cache_entries is None or self.cached_entries <= self.cache_entries:
             return False
+        if self.backing is Backing.NONE and not self.journals:
+            self.back_by_store()
+            return True
         if self.backing is not Backing.COMPLETE:
             if self.backing is Backing.NONE:
                 self.backing = Backing.WANTED
@@ -282,6 +283,17 @@ class StateTable(ABC):
         self.values = {}
         self.behind = self.store
         return True
+
+    def back_by_store(self) -> None:
+        """From now on LMDB gets every change, and has everything that is not in a buffer.
+
+        Where changes have not been remembered, all of `values` is one: the cache begins anew.
+        """
+        if not self.journals:
+            self.values = {}
+            self.journals = True
+        self.backing = Backing.COMPLETE
+        self.behind = self.store
 
     def release_discarded(self) -> None:
         """Free some of the oldest cache generation: more than a batch of that size can have read anew."""
@@ -344,7 +356,7 @@ class FlatTable(StateTable):
     def remove_many(self, keys: Collection[Any]) -> None:
         """Remove the values of many keys."""
         deque(map(self.values.pop, keys, repeat(None)), maxlen=0)
-        if self._journals:
+        if self.journals:
             deque(map(self._old.pop, keys, repeat(None)), maxlen=0)
             self.dirty.update(zip(keys, repeat(DELETED)))
             self.has_deletes = True
@@ -352,7 +364,7 @@ class FlatTable(StateTable):
     def remove(self, key: Any) -> None:
         """Remove the value of a key."""
         self.values.pop(key, None)
-        if self._journals:
+        if self.journals:
             self._old.pop(key, None)
             self.dirty[key] = DELETED
             self.has_deletes = True
@@ -370,10 +382,11 @@ class FlatTable(StateTable):
         if store is None or self.is_namespaced or not self._read_ahead.is_due(len(keys)):
             return
         try:
-            unknown = set(keys).difference(self.values, self._old, self.dirty)
-            # The buffers first and LMDB after, as in `_read_behind`.
-            for frozen in self.frozen:
-                unknown.difference_update(frozen.changes)
+            # The buffers first and LMDB after, as in `_read_behind`. One by one: given several collections, a
+            # set goes over all but the first entry by entry, as `difference_update` does over any.
+            unknown = set(keys)
+            for known in (self.values, self._old, self.dirty, *(frozen.changes for frozen in self.frozen)):
+                unknown = unknown.difference(known)
             found = store.get_many(list(unknown))
         except (KeyTypeError, TypeError):
             # Some key cannot be one. The record that has it will fail, with its name in the error.

@@ -60,6 +60,7 @@ class Unreliable(MemoryCheckpointStorage):
 class KeyedStateMachine(RuleBasedStateMachine):
     config: Any = LmdbStateBackend(memory_size_bytes=1, initial_map_size_bytes=1 << 16)
     slots: list[Slot]
+    has_storage = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +89,7 @@ class KeyedStateMachine(RuleBasedStateMachine):
                     key_groups=key_groups,
                     key_type=None,
                     local_dir=self.directory,
-                    storage=self.storage,
+                    storage=self.storage if self.has_storage else None,
                     file_prefix="p",
                     now_ms=lambda: self.model.now_ms,
                 )
@@ -185,7 +186,8 @@ class KeyedStateMachine(RuleBasedStateMachine):
         self.has_failed = False
         try:
             handles = [part.persist() for part in frozen]
-            self.checkpoint = KeyedStateHandle.concatenated(handles), model
+            if self.has_storage:
+                self.checkpoint = KeyedStateHandle.concatenated(handles), model
         except CheckpointStorageError:
             assert failures
             self.has_failed = True
@@ -285,6 +287,21 @@ class ExpiringMachineInMemory(ExpiringMachine):
     config = HashMapStateBackend()
 
 
+class PlainMachineWithoutStorage(PlainMachine):
+    config = LmdbStateBackend(memory_size_bytes=4_096, initial_map_size_bytes=1 << 16)
+    has_storage = False
+
+
+class ExpiringMachineWithoutStorage(ExpiringMachine):
+    config = LmdbStateBackend(memory_size_bytes=4_096, initial_map_size_bytes=1 << 16)
+    has_storage = False
+
+
+class PlainMachineInMemoryWithoutStorage(PlainMachine):
+    config = HashMapStateBackend()
+    has_storage = False
+
+
 def run_with(machine: Any, max_examples: int) -> Any:
     machine.TestCase.settings = settings(max_examples=max_examples, stateful_step_count=18)
     return machine.TestCase
@@ -298,3 +315,6 @@ TestPlainDraining = run_with(PlainMachineDraining, 90)
 TestExpiringDraining = run_with(ExpiringMachineDraining, 90)
 TestPlainDrainingToLmdb = run_with(PlainMachineDrainingToLmdb, 90)
 TestExpiringDrainingToLmdb = run_with(ExpiringMachineDrainingToLmdb, 90)
+TestPlainWithoutStorage = run_with(PlainMachineWithoutStorage, 120)
+TestExpiringWithoutStorage = run_with(ExpiringMachineWithoutStorage, 120)
+TestPlainMemoryWithoutStorage = run_with(PlainMachineInMemoryWithoutStorage, 60)

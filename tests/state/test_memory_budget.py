@@ -12,7 +12,7 @@ from tidegate.common.errors import CheckpointStorageError, ConfigurationError, K
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters
+from tidegate.state.backend import HashMapStateBackend, KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.memory_budget import object_bytes
@@ -26,10 +26,13 @@ ENTRIES = MapStateDescriptor("entries", Types.LONG(), Types.STRING())
 
 
 def opened(path: Path, memory_size_bytes: int, storage: CheckpointStorage | None = None) -> KeyedStateBackend:
-    return LmdbStateBackend(memory_size_bytes=memory_size_bytes).create_keyed_backend(
-        KeyedStateBackendParameters(
-            "uid", "names", 0, 0, 128, KeyGroupRange(0, 127), None, str(path), storage, "p"
-        )
+    config = LmdbStateBackend(memory_size_bytes=memory_size_bytes)
+    return config.create_keyed_backend(parameters(path, storage))
+
+
+def parameters(path: Path, storage: CheckpointStorage | None = None) -> KeyedStateBackendParameters:
+    return KeyedStateBackendParameters(
+        "uid", "names", 0, 0, 128, KeyGroupRange(0, 127), None, str(path), storage, "p"
     )
 
 
@@ -84,6 +87,25 @@ def test_memory_stays_near_the_budget_whatever_the_size_of_values(
         backend.close()
     # Storing a spilled quarter of the budget takes some memory of its own.
     assert peak < 2 * MIB
+
+
+@pytest.mark.parametrize("fill", [fill_values, fill_maps])
+def test_without_checkpoints_nothing_is_kept_twice_for_lmdb(
+    tmp_path: Path, fill: Callable[..., None]
+) -> None:
+    taken = []
+    for config in (HashMapStateBackend(), LmdbStateBackend()):
+        backend = config.create_keyed_backend(parameters(tmp_path))
+        tracemalloc.start()
+        try:
+            fill(backend, range(20_000), 16)
+            assert not backend.needs_spill
+            taken.append(tracemalloc.get_traced_memory()[0])
+        finally:
+            tracemalloc.stop()
+            backend.close()
+    in_memory, in_front_of_lmdb = taken
+    assert in_front_of_lmdb < 1.1 * in_memory
 
 
 def test_values_that_differ_in_size_are_estimated_by_their_average(tmp_path: Path) -> None:
