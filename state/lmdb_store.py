@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .expiry import ExpiryForm, is_stored_expired
 from .key_codec import (
@@ -182,6 +181,9 @@ class LmdbTable:
         Raises:
             CheckpointStorageError: when the local disk refuses; part of the table may be written then.
         """
+        # Here, as in `segments`: while memory holds everything nothing is written.
+        import pyarrow.compute as pc
+
         has_deletes = pc.any(table["deleted"]).as_py()
         rows = max(1, min(_CHUNK_ENTRIES, table.num_rows * _CHUNK_BYTES // max(1, table.nbytes)))
         for start in range(0, table.num_rows, rows):
@@ -216,6 +218,8 @@ class LmdbTable:
     def _batch(self, part: pa.Table, has_deletes: bool) -> WriteBatch:
         if not has_deletes:
             return WriteBatch(self._full_keys(part), self._stored_values(part), [])
+        import pyarrow.compute as pc
+
         live, dead = part.filter(pc.invert(part["deleted"])), part.filter(part["deleted"])
         return WriteBatch(self._full_keys(live), self._stored_values(live), self._full_keys(dead))
 
