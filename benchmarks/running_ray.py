@@ -22,11 +22,6 @@ from .systems import ROOT
 START_LIMIT_S = 120.0
 # Of the processes that Ray keeps ready; where it keeps fewer, the time is waited for.
 READY_LIMIT_S = 30.0
-# As docs/performance.md advises: a small job has three processes, and finds them ready.
-PREPARED = {
-    "RAY_preload_python_modules": "tidegate.coordinator.ray_preload",
-    "RAY_worker_maximum_startup_concurrency": "3",
-}
 # Wide enough for the jobs of the harness on a machine with fewer cores.
 CPUS = 8
 
@@ -57,7 +52,7 @@ def running_ray(folder: Path) -> Iterator[RunningRay]:
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=os.environ | token | PREPARED,
+            env=os.environ | token,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -102,7 +97,7 @@ def main() -> None:
     context = ray.init(
         address="local", num_cpus=CPUS, include_dashboard=False, _system_config={"worker_niceness": 0}
     )
-    _await_idle_workers(int(PREPARED["RAY_worker_maximum_startup_concurrency"]))
+    _await_idle_workers(min(CPUS, os.cpu_count() or 1))
     leave_mark(sys.argv[1], "ray", address=context.address_info["gcs_address"])
     sys.stdin.read()
 

@@ -75,12 +75,6 @@ def test_importing_tidegate_loads_nothing_heavy() -> None:
             "pandas pyarrow.compute pyarrow.parquet lmdb tidegate.actors.task "
             "tidegate.coordinator.local_executor",
         ),
-        # Every process of a cluster may have it, also those that never see a job.
-        (
-            "import tidegate.coordinator.ray_preload",
-            "pandas pyspark pyarrow.compute pyarrow.parquet pyarrow.dataset fsspec tidegate.datastream "
-            "opentelemetry.sdk tidegate.coordinator.local_executor",
-        ),
         # Whoever holds the handle of an actor imports the module of its class.
         (
             "import tidegate.coordinator.ray_coordinator_actor",

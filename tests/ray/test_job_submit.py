@@ -57,15 +57,6 @@ def charged(pair):
     return pair
 """
 
-LOOK = """
-import sys
-import ray
-
-ray.init(log_to_driver=False)
-ready = ("tidegate.coordinator.ray_job_host", "tidegate.actors.ray_task_runner", "tidegate.spark_bridge")
-print(*ray.get(ray.remote(lambda: [name in sys.modules for name in ready]).remote()))
-"""
-
 
 @dataclass(frozen=True)
 class Head:
@@ -175,12 +166,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     ports = free_ports(5)
     process = subprocess.Popen(
         head_command(ports, temp_dir),
-        env={
-            **os.environ,
-            "HOME": str(home),
-            "RAY_JOB_STOP_WAIT_TIME_S": "60",
-            "RAY_preload_python_modules": "tidegate.coordinator.ray_preload",
-        },
+        env={**os.environ, "HOME": str(home), "RAY_JOB_STOP_WAIT_TIME_S": "60"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -240,11 +226,6 @@ def test_a_submitted_driver_finds_its_modules_and_its_wheel(head: Head, tmp_path
     # What its processes write goes to the driver: nothing of that may come from what nobody asked for.
     assert "DeprecationWarning" not in done.out + done.err
     assert sorted(records_in(directory / "out.txt")) == sorted(expected(COUNT).elements())
-
-
-def test_a_cluster_can_have_what_jobs_need_imported_before_there_is_one(head: Head) -> None:
-    looked = run([sys.executable, "-c", LOOK], changes={"RAY_ADDRESS": head.address})
-    assert looked.out == "True True False\n", looked.err
 
 
 def test_without_the_token_nothing_runs_and_the_error_says_so(head: Head, tmp_path: Path) -> None:
