@@ -21,6 +21,8 @@ from .processes import ProcessTree
 from .systems import ROOT
 
 START_LIMIT_S = 120.0
+# Of the processes that Ray keeps ready; where it keeps fewer, the time is waited for.
+READY_LIMIT_S = 30.0
 # Wide enough for the jobs of the harness on a machine with fewer cores.
 CPUS = 8
 
@@ -72,6 +74,23 @@ def running_ray(folder: Path) -> Iterator[RunningRay]:
         process.stdin.close()
 
 
+def _await_idle_workers(count: int) -> None:
+    """Waits for the workers that Ray starts with, which import for a while: a cluster that runs has them."""
+    end = time.monotonic() + READY_LIMIT_S
+    while time.monotonic() < end:
+        found = psutil.Process().children(recursive=True)
+        if sum(_is_idle_worker(process) for process in found) >= count:
+            return
+        time.sleep(0.1)
+
+
+def _is_idle_worker(process: psutil.Process) -> bool:
+    try:
+        return process.cmdline()[:1] == ["ray::IDLE"]
+    except psutil.Error:
+        return False
+
+
 def main() -> None:
     """Holds a Ray until its input ends."""
     import ray
@@ -79,6 +98,7 @@ def main() -> None:
     context: Any = ray.init(
         address="local", num_cpus=CPUS, include_dashboard=False, _system_config={"worker_niceness": 0}
     )
+    _await_idle_workers(min(CPUS, os.cpu_count() or 1))
     leave_mark(sys.argv[1], "ray", address=context.address_info["gcs_address"])
     sys.stdin.read()
 

@@ -417,14 +417,14 @@ class JobClient(BaseJobClient):
 
     def collected(self) -> Iterator[Any]:
         """Collected records as they arrive, until the job ends; then its error, if it failed."""
-        pause_s = 0.0
         while True:
-            is_over = self._handle.wait(pause_s)
+            is_over = self._handle.wait(0)
             records = self._handle.take_results()
             if is_over:
                 break
             yield from records
-            pause_s = 0.0 if records else _POLL_S
+            if not records:
+                self._handle.wait(_POLL_S)
         report = self._handle.report()
         # Before the last records, which the caller may take all the time in the world to look at.
         self._handle.release()

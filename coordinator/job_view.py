@@ -1,4 +1,4 @@
-"""Makes the `JobDetails` of a job from its coordinator."""
+"""Makes the `JobReport` and the `JobDetails` of a job from its coordinator."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..common.secrets import masked_text
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import SubtaskId
 from ..protocol.plan import Subtask, build_execution_graph
+from ..protocol.rescaling import parallelism_of
 from ..protocol.task_metrics import ExecutionState, TaskRates
 from .bounded_statistics import BoundedStatistics
 from .job_coordinator import JobCoordinator
@@ -92,3 +93,26 @@ class JobView:
             return exception
         host = self._hosts.get(subtask.subtask_id, "")
         return replace(exception, subtask_name=subtask.name, host=host)
+
+
+def report_of(coordinator: JobCoordinator) -> JobReport:
+    """A view of a coordinator's job."""
+    failure, store = coordinator.failure, coordinator.store
+    newest = store.newest if store is not None else None
+    return JobReport(
+        status=coordinator.status,
+        cause=None if failure is None else failure.cause,
+        details="" if failure is None else failure.details,
+        restarts=coordinator.restarts,
+        statistics=coordinator.statistics,
+        newest_checkpoint=None
+        if store is None or newest is None
+        else store.directory_of(newest.checkpoint_id),
+        stopped_with=coordinator.stopped_with,
+        job_name=coordinator.job_name,
+        checkpointing_mode=str(coordinator.barrier_mode or ""),
+        parallelism=parallelism_of(coordinator.graph),
+        rescaling=coordinator.rescaling,
+        metrics_url=coordinator.metrics.url,
+        fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),
+    )

@@ -6,32 +6,24 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 from ..actors.local_dirs import JobDirectories
 from ..common.errors import JobExecutionError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
-from ..protocol.rescaling import parallelism_of
 from ..telemetry import (
-    AttributeValue,
-    FinishedSpan,
-    JaegerJsonFile,
     OtlpSettings,
-    SpanSink,
-    Tracer,
-    create_tracer,
 )
 from ..telemetry.logs import LogContext, ProcessLog
 from .barrier_mode import BarrierMode
+from .coordinator_tracer import coordinator_tracer
 from .job_archive import archive_job
 from .job_client import JobHandle
-from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
 from .job_report import JobReport
 from .job_reporters import JobReporters
-from .job_view import JobView
+from .job_view import JobView, report_of
 from .local_executor import LocalExecutor
 from .spec import JobSpec
 from .state_queries import StateAnswer, StateQuery, waited_answer
@@ -171,55 +163,3 @@ class LocalJob:
     def release(self) -> None:
         if self._thread is not None:
             self._thread.join()
-
-
-def coordinator_tracer(spec: JobSpec, otlp: OtlpSettings | None) -> Tracer:
-    """The tracer of a job's coordinator: a Jaeger file if the job wants one, and OTLP."""
-    path = spec.settings.trace_file
-    resource: dict[str, AttributeValue] = {"tidegate.job": spec.job_name}
-    if path is None:
-        return create_tracer("tidegate-coordinator", resource, None, otlp)
-    file = JaegerJsonFile(_unused(Path(path)))
-    return create_tracer("tidegate-coordinator", resource, _trace_file_sink(file), otlp, file.flush)
-
-
-def _trace_file_sink(file: JaegerJsonFile) -> SpanSink:
-    def add(span: FinishedSpan) -> None:
-        file.add(span)
-        if span["parent_span_id"] is None:
-            # The root ends last: the trace is whole.
-            file.flush_if_due()
-
-    return add
-
-
-def _unused(path: Path) -> Path:
-    """`path`, or with a number if it is taken: a restarted coordinator must not overwrite traces."""
-    candidate, number = path, 1
-    while candidate.exists():
-        number += 1
-        candidate = path.with_stem(f"{path.stem}-{number}")
-    return candidate
-
-
-def report_of(coordinator: JobCoordinator) -> JobReport:
-    """A view of a coordinator's job."""
-    failure, store = coordinator.failure, coordinator.store
-    newest = store.newest if store is not None else None
-    return JobReport(
-        status=coordinator.status,
-        cause=None if failure is None else failure.cause,
-        details="" if failure is None else failure.details,
-        restarts=coordinator.restarts,
-        statistics=coordinator.statistics,
-        newest_checkpoint=None
-        if store is None or newest is None
-        else store.directory_of(newest.checkpoint_id),
-        stopped_with=coordinator.stopped_with,
-        job_name=coordinator.job_name,
-        checkpointing_mode=str(coordinator.barrier_mode or ""),
-        parallelism=parallelism_of(coordinator.graph),
-        rescaling=coordinator.rescaling,
-        metrics_url=coordinator.metrics.url,
-        fail_points=() if coordinator.fail_points is None else coordinator.fail_points.reports(),
-    )

@@ -6,6 +6,7 @@ coordinates a job is not imported here before there is one.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from ..common.free_memory import give_back_free_memory
 from .ray_job_handover import forget, handed_over
 
 if TYPE_CHECKING:
+    from ray.runtime_context import RuntimeContext
+
     from ..protocol.checkpoint_events import RequestId
     from ..protocol.elements import SavepointFormatType, SnapshotKind
     from ..protocol.ids import Attempt, SubtaskId
@@ -38,7 +41,7 @@ class CoordinatorActor:
         self._name = name
         job = handed_over(self._name)
         # After a crash the job may be over, or have another parallelism.
-        wanted = {} if context.was_current_actor_reconstructed else job.processes
+        wanted = {} if _was_restarted(context) else job.processes
         early = {key: start_task_actor(options) for key, options in wanted.items()}
         if not job.is_resumable:
             forget(self._name)
@@ -112,3 +115,11 @@ class CoordinatorActor:
     def processes(self) -> dict[str, int]:
         """Process ids of the task actors by name, for tests and demonstrations of failure."""
         return self._host.processes()
+
+
+def _was_restarted(context: RuntimeContext) -> bool:
+    """Whether Ray has restarted this actor."""
+    with warnings.catch_warnings():
+        # Ray asks its own deprecated way for the actor's id, and would print that in the driver's terminal.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return bool(context.was_current_actor_reconstructed)

@@ -20,7 +20,7 @@ from ..protocol.plan import build_execution_graph
 from ..telemetry import OtlpSettings
 from .cluster_address import HeadWatch, check_reachable, unreachable
 from .ray_job_handover import HandedOverJob, forget, hand_over
-from .slots import RAY_NAMES, ProcessResources, process_resources, total
+from .slots import RAY_NAMES, ProcessResources, process_resources, start_order, total
 from .spec import JobSpec
 
 if TYPE_CHECKING:
@@ -242,13 +242,12 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     from .ray_coordinator_actor import CoordinatorActor
 
     # Here and not only in the coordinator: what cannot be shared out is an error before anything starts.
-    resources = process_resources(
-        build_execution_graph(spec.graph), spec.graph.slots, spec.settings.slot_cpus
-    )
+    graph = build_execution_graph(spec.graph)
+    resources = process_resources(graph, spec.graph.slots, spec.settings.slot_cpus)
     _connect(spec, resources)
     # In reactive mode the coordinator looks first for what there is room.
     is_fixed = spec.settings.reactive is None
-    early = {key: each.actor_options() for key, each in resources.items()} if is_fixed else {}
+    early = {key: resources[key].actor_options() for key in start_order(graph)} if is_fixed else {}
     # Without checkpoints there is nothing to resume from, so a lost coordinator is a lost job.
     is_resumable = spec.settings.trigger is not None
     name = _name_of(spec.job_id)

@@ -35,6 +35,7 @@ from .slots import (
     process_resources,
     resource_problem,
     slots_that_fit,
+    start_order,
     total,
 )
 from .spec import JobSpec
@@ -188,7 +189,8 @@ class RayTaskGateway:
         groups: dict[str, list[TaskDeployment]] = {}
         for deployment in deployments:
             groups.setdefault(process_key(deployment.subtask), []).append(deployment)
-        for key, members in groups.items():
+        for key in filter(groups.__contains__, start_order(graph)):
+            members = groups[key]
             process = self._processes.get(key) or self._place(key)
             process.subtasks = [member.subtask_id for member in members]
             process.stopping, process.stop_deadline_ms = {}, None

@@ -22,7 +22,8 @@ class HandedOverJob:
 
     Attributes:
         spec: What `JobHost` takes.
-        processes: What `start_task_actor` takes for each process that the job begins with, by its key.
+        processes: What `start_task_actor` takes for each process that the job begins with, by its key, in the
+            order in which they are to be started.
         is_resumable: Whether Ray restarts a coordinator that was lost.
     """
 

@@ -22,14 +22,14 @@ from ..protocol.ids import Attempt, SubtaskId
 from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext
 from .barrier_mode import BarrierMode
+from .coordinator_tracer import coordinator_tracer
 from .elasticity import Elasticity
 from .job_archive import archive_job
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
 from .job_report import JobReport
 from .job_reporters import JobReporters
-from .job_view import JobView
-from .local_job import coordinator_tracer, report_of
+from .job_view import JobView, report_of
 from .ray_gateway import RayTaskGateway
 from .report_order import ReportOrder
 from .spec import JobSpec

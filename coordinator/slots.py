@@ -101,6 +101,15 @@ def process_resources(
     }
 
 
+def start_order(graph: ExecutionGraph) -> list[str]:
+    """The processes of a graph, by their keys, in the order in which to start them: from its end.
+
+    Ray has a few processes ready, and makes the others anew. What stands behind in the graph may restore its
+    state while they start; a source has nothing to do before somebody takes its records.
+    """
+    return list(dict.fromkeys(process_key(each) for each in reversed(graph.subtasks.values())))
+
+
 def total(resources: Mapping[str, ProcessResources]) -> dict[str, float]:
     """What all processes ask for together, by Ray's names."""
     totals: dict[str, float] = defaultdict(float)

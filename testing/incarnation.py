@@ -11,7 +11,7 @@ from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
 from ..coordinator.job_coordinator import JobCoordinator
 from ..coordinator.job_report import JobReport
-from ..coordinator.local_job import report_of
+from ..coordinator.job_view import report_of
 from ..coordinator.report_order import ReportOrder
 from ..coordinator.spec import JobSpec
 from ..coordinator.stored_end import StoredEnd

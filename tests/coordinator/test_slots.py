@@ -9,10 +9,12 @@ from tidegate.coordinator.slots import (
     process_key,
     process_resources,
     resource_problem,
+    start_order,
     total,
 )
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import (
+    ExecutionGraph,
     SlotResources,
     StreamEdge,
     StreamGraph,
@@ -24,11 +26,9 @@ from tidegate.protocol.plan import (
 Wanted = dict[str, ProcessResources]
 
 
-def resources(
-    groups: list[tuple[str, int, str | None]], slots: dict[str, SlotResources], slot_cpus: float = 1.0
-) -> Wanted:
-    """Of a line of tasks, each with its slot sharing group, parallelism and colocation group."""
-    graph = StreamGraph("job", slots=slots)
+def line_of_tasks(groups: list[tuple[str, int, str | None]]) -> ExecutionGraph:
+    """Each with its slot sharing group, parallelism and colocation group."""
+    graph = StreamGraph("job")
     for number, (group, parallelism, colocation) in enumerate(groups, 1):
         graph.nodes[number] = StreamNode(
             number,
@@ -43,7 +43,13 @@ def resources(
         )
         if number > 1:
             graph.edges.append(StreamEdge(number, number - 1, number, Partitioning.REBALANCE))
-    return process_resources(build_execution_graph(build_job_graph(graph)), slots, slot_cpus)
+    return build_execution_graph(build_job_graph(graph))
+
+
+def resources(
+    groups: list[tuple[str, int, str | None]], slots: dict[str, SlotResources], slot_cpus: float = 1.0
+) -> Wanted:
+    return process_resources(line_of_tasks(groups), slots, slot_cpus)
 
 
 def test_the_processes_of_a_slot_share_its_cpus() -> None:
@@ -110,3 +116,13 @@ def test_process_keys_name_the_subtask() -> None:
     graph = StreamGraph("job", {1: StreamNode(1, "N", "u", b"", 2, 128, is_source=True)})
     subtasks = build_execution_graph(build_job_graph(graph)).subtasks.values()
     assert [process_key(subtask) for subtask in subtasks] == ["task-1#0", "task-1#1"]
+
+
+def test_what_stands_behind_in_the_graph_starts_first() -> None:
+    graph = line_of_tasks([("default", 2, None), ("default", 2, None), ("default", 1, None)])
+    assert start_order(graph) == ["task-3#0", "task-2#1", "task-2#0", "task-1#1", "task-1#0"]
+
+
+def test_a_process_with_several_subtasks_starts_with_the_last_of_them() -> None:
+    graph = line_of_tasks([("default", 1, "a"), ("default", 1, None), ("default", 1, "a")])
+    assert start_order(graph) == ["group a#0", "task-2#0"]

@@ -70,6 +70,11 @@ def test_importing_tidegate_loads_nothing_heavy() -> None:
             "tidegate.coordinator.statistics tidegate.protocol.checkpoint_events "
             "tidegate.protocol.task_events tidegate.protocol.autoscaler tidegate.state.stored_checkpoint",
         ),
+        (
+            "import tidegate.coordinator.ray_job_host",
+            "pandas pyarrow.compute pyarrow.parquet lmdb tidegate.actors.task "
+            "tidegate.coordinator.local_executor",
+        ),
         # Whoever holds the handle of an actor imports the module of its class.
         (
             "import tidegate.coordinator.ray_coordinator_actor",

@@ -224,6 +224,8 @@ def test_a_submitted_driver_finds_its_modules_and_its_wheel(head: Head, tmp_path
     done = head.submit(sys.executable, "driver.py", str(directory), str(COUNT), "waits")
     assert done.code == 0, done.out + done.err
     assert "the program went on" in done.out
+    # What its processes write goes to the driver: nothing of that may come from what nobody asked for.
+    assert "DeprecationWarning" not in done.out + done.err
     assert sorted(records_in(directory / "out.txt")) == sorted(expected(COUNT).elements())
 
 
