@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,10 @@ from ..protocol.ids import Attempt, ChannelId
 from .ports import TaskPorts, TaskSettings
 
 MAX_UNDER_WAY = 2
-"""Part-filled messages that a receiver may have before it: one to work at, and one on its way meanwhile."""
+"""What a receiver needs before it: a message or full batch to work at, and one on its way meanwhile."""
 
-ENOUGH_UNDER_WAY = 4
-"""With so many messages before it, and half the credit of its channel, a receiver misses nothing soon."""
+MAX_BUSY_WAIT_MS = 1_000
+"""The most that a buffer timeout is stretched to in a task that has no moment to spare."""
 
 BATCHES_IN_MESSAGE = 4
 """Full batches in a message to a receiver that has enough before it: they share the cost of the message."""
@@ -32,14 +33,17 @@ BATCHES_IN_MESSAGE = 4
 class OutputChannel:
     """One outgoing channel: what waits to be sent, and what is out on credit.
 
-    A message is sent when a full batch has gathered, when a control element ends it, when nothing else
-    is under way on the channel (Nagle's rule: an idle receiver should not wait), or when it has
-    waited for `buffer_timeout_ms`; with a timeout of -1 only the first two count. Behind
-    `ENOUGH_UNDER_WAY` messages `BATCHES_IN_MESSAGE` full batches gather before they are sent.
+    A message is sent when a full batch has gathered, when a control element ends it, when it has waited for
+    `buffer_timeout_ms`, or when the task has nothing else to do and nothing is under way on the channel
+    (Nagle's rule: an idle receiver should not wait); with a timeout of -1 only the first two count.
 
     The timeout counts only while less than `MAX_UNDER_WAY` messages are under way. A receiver that has more
     before it would come no sooner to the next, and its queue would be made of ever more small messages, each
-    with the cost of a message. So what gathers behind them grows until the receiver keeps up.
+    with the cost of a message. So what gathers behind them grows until the receiver keeps up: behind full
+    messages to `BATCHES_IN_MESSAGE` full batches, or a quarter of the credit.
+
+    In a task that is never idle the timeout is as many times as long as the task has channels, up to
+    `MAX_BUSY_WAIT_MS`: else one with many would spend its time on messages of a few records.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class OutputChannel:
         self._pending: list[StreamElement] = []
         self._pending_records = 0
         self._pending_since_ns = 0
+        self._record_bytes = 0.0
 
     @property
     def outstanding_bytes(self) -> int:
@@ -75,7 +80,7 @@ class OutputChannel:
             self._pending_since_ns = self._ports.now_ns()
         self._pending.append(batch)
         self._pending_records += len(batch)
-        if self._pending_records >= self._batch_size * self._batches_wanted:
+        if self._pending_records >= self._batch_size * self._batches_wanted():
             self.flush()
 
     def add_control(self, element: ControlElement) -> None:
@@ -92,35 +97,47 @@ class OutputChannel:
         self._outstanding_bytes -= size_bytes
         self._outstanding_messages -= 1
 
-    def due_in_ms(self, now_ns: int) -> int | None:
-        """Milliseconds until what waits must be sent, `None` if nothing waits."""
+    def due_in_ms(self, now_ns: int, busy_channels: int) -> int | None:
+        """Milliseconds until what waits must be sent, `None` if nothing waits.
+
+        Args:
+            now_ns: The time.
+            busy_channels: How many channels the task has, 0 if it has nothing else to do.
+        """
         if not self._pending:
             return None
         if self._pending_records >= self._batch_size:
-            return 0 if self._batches_wanted == 1 else None
+            return 0 if self._batches_wanted() == 1 else None
         if self._timeout_ns < 0:
             return None
-        if self._outstanding_messages == 0:
+        if not busy_channels and self._outstanding_messages == 0:
             return 0
         if self._outstanding_messages >= MAX_UNDER_WAY:
             return None
-        return max(0, self._timeout_ns - (now_ns - self._pending_since_ns)) // 1_000_000
+        timeout_ns = self._timeout_ns
+        if busy_channels:
+            timeout_ns = max(timeout_ns, min(busy_channels * timeout_ns, MAX_BUSY_WAIT_MS * 1_000_000))
+        return max(0, timeout_ns - (now_ns - self._pending_since_ns)) // 1_000_000
 
-    @property
     def _batches_wanted(self) -> int:
-        # By bytes too: barriers are messages, but no work.
-        is_busy = self._outstanding_messages >= ENOUGH_UNDER_WAY
-        return BATCHES_IN_MESSAGE if is_busy and 2 * self._outstanding_bytes >= self._credit_bytes else 1
+        # By bytes: barriers are messages, but no work.
+        batch_bytes = self._batch_size * self._record_bytes
+        if not batch_bytes or self._outstanding_bytes < MAX_UNDER_WAY * batch_bytes:
+            return 1
+        # A quarter of the credit, so that several messages may be under way.
+        return min(max(1, int(self._credit_bytes / 4 / batch_bytes)), BATCHES_IN_MESSAGE)
 
     def flush(self) -> None:
         """Send what waits."""
         if not self._pending:
             return
         elements = _coalesced(self._pending, self._batch_size)
-        self._pending, self._pending_records = [], 0
-        self._send(elements)
+        records, self._pending, self._pending_records = self._pending_records, [], 0
+        size_bytes = self._send(elements)
+        if records:
+            self._record_bytes = size_bytes / records
 
-    def _send(self, elements: list[StreamElement], announces: Announced | None = None) -> None:
+    def _send(self, elements: list[StreamElement], announces: Announced | None = None) -> int:
         payload, size_bytes = self._ports.encode(elements)
         message = Message(
             self._attempt, self.channel_id, self._sequence_number, payload, size_bytes, announces
@@ -131,39 +148,53 @@ class OutputChannel:
         self.sent_bytes += size_bytes
         failpoints.reach("send")
         self._ports.send(message)
+        return size_bytes
 
 
 def _coalesced(elements: list[StreamElement], batch_size: int) -> list[StreamElement]:
     """Neighbouring list batches that are not full joined: less to encode, and longer loops downstream."""
     joined: list[StreamElement] = []
+    alike: list[Batch] = []
+    size = 0
     for element in elements:
-        last = joined[-1] if joined else None
-        if isinstance(element, Batch) and isinstance(last, Batch) and _can_join(last, element, batch_size):
-            joined[-1] = _join(last, element)
+        if not isinstance(element, Batch):
+            joined += [*_joined(alike), element]
+            alike = []
+        elif alike and size < batch_size and _can_join(alike[-1], element):
+            alike.append(element)
+            size += len(element)
         else:
-            joined.append(element)
-    return joined
+            joined += _joined(alike)
+            alike, size = [element], len(element)
+    return joined + _joined(alike)
 
 
-def _can_join(left: Batch, right: Batch, batch_size: int) -> bool:
+def _can_join(left: Batch, right: Batch) -> bool:
     return (
-        len(left) < batch_size
-        and isinstance(left.values, list)
+        isinstance(left.values, list)
         and isinstance(right.values, list)
         and (left.timestamps is None) == (right.timestamps is None)
         and type(left.keys) is type(right.keys)
     )
 
 
-def _join(left: Batch, right: Batch) -> Batch:
-    timestamps = keys = None
-    if left.timestamps is not None and right.timestamps is not None:
-        timestamps = [*left.timestamps, *right.timestamps]
-    if isinstance(left.keys, list):
-        keys = left.keys + right.keys
-    elif left.keys is not None:
-        keys = np.concatenate([left.keys, right.keys])
-    return Batch(left.values + right.values, timestamps, keys)
+def _joined(batches: list[Batch]) -> list[StreamElement]:
+    """All in one batch, at once: a piece at a time, the first would be copied once for each."""
+    if len(batches) <= 1:
+        return [*batches]
+    first = batches[0]
+    values: list[Any] = []
+    timestamps: list[int] | None = None if first.timestamps is None else []
+    keys: Any = [] if isinstance(first.keys, list) else None
+    for batch in batches:
+        values += batch.values
+        if timestamps is not None:
+            timestamps += batch.timestamps or ()
+        if keys is not None:
+            keys += batch.keys
+    if keys is None and first.keys is not None:
+        keys = np.concatenate([batch.keys for batch in batches])
+    return [Batch(values, timestamps, keys)]
 
 
 class Exchange:
@@ -222,11 +253,20 @@ class TaskOutput:
         """A receiver consumed a message."""
         self._by_id[channel_id].credit_returned(size_bytes)
 
-    def flush_due(self, now_ns: int) -> int | None:
-        """Send what is due; milliseconds until the next is, `None` if nothing waits."""
+    def flush_due(self, now_ns: int, is_idle: bool) -> int | None:
+        """Send what is due.
+
+        Args:
+            now_ns: The time.
+            is_idle: Whether the task has nothing else to do.
+
+        Returns:
+            Milliseconds until the next is due, `None` if nothing waits.
+        """
         soonest: int | None = None
+        busy_channels = 0 if is_idle else len(self._channels)
         for channel in self._channels:
-            due_ms = channel.due_in_ms(now_ns)
+            due_ms = channel.due_in_ms(now_ns, busy_channels)
             if due_ms == 0:
                 channel.flush()
             elif due_ms is not None:

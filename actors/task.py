@@ -304,8 +304,9 @@ class StreamTask:
                 self._alignment.take_announcements()
             align_ms = self._alignment.align_when_due()
         wait_ms = self._advance()
-        due_ms = self._parts.output.flush_due(self._ports.now_ns())
-        if wait_ms == 0 or not self._mailbox.empty():
+        is_idle = wait_ms != 0 and self._mailbox.empty()
+        due_ms = self._parts.output.flush_due(self._ports.now_ns(), is_idle)
+        if not is_idle:
             return _AGAIN
         soonest_ms = min(due for due in (wait_ms, align_ms, due_ms) if due is not None)
         return StepOutcome(max(1, soonest_ms))

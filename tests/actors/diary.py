@@ -14,7 +14,7 @@ from tidegate.protocol.elements import (
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 from tidegate.state.descriptors import ListStateDescriptor
 
-from .fakes import TaskUnderTest, barrier, subtask_of
+from .fakes import RECORD_BYTES, TaskUnderTest, barrier, subtask_of
 
 MY_ID = SubtaskId("task-10", 0)
 
@@ -79,8 +79,9 @@ class Diary(StreamOperator):
 
 def diary_task(channels: int = 1, failing: str = "", **settings: Any) -> TaskUnderTest:
     error = settings.pop("error", None)
-    # Every batch leaves at once: nobody answers.
+    # Every batch leaves at once, though nobody answers: two make more than a quarter of the credit.
     settings.setdefault("batch_size", 1)
+    settings.setdefault("channel_credit_bytes", 7 * RECORD_BYTES)
     return TaskUnderTest(subtask_of([Diary(failing, error)], channels), **settings)
 
 

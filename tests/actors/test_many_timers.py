@@ -75,7 +75,8 @@ def test_what_timers_give_waits_for_credit_and_barriers_and_records_wait_for_the
 
 def test_a_source_takes_its_trigger_behind_the_timers_that_the_end_of_its_input_made_due() -> None:
     chain = [SourceOperator(CollectionSource(range(MANY))), KeyedProcessOperator(Alarms(), str)]
-    test = TaskUnderTest(subtask_of(chain, channels=0), batch_size=MANY, channel_credit_bytes=10).start()
+    settings = {"batch_size": MANY, "buffer_timeout_ms": 0, "channel_credit_bytes": 10}
+    test = TaskUnderTest(subtask_of(chain, channels=0), **settings).start()
     test.put(events.TriggerCheckpoint(barrier(1)))
     assert len(test.ports.records()) == FIRED_AT_ONCE
     consume(test, 0)

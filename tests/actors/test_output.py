@@ -41,6 +41,7 @@ def test_messages_are_numbered_without_gaps_and_carry_attempt_and_channel() -> N
     channel = Channel(index=4, batch_size=1)
     for _ in range(3):
         channel.add_batch(records(1))
+        channel.credit_returned(10)
     assert [message.sequence_number for message in channel.ports.sent] == [0, 1, 2]
     assert {(message.attempt, message.channel) for message in channel.ports.sent} == {
         (ATTEMPT, ChannelId(0, 0, 4))
@@ -51,7 +52,7 @@ def test_an_idle_receiver_does_not_wait_for_a_full_batch() -> None:
     channel = Channel()
     output = TaskOutput([channel])
     channel.add_batch(records(1))
-    assert output.flush_due(0) is None
+    assert output.flush_due(0, is_idle=True) is None
     assert channel.sent() == [[records(1)]]
 
 
@@ -59,14 +60,14 @@ def test_behind_a_message_under_way_records_gather_until_the_buffer_timeout() ->
     channel = Channel(buffer_timeout_ms=50)
     output = TaskOutput([channel])
     channel.add_batch(records(1))
-    output.flush_due(channel.ports.now_ns())
+    output.flush_due(channel.ports.now_ns(), is_idle=True)
     channel.ports.pass_ms(1)
     channel.add_batch(records(1, 1))
     channel.ports.pass_ms(20)
     channel.add_batch(records(1, 2))
-    assert output.flush_due(channel.ports.now_ns()) == 30
+    assert output.flush_due(channel.ports.now_ns(), is_idle=True) == 30
     channel.ports.pass_ms(30)
-    assert output.flush_due(channel.ports.now_ns()) is None
+    assert output.flush_due(channel.ports.now_ns(), is_idle=True) is None
     assert channel.sent() == [[records(1)], [records(2, 1)]]
 
 
@@ -74,11 +75,11 @@ def test_the_answer_of_the_receiver_sends_what_gathered() -> None:
     channel = Channel()
     output = TaskOutput([channel])
     channel.add_batch(records(1))
-    output.flush_due(0)
+    output.flush_due(0, is_idle=True)
     channel.add_batch(records(1, 1))
-    assert output.flush_due(0) == 50
+    assert output.flush_due(0, is_idle=True) == 50
     output.credit_returned(channel.channel_id, 10)
-    assert output.flush_due(0) is None
+    assert output.flush_due(0, is_idle=True) is None
     assert len(channel.sent()) == 2
 
 
@@ -87,7 +88,7 @@ def test_a_buffer_timeout_of_zero_sends_at_once() -> None:
     output = TaskOutput([channel])
     for _ in range(2):
         channel.add_batch(records(1))
-        output.flush_due(0)
+        output.flush_due(0, is_idle=True)
     assert len(channel.sent()) == 2
 
 
@@ -97,7 +98,7 @@ def two_under_way(**settings: Any) -> tuple[Channel, TaskOutput]:
     for number in range(2):
         channel.add_batch(records(1, number))
         channel.ports.pass_ms(50)
-        output.flush_due(channel.ports.now_ns())
+        output.flush_due(channel.ports.now_ns(), is_idle=True)
     assert len(channel.sent()) == 2
     return channel, output
 
@@ -108,10 +109,10 @@ def test_behind_two_messages_under_way_records_gather_without_a_timeout(buffer_t
     for number in range(2, 5):
         channel.add_batch(records(1, number))
         channel.ports.pass_ms(1_000)
-        assert output.flush_due(channel.ports.now_ns()) is None
+        assert output.flush_due(channel.ports.now_ns(), is_idle=True) is None
     assert len(channel.sent()) == 2
     output.credit_returned(channel.channel_id, 10)
-    output.flush_due(channel.ports.now_ns())
+    output.flush_due(channel.ports.now_ns(), is_idle=True)
     assert channel.sent()[2:] == [[records(3, 2)]]
 
 
@@ -123,47 +124,83 @@ def test_a_full_batch_and_a_control_element_wait_for_no_message_under_way() -> N
     assert channel.sent()[2:] == [[records(2, 2)], [records(1, 4), Watermark(5)]]
 
 
-def enough_under_way() -> tuple[Channel, TaskOutput]:
-    """Four messages, which are half the credit of their channel."""
-    channel = Channel(batch_size=2, channel_credit_bytes=160)
-    for number in range(4):
+def enough_under_way(credit_bytes: int = 320) -> tuple[Channel, TaskOutput]:
+    """Two full batches, of 20 bytes each."""
+    channel = Channel(batch_size=2, channel_credit_bytes=credit_bytes)
+    for number in range(2):
         channel.add_batch(records(2, 2 * number))
-    assert len(channel.sent()) == 4
+    assert len(channel.sent()) == 2
     return channel, TaskOutput([channel])
 
 
-def test_a_receiver_with_enough_before_it_gets_messages_of_several_batches() -> None:
-    channel, output = enough_under_way()
-    for number in range(4, 8):
-        assert len(channel.sent()) == 4
-        assert output.flush_due(channel.ports.now_ns()) is None
+@pytest.mark.parametrize(("credit_bytes", "batches"), [(320, 4), (319, 3), (160, 2), (159, 1), (10, 1)])
+def test_a_receiver_with_enough_before_it_gets_messages_of_several_batches_in_a_quarter_of_the_credit(
+    credit_bytes: int, batches: int
+) -> None:
+    channel, output = enough_under_way(credit_bytes)
+    for number in range(2, 2 + batches):
+        assert len(channel.sent()) == 2
+        assert output.flush_due(channel.ports.now_ns(), is_idle=True) is None
         channel.add_batch(records(2, 2 * number))
-    assert channel.sent()[4:] == [[records(2, 2 * number) for number in range(4, 8)]]
+    assert channel.sent()[2:] == [[records(2, 2 * number) for number in range(2, 2 + batches)]]
 
 
 def test_a_full_batch_waits_for_others_only_until_the_receiver_has_less_before_it() -> None:
     channel, output = enough_under_way()
-    channel.add_batch(records(2, 8))
+    channel.add_batch(records(2, 4))
     output.credit_returned(channel.channel_id, 20)
-    assert output.flush_due(channel.ports.now_ns()) is None
-    assert channel.sent()[4:] == [[records(2, 8)]]
+    assert output.flush_due(channel.ports.now_ns(), is_idle=False) is None
+    assert channel.sent()[2:] == [[records(2, 4)]]
 
 
-@pytest.mark.parametrize(("batches", "credit_bytes"), [(4, 161), (3, 120)])
-def test_many_small_messages_or_few_large_ones_are_not_enough_before_a_receiver(
-    batches: int, credit_bytes: int
-) -> None:
-    channel = Channel(batch_size=2, channel_credit_bytes=credit_bytes)
-    for number in range(batches + 1):
-        channel.add_batch(records(2, 2 * number))
-    assert len(channel.sent()) == batches + 1
+def test_barriers_under_way_are_not_enough_before_a_receiver() -> None:
+    channel = Channel(batch_size=2)
+    channel.add_batch(records(2))
+    for number in range(5):
+        channel.add_control(CheckpointBarrier(CheckpointId(number), 0))
+    channel.add_batch(records(2, 2))
+    assert channel.sent()[6:] == [[records(2, 2)]]
+
+
+def busy(channels: int, **settings: Any) -> tuple[list[Channel], TaskOutput]:
+    """Channels of a task that is never idle, with a record in each."""
+    ports = FakePorts()
+    all_channels = [Channel(index, ports, **settings) for index in range(channels)]
+    for channel in all_channels:
+        channel.add_batch(records(1))
+    return all_channels, TaskOutput(all_channels)
+
+
+@pytest.mark.parametrize(("count", "after_ms"), [(1, 50), (8, 400), (64, 1_000)])
+def test_a_busy_task_has_the_more_patience_the_more_channels_it_has(count: int, after_ms: int) -> None:
+    (channel, *_), output = busy(count, buffer_timeout_ms=50)
+    assert output.flush_due(channel.ports.now_ns(), is_idle=False) == after_ms
+    channel.ports.pass_ms(after_ms - 1)
+    output.flush_due(channel.ports.now_ns(), is_idle=False)
+    assert channel.sent() == []
+    channel.ports.pass_ms(1)
+    output.flush_due(channel.ports.now_ns(), is_idle=False)
+    assert len(channel.sent()) == count
+
+
+def test_a_timeout_that_is_longer_than_the_patience_of_a_busy_task_counts() -> None:
+    (channel, *_), output = busy(3, buffer_timeout_ms=5_000)
+    assert output.flush_due(channel.ports.now_ns(), is_idle=False) == 5_000
+
+
+def test_a_busy_task_that_comes_to_rest_sends_to_idle_receivers() -> None:
+    (channel, *_), output = busy(8)
+    output.flush_due(channel.ports.now_ns(), is_idle=False)
+    assert channel.sent() == []
+    assert output.flush_due(channel.ports.now_ns(), is_idle=True) is None
+    assert len(channel.sent()) == 8
 
 
 def test_a_control_element_takes_full_batches_that_wait_along() -> None:
     channel, _ = enough_under_way()
-    channel.add_batch(records(2, 8))
+    channel.add_batch(records(2, 4))
     channel.add_control(CheckpointBarrier(CheckpointId(1), 0))
-    assert [len(message) for message in channel.sent()[4:]] == [1, 1]
+    assert [len(message) for message in channel.sent()[2:]] == [1, 1]
 
 
 def test_credit_is_used_up_by_what_is_sent_and_comes_back_with_consumption() -> None:

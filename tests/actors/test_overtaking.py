@@ -288,7 +288,9 @@ def test_stored_records_are_replayed_before_anything_that_arrives() -> None:
         )
         for one in handle.channels
     )
-    again = TaskUnderTest(test.subtask, acknowledged.snapshots, recovered=recovered, batch_size=1)
+    again = TaskUnderTest(
+        test.subtask, acknowledged.snapshots, recovered=recovered, batch_size=1, channel_credit_bytes=70
+    )
     again.task.initialize()
     again.task.put(again.message(Batch(["new"])))
     again.put(events.StartRunning())

@@ -40,7 +40,7 @@ def times(metrics: TaskMetrics) -> tuple[float, float, float]:
 
 
 def test_records_and_bytes_are_counted_as_they_come_and_go() -> None:
-    test = slow_task(batch_size=1)
+    test = slow_task(batch_size=1, channel_credit_bytes=70)
     test.receive(Batch([1, 2, 3]), Watermark(5))
     test.receive(Batch([4]))
     metrics = test.task.metrics()
