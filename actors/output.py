@@ -34,16 +34,17 @@ class OutputChannel:
     """One outgoing channel: what waits to be sent, and what is out on credit.
 
     A message is sent when a full batch has gathered, when a control element ends it, when it has waited for
-    `buffer_timeout_ms`, or when the task has nothing else to do and nothing is under way on the channel
-    (Nagle's rule: an idle receiver should not wait); with a timeout of -1 only the first two count.
+    `buffer_timeout_ms`, or when nothing is under way on the channel (Nagle's rule: an idle receiver should
+    not wait); with a timeout of -1 only the first two count.
 
     The timeout counts only while less than `MAX_UNDER_WAY` messages are under way. A receiver that has more
     before it would come no sooner to the next, and its queue would be made of ever more small messages, each
     with the cost of a message. So what gathers behind them grows until the receiver keeps up: behind full
     messages to `BATCHES_IN_MESSAGE` full batches, or a quarter of the credit.
 
-    In a task that is never idle the timeout is as many times as long as the task has channels, up to
-    `MAX_BUSY_WAIT_MS`: else one with many would spend its time on messages of a few records.
+    A task of several channels that is never idle lets idle receivers wait, too, and its timeout is as many
+    times as long as it has channels, up to `MAX_BUSY_WAIT_MS`: else it would spend its time on messages of a
+    few records.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class OutputChannel:
 
         Args:
             now_ns: The time.
-            busy_channels: How many channels the task has, 0 if it has nothing else to do.
+            busy_channels: How many channels share the time of the task, 0 if it has enough.
         """
         if not self._pending:
             return None
@@ -264,7 +265,8 @@ class TaskOutput:
             Milliseconds until the next is due, `None` if nothing waits.
         """
         soonest: int | None = None
-        busy_channels = 0 if is_idle else len(self._channels)
+        # With one channel there is nothing to be gained: its messages grow while the receiver is at work.
+        busy_channels = 0 if is_idle or len(self._channels) == 1 else len(self._channels)
         for channel in self._channels:
             due_ms = channel.due_in_ms(now_ns, busy_channels)
             if due_ms == 0:

@@ -171,7 +171,7 @@ def busy(channels: int, **settings: Any) -> tuple[list[Channel], TaskOutput]:
     return all_channels, TaskOutput(all_channels)
 
 
-@pytest.mark.parametrize(("count", "after_ms"), [(1, 50), (8, 400), (64, 1_000)])
+@pytest.mark.parametrize(("count", "after_ms"), [(2, 100), (8, 400), (64, 1_000)])
 def test_a_busy_task_has_the_more_patience_the_more_channels_it_has(count: int, after_ms: int) -> None:
     (channel, *_), output = busy(count, buffer_timeout_ms=50)
     assert output.flush_due(channel.ports.now_ns(), is_idle=False) == after_ms
@@ -181,6 +181,12 @@ def test_a_busy_task_has_the_more_patience_the_more_channels_it_has(count: int, 
     channel.ports.pass_ms(1)
     output.flush_due(channel.ports.now_ns(), is_idle=False)
     assert len(channel.sent()) == count
+
+
+def test_a_busy_task_with_one_channel_does_not_let_an_idle_receiver_wait() -> None:
+    (channel,), output = busy(1)
+    assert output.flush_due(channel.ports.now_ns(), is_idle=False) is None
+    assert len(channel.sent()) == 1
 
 
 def test_a_timeout_that_is_longer_than_the_patience_of_a_busy_task_counts() -> None:
