@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["give_back_free_memory"]
+
 
 def give_back_free_memory() -> None:
     """Have the C library return what it holds free, of which a start leaves some MiB in each process.
