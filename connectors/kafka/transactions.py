@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,9 @@ from .wire import TransactionCoordinators, bootstrap_addresses, check_security
 TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 DEFAULT_TIMEOUT_MS = 900_000
 """What brokers allow unless told otherwise (`transaction.max.timeout.ms`)."""
+
+_MOST_WITHOUT = 16
+"""How many attempts in a row may have failed before they had a transaction, where their number is unknown."""
 
 
 @dataclass(frozen=True)
@@ -193,15 +196,24 @@ class TransactionalSink(TwoPhaseCommitSink[KafkaTransaction], CheckpointedFuncti
         self._has_cleaned = True
         for name in self._left_behind:
             self._abort_from(name.number + 1, name)
-            attempts = itertools.count(name.attempt + 1)
-            is_own = name.job == self._job
-            for attempt in range(name.attempt + 1, self._attempt) if is_own else attempts:
-                if not self._abort_from(1, replace(name, attempt=attempt)) and not is_own:
-                    break
+            if name.job == self._job:
+                self._abort_attempts(name, range(name.attempt + 1, self._attempt))
+            else:
+                self._abort_attempts_of_another_job(name)
         if not self._left_behind:
-            attempt = self._attempt - 1
-            while attempt >= 0 and self._abort_from(1, replace(self._name(1), attempt=attempt)):
-                attempt -= 1
+            self._abort_attempts(self._name(1), range(self._attempt))
+
+    def _abort_attempts(self, name: TransactionName, attempts: Iterable[int]) -> None:
+        # Each of them: one may have failed before it had a transaction, and the one before it after.
+        for attempt in attempts:
+            self._abort_from(1, replace(name, attempt=attempt))
+
+    def _abort_attempts_of_another_job(self, name: TransactionName) -> None:
+        """Abort what the attempts after that of a name left open, of which nobody knows the last."""
+        attempt, without = name.attempt, 0
+        while without < _MOST_WITHOUT:
+            attempt += 1
+            without = 0 if self._abort_from(1, replace(name, attempt=attempt)) else without + 1
 
     def _abort_from(self, number: int, of_attempt: TransactionName) -> bool:
         """Abort the transactions of an attempt from a number on, until one that never was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 from collections import Counter
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from tidegate.common import WatermarkStrategy
 from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.common.failpoints import VARIABLE
 from tidegate.common.serialization import SimpleStringSchema
+from tidegate.connectors.kafka.transactions import TransactionName
+from tidegate.coordinator.job_client import JobClient
 from tidegate.datastream.connectors.base import DeliveryGuarantee
 from tidegate.datastream.connectors.kafka import (
     KafkaMessage,
@@ -22,10 +26,11 @@ from tidegate.datastream.connectors.kafka import (
     KafkaSink,
     KafkaSinkBuilder,
 )
+from tidegate.operators.base import OperatorContext
 
 from ..datastream.jobs import HeldSource, environment
 from ..forked import Forks
-from .broker import Broker, free_port
+from .broker import WAIT_S, Broker, free_port
 from .log import committed_values, open_transactions
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kafka" / "exactly_once.py"
@@ -90,7 +95,76 @@ def test_after_failures_nothing_is_doubled_and_no_transaction_stays_open(
     assert open_transactions(broker.servers, topic) == 0
 
 
+class NotOpenedTheSecondTime(KafkaRecordSerializationSchema):
+    """Fails before its sink has a transaction, when a job has restarted once."""
+
+    def __init__(self, topic: str, opened: Path) -> None:
+        self._topic = topic
+        self._opened = opened
+
+    def open(self, context: OperatorContext) -> None:
+        times = len(self._opened.read_text()) if self._opened.exists() else 0
+        self._opened.write_text("x" * (times + 1))
+        if times == 1:
+            raise OSError("not now")
+
+    def serialize(self, value: Any) -> KafkaMessage:
+        return KafkaMessage(self._topic, value=value.encode())
+
+
+def test_an_attempt_without_transactions_does_not_hide_those_of_the_one_before(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic()
+    # Records come before the first barrier, and the first checkpoint fails, and the job with it.
+    options = {"restart-strategy.fixed-delay.attempts": "10", "execution.checkpointing.interval": "300 ms"}
+    env = environment(tmp_path, 1, options)
+    source = env.from_source(HeldSource(120, snapshots=2), WatermarkStrategy.no_watermarks(), "numbers")
+    schema = NotOpenedTheSecondTime(topic, tmp_path / "opened")
+    sink = builder(broker, topic, DeliveryGuarantee.EXACTLY_ONCE).set_record_serializer(schema).build()
+    source.uid("numbers").map(str).uid("map").disable_chaining().sink_to(sink).uid("sink")
+    with armed("snapshot_sync@sink:1:raise"):
+        client = env.execute_async()
+    client.result()
+    assert client.report().restarts == 2
+    assert sorted(map(int, committed_values(broker.servers, topic))) == list(range(120))
+    assert open_transactions(broker.servers, topic) == 0
+
+
 # ---------------------------------------------------------------- killed processes
+
+
+def leave_open(broker: Broker, topic: str, name: TransactionName) -> Producer:
+    """Begin a transaction with a record, as a process does that dies then."""
+    producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": str(name)})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"lost")
+    producer.flush(WAIT_S)
+    return producer
+
+
+def test_open_transactions_of_another_job_are_found_behind_attempts_that_had_none(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic()
+
+    def job(options: dict[str, str]) -> JobClient:
+        env = environment(tmp_path, 1, options)
+        source = env.from_source(HeldSource(120, snapshots=3), WatermarkStrategy.no_watermarks(), "numbers")
+        sink = builder(broker, topic, DeliveryGuarantee.EXACTLY_ONCE).build()
+        source.uid("numbers").map(str).uid("map").sink_to(sink).uid("sink")
+        return env.execute_async()
+
+    first = job({})
+    path = first.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(WAIT_S)
+    of_job = hashlib.sha256(f"{first.get_job_id()}\0sink".encode()).hexdigest()[:8]
+    producer = leave_open(broker, topic, TransactionName(f"tests-{topic}", of_job, 0, 4, 1))
+    assert open_transactions(broker.servers, topic) == 1
+    job({"execution.state-recovery.path": path}).result()
+    assert open_transactions(broker.servers, topic) == 0
+    assert sorted(map(int, committed_values(broker.servers, topic))) == list(range(120))
+    del producer
 
 
 def run_example(
