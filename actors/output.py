@@ -115,9 +115,8 @@ class OutputChannel:
             return 0
         if self._outstanding_messages >= MAX_UNDER_WAY:
             return None
-        timeout_ns = self._timeout_ns
-        if busy_channels:
-            timeout_ns = max(timeout_ns, min(busy_channels * timeout_ns, MAX_BUSY_WAIT_MS * 1_000_000))
+        patience_ns = min(busy_channels * self._timeout_ns, MAX_BUSY_WAIT_MS * 1_000_000)
+        timeout_ns = max(self._timeout_ns, patience_ns)
         return max(0, timeout_ns - (now_ns - self._pending_since_ns)) // 1_000_000
 
     def _batches_wanted(self) -> int:

@@ -58,8 +58,8 @@ class TaskSettings:
     Attributes:
         is_checkpointing: Whether checkpoints are taken at all.
         batch_size: Records in a full batch.
-        buffer_timeout_ms: How long a part-filled batch may wait, longer in a task that is never
-            idle; 0 sends at once, -1 waits till it is full.
+        buffer_timeout_ms: How long a part-filled batch may wait, longer in a task of several
+            channels that is never idle; 0 sends at once, -1 waits till it is full.
         auto_watermark_interval_ms: How often generators of watermarks are asked; 0 for never.
         channel_credit_bytes: Bytes outstanding on one channel before its sender waits.
         result_credit_bytes: Collected bytes the driver has not taken before a collector waits.

@@ -12,9 +12,7 @@ from ..actors.local_dirs import JobDirectories
 from ..common.errors import JobExecutionError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
-from ..telemetry import (
-    OtlpSettings,
-)
+from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext, ProcessLog
 from .barrier_mode import BarrierMode
 from .coordinator_tracer import coordinator_tracer
