@@ -42,7 +42,9 @@ def _in_order_of_keys(stored: pa.Table) -> pa.Table:
     and not one in each of the processor's cache lines. Filling it is most of a restore.
     """
     one_group = pa.array(np.zeros(stored.num_rows, np.uint16))
-    return sorted_table(stored.set_column(stored.column_names.index("key_group"), "key_group", one_group))
+    of_one_group = stored.set_column(stored.column_names.index("key_group"), "key_group", one_group)
+    # The entries of each key group are in this order already.
+    return sorted_table(of_one_group, are_runs=True)
 
 
 @contextmanager
