@@ -86,15 +86,16 @@ tests-of-the-rest: chromium $(STAMP)
 
 # Two cores are not busy with less than all of it side by side: most of a job on Ray is waiting for processes
 # to start. What needs no process of its own gives way, or a Ray would not be up within its time. One part is
-# seen while it runs; each of the others prints when it is over.
-check: ## what CI runs: lint, types, import rules, a short simulation, all tests
+# seen while it runs; each of the others prints when it is over. The guard comes last, with nothing beside it.
+check: ## what CI runs: lint, types, import rules, a short simulation, all tests, the guard
 	@$(MAKE) --no-print-directory --jobs chromium lint
 	@log=$$(mktemp); code=0; \
 	$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target types imports short-sim \
 		tests-on-ray tests-of-state tests-of-the-rest >"$$log" 2>&1 & others=$$!; \
 	$(MAKE) --no-print-directory tests-with-processes || code=$$?; \
 	wait $$others || code=$$?; \
-	cat "$$log"; rm -f "$$log"; exit $$code
+	cat "$$log"; rm -f "$$log"; \
+	$(MAKE) --no-print-directory bench-quick || code=$$?; exit $$code
 
 sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
 	$(BIN)/tidegate sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
@@ -111,7 +112,6 @@ chaos: $(STAMP) ## damage real processes for MINUTES=n (5), as SEED=n says; kill
 bench: $(STAMP) ## compare with other systems (SUITE=main, keyed, latency, nexmark ...; ROUNDS=3; OPTIONS=--quick)
 	$(BIN)/python -m benchmarks.run --suite $(or $(SUITE),main) $(if $(ROUNDS),--rounds $(ROUNDS)) $(OPTIONS)
 
-# Not part of `make check`: it takes minutes, and what it says under load is not worth a red CI.
 bench-quick: $(STAMP) ## compare ours with bare Python; fail on a confirmed fall by a third
 	$(BIN)/python -m benchmarks.quick
 
