@@ -80,7 +80,7 @@ CHECKPOINTS = (
     Case("W3", "W3", RAY, "tidegate", 4 * MILLION, K_LARGE, shell="ray"),
     Case("W3", "W3", LOCAL_LMDB, "tidegate", 4 * MILLION, K_LARGE, "lmdb"),
     Case("W3", "W3", RAY_LMDB, "tidegate", 4 * MILLION, K_LARGE, "lmdb", "ray"),
-    Case("W3", "W3", "bytewax", "bytewax", 200_000, K_LARGE),
+    Case("W3", "W3", "bytewax", "bytewax", 600_000, K_LARGE),
     Case("W3", "W3", "pyflink hashmap", "pyflink", 200_000, K_LARGE),
     Case("W3", "W3", "pyflink rocksdb", "pyflink", 200_000, K_LARGE, "rocksdb"),
     Case("W3", "W3", "pathway", "pathway", MILLION, K_LARGE, note=f"{PER_COMMIT}; stores its input"),
