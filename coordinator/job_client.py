@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _POLL_S = 0.02
+# How long one question for results may stay open; the answer comes as soon as there are some.
+_RESULTS_WAIT_S = 1.0
 _DETACHED = (
     "the job was started detached (execution.attached: false), so nobody waited for its {}; ask "
     "`tidegate status`"
@@ -79,8 +81,12 @@ class JobHandle(Protocol):
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         """Ask the task that owns a key for live state; the answer may be that it should be asked again."""
 
-    def take_results(self) -> list[Any]:
-        """Collected records that arrived since the last call."""
+    def take_results(self, timeout_s: float = 0.0) -> list[Any]:
+        """Collected records that arrived since the last call.
+
+        Args:
+            timeout_s: How long to wait for the first, in seconds. A wait ends with the job, too.
+        """
 
     def processes(self) -> dict[str, int]:
         """Process ids of the live task processes, by the names of the subtasks in them."""
@@ -417,14 +423,9 @@ class JobClient(BaseJobClient):
 
     def collected(self) -> Iterator[Any]:
         """Collected records as they arrive, until the job ends; then its error, if it failed."""
-        while True:
-            is_over = self._handle.wait(0)
-            records = self._handle.take_results()
-            if is_over:
-                break
-            yield from records
-            if not records:
-                self._handle.wait(_POLL_S)
+        while not self._handle.wait(0):
+            yield from self._handle.take_results(_RESULTS_WAIT_S)
+        records = self._handle.take_results()
         report = self._handle.report()
         # Before the last records, which the caller may take all the time in the world to look at.
         self._handle.release()

@@ -87,6 +87,7 @@ class LocalExecutor:
         finally:
             self._loop_over.set()
             self._done.set()
+            self.coordinator.results.close()
 
     def _run(self) -> None:
         defer_pandas()

@@ -147,7 +147,9 @@ class LocalJob:
     def processes(self) -> dict[str, int]:
         return {}
 
-    def take_results(self) -> list[Any]:
+    def take_results(self, timeout_s: float = 0.0) -> list[Any]:
+        if timeout_s:
+            self._executor.coordinator.results.arrived.wait(timeout_s)
         if self.wait(0):
             return self._executor.take_results()
         try:

@@ -104,9 +104,9 @@ class CoordinatorActor:
         """Wait for the end of the job; false when the time is over first."""
         return self._host.wait(timeout_s)
 
-    def take_results(self, confirmed: list[str]) -> list[tuple[str, Any]]:
+    def take_results(self, confirmed: list[str], timeout_s: float) -> list[tuple[str, Any]]:
         """Collected results as (key, payload), until they are confirmed."""
-        return self._host.take_results(confirmed)
+        return self._host.take_results(confirmed, timeout_s)
 
     def forget(self) -> None:
         """The driver knows how the job ended: this actor is about to be killed."""

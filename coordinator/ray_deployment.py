@@ -116,12 +116,12 @@ class RayJobHandle:
         processes: dict[str, int] = {} if self._is_released else self._ask(self._actor.processes.remote)
         return processes
 
-    def take_results(self) -> list[Any]:
+    def take_results(self, timeout_s: float = 0.0) -> list[Any]:
         if self._is_released:
             return []
         records: list[Any] = []
         confirmed, self._unconfirmed = self._unconfirmed, []
-        for key, payload in self._ask(lambda: self._actor.take_results.remote(confirmed)):
+        for key, payload in self._ask(lambda: self._actor.take_results.remote(confirmed, timeout_s)):
             if key:
                 self._unconfirmed.append(key)
                 if key in self._received:

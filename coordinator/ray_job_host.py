@@ -113,6 +113,7 @@ class JobHost:
             archive_job(self._spec.settings.archive_dir, last)
         self._tracer.close()
         self._done.set()
+        self._coordinator.results.close()
         self._linger()
 
     def _resume_end(self) -> bool:
@@ -242,8 +243,8 @@ class JobHost:
         """Wait for the end of the job; false when the time is over first."""
         return self._done.wait(timeout_s)
 
-    def take_results(self, confirmed: list[str]) -> list[tuple[str, Any]]:
-        """Collected results as (key, payload).
+    def take_results(self, confirmed: list[str], timeout_s: float) -> list[tuple[str, Any]]:
+        """Collected results as (key, payload); waits for the first while the job runs.
 
         Those with a key are handed out until they are confirmed: only then are they safe from a loss of
         this process, and only then does their task get its credit back.
@@ -257,6 +258,9 @@ class JobHost:
                     self._gateway.return_result_credit(event)
             return [(event.key, event.values) for event in sent]
 
+        results = self._call(take)
+        if results or not timeout_s or not self._coordinator.results.arrived.wait(timeout_s):
+            return results
         return self._call(take)
 
     def forget(self) -> None:

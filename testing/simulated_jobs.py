@@ -169,7 +169,7 @@ class SimulatedJob:
     def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
         return StateAnswer(b"", "a simulated job has no state")
 
-    def take_results(self) -> list[Any]:
+    def take_results(self, timeout_s: float = 0.0) -> list[Any]:
         return []
 
     def processes(self) -> dict[str, int]:

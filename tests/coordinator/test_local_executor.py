@@ -30,7 +30,7 @@ from tidegate.telemetry import create_tracer, logs
 from .fakes import job_spec
 
 
-def executor(source: Source, *more: StreamOperator, parallelism: int = 1, **settings: Any) -> LocalExecutor:
+def collecting_job(source: Source, *more: StreamOperator, parallelism: int = 1, **settings: Any) -> JobSpec:
     """A job of a source, further operators behind exchanges, and a collecting sink."""
     settings = {"trigger": None, "checkpoint_dir": None, "restart_strategy": NoRestart(), **settings}
     is_checkpointing = settings["trigger"] is not None
@@ -44,7 +44,11 @@ def executor(source: Source, *more: StreamOperator, parallelism: int = 1, **sett
         )
         if number:
             graph.edges.append(StreamEdge(number, number - 1, number, Partitioning.REBALANCE))
-    spec: JobSpec = job_spec(build_job_graph(graph), **settings)
+    return job_spec(build_job_graph(graph), **settings)
+
+
+def executor(source: Source, *more: StreamOperator, **settings: Any) -> LocalExecutor:
+    spec = collecting_job(source, *more, **settings)
     return LocalExecutor(spec, create_tracer("test"), MemoryCheckpointStorage())
 
 

@@ -70,3 +70,25 @@ def test_results_without_a_key_cannot_be_confirmed_and_are_sent_once() -> None:
     results.add(collected("", 1))
     assert results.hand_out([]) == ([collected("", 1)], [collected("", 1)])
     assert results.hand_out([]) == ([], [])
+
+
+def test_results_have_arrived_until_the_driver_has_them_all() -> None:
+    results = ResultBuffer()
+    assert not results.arrived.is_set()
+    results.add(collected("a", 1))
+    results.add(collected("", 2))
+    assert results.arrived.is_set()
+    results.hand_out([])
+    assert results.arrived.is_set(), "one is not confirmed"
+    results.hand_out(["a"])
+    assert not results.arrived.is_set()
+    results.add(collected("a", 1))
+    assert not results.arrived.is_set(), "the driver has it"
+
+
+def test_nobody_waits_for_results_of_a_job_that_is_over() -> None:
+    results = ResultBuffer()
+    results.add(collected("", 1))
+    results.close()
+    results.take()
+    assert results.arrived.is_set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import ray
 from tidegate.common.errors import JobCancelledError, JobExecutionError
 from tidegate.common.job_status import JobStatus
+from tidegate.connectors.collect import CollectSink
 
 from . import jobs
 
@@ -135,3 +137,27 @@ class _Holder:
 
     def held(self) -> None:
         """Answer once it has them."""
+
+
+def test_a_wait_for_results_ends_with_the_first_and_with_the_job(tmp_path: Path) -> None:
+    gate = jobs.Gate(tmp_path)
+    stream = jobs.counts(jobs.configuration(tmp_path, parallelism=1, interval_ms=None), COUNT, gate)
+    stream.sink_to(CollectSink(is_checkpointing=False))
+    client = stream.get_execution_environment().execute_async()
+    try:
+        take = jobs.coordinator(client).take_results
+        results: list[Any] = []
+        while len(results) < COUNT // 2:
+            # Were it not woken, this would be the time it takes.
+            arrived = ray.get(take.remote([], 3_600.0), timeout=jobs.DEADLINE_S)
+            assert arrived
+            results += [
+                record for _, payload in arrived for batch in pickle.loads(payload) for record in batch.values
+            ]
+        nothing = take.remote([], 3_600.0)
+        assert ray.wait([nothing], timeout=0)[0] == []
+        client.cancel()
+        assert ray.get(nothing, timeout=jobs.DEADLINE_S) == []
+    finally:
+        client.close()
+    assert len(results) == COUNT // 2
