@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import threading
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -17,31 +16,27 @@ from types import ModuleType
 
 import pyarrow as pa
 
+from ..common.hidden_modules import hidden
+
 
 def defer_pandas() -> None:
     """Have pyarrow go without pandas in this process until a module imports it or asks for a DataFrame."""
     if "pandas" in sys.modules or any(isinstance(finder, _PandasFinder) for finder in sys.meta_path):
         return
-    finder = _PandasFinder()
-    sys.meta_path.insert(0, finder)
-    pa.array([])
-    finder.hides_from = None
+    sys.meta_path.insert(0, _PandasFinder())
+    # In a local job other threads are the program's, which may import pandas at this moment.
+    with hidden("pandas"):
+        pa.array([])
 
 
 class _PandasFinder(MetaPathFinder):
-    """Hides pandas once from the thread that made it, and tells pyarrow when it is imported after all."""
-
-    def __init__(self) -> None:
-        # In a local job other threads are the program's, which may import pandas at this moment.
-        self.hides_from: int | None = threading.get_ident()
+    """Tells pyarrow when pandas is imported after all."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname != "pandas":
             return None
-        if self.hides_from == threading.get_ident():
-            raise ModuleNotFoundError("pandas is not imported by pyarrow alone", name="pandas")
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec("pandas")
         if spec is not None and spec.loader is not None:

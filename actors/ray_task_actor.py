@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
+from .ray_serializers import make_serializers
+
 if TYPE_CHECKING:
     from ..protocol.elements import Message
     from ..protocol.ids import Attempt, ChannelId, SubtaskId
@@ -48,6 +50,7 @@ class TaskActor:
     def __init__(self) -> None:
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        make_serializers()
         from . import ray_task_runner
 
         self._parts = ray_task_runner

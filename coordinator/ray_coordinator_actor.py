@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
+from ..actors.ray_serializers import make_serializers
 from ..actors.ray_task_actor import start_task_actor
 from ..common.free_memory import give_back_free_memory
 from .ray_job_handover import forget, handed_over
@@ -34,6 +35,7 @@ class CoordinatorActor:
     """
 
     def __init__(self) -> None:
+        make_serializers()
         context = ray.get_runtime_context()
         self._me = context.current_actor
         name = context.get_actor_name()

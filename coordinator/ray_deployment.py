@@ -13,8 +13,10 @@ import cloudpickle
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
+from ..actors.ray_serializers import make_serializers
 from ..common.errors import ConfigurationError, JobExecutionError, ResourceError, first_line
 from ..common.free_memory import give_back_free_memory
+from ..common.hidden_modules import taken_for_granted
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.plan import build_execution_graph
 from ..telemetry import OtlpSettings
@@ -202,6 +204,7 @@ def connect(address: str | None) -> None:
     try:
         check_reachable(wanted)
         ray.init(address=wanted, logging_level=logging.WARNING, log_to_driver=False)
+        make_serializers()
     except (RayError, OSError, RuntimeError, ValueError) as error:
         raise unreachable(wanted, error, "Give its address with --address or RAY_ADDRESS") from error
 
@@ -304,6 +307,7 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
         try:
             check_reachable(address)
             ray.init(runtime_env=runtime_env)
+            make_serializers()
         except (RayError, OSError, RuntimeError, ValueError) as error:
             remedy = "Check the address, or unset RAY_ADDRESS for an embedded Ray"
             raise unreachable(f"RAY_ADDRESS={address}", error, remedy) from error
@@ -314,14 +318,17 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
     cpus = (
         wanted.pop("CPU") + max(each.cpus for each in resources.values()) * spec.settings.redundant_processes
     )
-    ray.init(
-        address="local",
-        # An embedded Ray is made for this job, so it is made to fit.
-        num_cpus=max(os.cpu_count() or 1, -(-int(cpus * 100) // 100)),
-        resources={name: amount for name, amount in wanted.items() if name not in RAY_NAMES},
-        include_dashboard=False,
-        runtime_env=runtime_env,
-        logging_level=logging.WARNING,
-        # By default Ray's workers yield to everything else on the machine, and a barrier waits for them.
-        _system_config={"worker_niceness": 0},
-    )
+    # Ray imports a web server, gRPC and clients of Prometheus to see whether `ray[default]` is installed.
+    with taken_for_granted("ray.dashboard.optional_deps"):
+        ray.init(
+            address="local",
+            # An embedded Ray is made for this job, so it is made to fit.
+            num_cpus=max(os.cpu_count() or 1, -(-int(cpus * 100) // 100)),
+            resources={name: amount for name, amount in wanted.items() if name not in RAY_NAMES},
+            include_dashboard=False,
+            runtime_env=runtime_env,
+            logging_level=logging.WARNING,
+            # By default Ray's workers yield to everything else on the machine, and a barrier waits for them.
+            _system_config={"worker_niceness": 0},
+        )
+    make_serializers()
