@@ -10,6 +10,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+__all__ = ["hidden", "taken_for_granted"]
+
 
 @contextlib.contextmanager
 def hidden(*packages: str) -> Iterator[None]:
