@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
+from .allocators import keep_freed_memory
 from .ray_serializers import make_serializers
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class TaskActor:
     def __init__(self) -> None:
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        # Before anything imports pyarrow, as Ray's serializers do.
+        keep_freed_memory()
         make_serializers()
         from . import ray_task_runner
 

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from ..actors.allocators import keep_freed_memory
 from ..actors.deferred_pandas import defer_pandas
 from ..actors.ports import TaskDeployment
 from ..actors.task import StreamTask
@@ -90,6 +91,7 @@ class LocalExecutor:
             self.coordinator.results.close()
 
     def _run(self) -> None:
+        keep_freed_memory()
         defer_pandas()
         try:
             self.coordinator.start()
