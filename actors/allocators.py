@@ -1,8 +1,8 @@
 """How a process of a job keeps the memory that it frees.
 
 A batch of columns is buffers of some hundred KiB that live for a moment. By default the C library returns
-them to the system as soon as they are free, and each batch has them mapped, zeroed and faulted in anew; Arrow's
-own allocator does the same with the larger tables of a snapshot (docs/adr/053).
+them to the system as soon as they are free, and each batch has them mapped, zeroed and faulted in anew; and
+Arrow's own allocator does the same with the larger tables of a snapshot (docs/adr/053).
 """
 
 from __future__ import annotations
