@@ -13,15 +13,15 @@ import os
 # Of <malloc.h>.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-# What glibc arrives at by itself once a block of 32 MiB was freed, the largest of which it learns.
-_LARGEST_KEPT_BYTES = 32 << 20
-_MOST_FREE_BYTES = 2 * _LARGEST_KEPT_BYTES
+# Buffers of a batch are smaller. What is larger, such as the table of a dict that grows, goes back at once.
+_LARGEST_KEPT_BYTES = 4 << 20
+_MOST_FREE_BYTES = 16 << 20
 _ITS_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 _ARROWS_SETTING = "ARROW_DEFAULT_MEMORY_POOL"
 
 
 def keep_freed_memory() -> None:
-    """Have this process use freed memory again, up to 64 MiB for each thread's share of the heap.
+    """Have this process use freed memory again, up to 16 MiB for each thread's share of the heap.
 
     What the environment says about glibc's or Arrow's allocators goes before. Other C libraries stay as they
     are, with Arrow's own allocator.
