@@ -246,7 +246,8 @@ class LmdbEnvironment:
         data = os.path.join(self._directory(self._generation), "data.mdb")
         if os.path.exists(data):
             sizes.append(f"file of {_mebibytes(os.stat(data).st_size)}")
-        place = self._path
+        # Absolute: the parents of a relative path end with an empty one, which never exists.
+        place = os.path.abspath(self._path)
         while not os.path.exists(place):
             place = os.path.dirname(place)
         sizes.append(f"{_mebibytes(shutil.disk_usage(place).free)} free on disk")

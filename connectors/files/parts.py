@@ -104,6 +104,11 @@ class StagedFile:
     staged_path: str
     final_path: str
 
+    @property
+    def directory(self) -> str:
+        """The output directory of the sink that wrote it; empty for a path without a staging area."""
+        return self.staged_path.rpartition(f"/{STAGING}/")[0]
+
 
 @dataclass(slots=True)
 class FileTransaction:

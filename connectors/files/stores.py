@@ -10,8 +10,10 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
+import pyarrow as pa
 from pyarrow import fs
 
 from ...common import failpoints
@@ -88,9 +90,27 @@ class Store(ABC):
     def publish_all(self, staged: Sequence[StagedFile], where: str) -> None:
         """Show files; those that were shown already are left alone.
 
+        Files of a restored checkpoint appear in the directory that they were written for, which may not be
+        this sink's: they belong to the output of that time.
+
         Raises:
             FileConnectorError: A file is neither staged nor at its final path, or cannot be shown.
         """
+
+    def _lost(self, file: StagedFile, where: str, reason: str = "") -> FileConnectorError:
+        """The error for a file that is neither staged nor at its final path."""
+        elsewhere = (
+            f" It belongs to a checkpoint of a sink that wrote to {file.directory}; this sink writes to "
+            f"{self.directory}, and such files are committed where they were written: the earlier directory "
+            f"must exist at its path, on the same file system as the new one."
+            if file.directory != self.directory
+            else ""
+        )
+        return FileConnectorError(
+            f"{where}: {file.final_path} cannot be committed: it does not exist, and its staged file "
+            f"{file.staged_path} is gone{reason and f' ({reason})'}.{elsewhere} Put the file back at either "
+            f"path, or its records are lost"
+        )
 
     @abstractmethod
     def remove(self, path: str) -> None:
@@ -126,26 +146,19 @@ class DirectoryStore(Store):
                 failpoints.reach("commit_mid")
             with file_errors(where, "committing", file.final_path):
                 directory = os.path.dirname(file.final_path)
+                if file.directory and not os.path.isdir(file.directory):
+                    raise self._lost(file, where)
                 if directory not in directories:
-                    directories.update(self._make(directory))
+                    directories.update(_made(directory, file.directory or directory))
                 try:
                     os.rename(file.staged_path, file.final_path)
                 except FileNotFoundError:
                     # Committed before the failure, or just now by a task of an attempt that is being fenced.
                     if not os.path.exists(file.final_path):
-                        raise _lost(file, where) from None
+                        raise self._lost(file, where) from None
         for directory in directories:
             with file_errors(where, "committing in", directory):
                 _sync(directory)
-
-    def _make(self, directory: str) -> dict[str, None]:
-        """Make a directory of a bucket; it and those above it, whose names are to become durable."""
-        os.makedirs(directory, exist_ok=True)
-        found = {directory: None}
-        while directory != self.directory:
-            directory = os.path.dirname(directory)
-            found[directory] = None
-        return found
 
     def remove(self, path: str) -> None:
         try:
@@ -184,11 +197,15 @@ class RemoteStore(Store):
                 self._publish(file, where)
 
     def _publish(self, file: StagedFile, where: str) -> None:
-        found = self._file_system.get_file_info([file.staged_path, file.final_path])
+        try:
+            found = self._file_system.get_file_info([file.staged_path, file.final_path])
+        except pa.ArrowInvalid as error:
+            # The paths are those of another kind of file system.
+            raise self._lost(file, where, str(error)) from error
         is_staged, is_final = (info.type is fs.FileType.File for info in found)
         if not is_staged:
             if not is_final:
-                raise _lost(file, where)
+                raise self._lost(file, where)
             return
         if self._has_rename:
             self._file_system.create_dir(file.final_path.rpartition("/")[0])
@@ -209,12 +226,11 @@ class RemoteStore(Store):
         return [info.base_name for info in self._file_system.get_file_info(selector)]
 
 
-def _lost(file: StagedFile, where: str) -> FileConnectorError:
-    return FileConnectorError(
-        f"{where}: {file.final_path} cannot be committed: it is not there, and its staged file "
-        f"{file.staged_path} is gone. Something outside the job removed it; put the file back at "
-        f"either path, or its records are lost"
-    )
+def _made(directory: str, top: str) -> dict[str, None]:
+    """Make a directory of a bucket; it and those above it up to `top`, whose names are to become durable."""
+    os.makedirs(directory, exist_ok=True)
+    above = (str(parent) for parent in PurePosixPath(directory).parents if parent.is_relative_to(top))
+    return dict.fromkeys((directory, *above))
 
 
 def _sync(path: str) -> None:
