@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from .elements import CheckpointBarrier
 from .ids import CheckpointId
+from .invalid_event import InvalidEvent
 
 NO_CHECKPOINT = CheckpointId(-1)
 
@@ -214,6 +215,9 @@ class BarrierHandler(ABC):
 
     def _dispatch(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
         if isinstance(event, BarrierReceived):
+            if event.channel not in self._open:
+                barrier = event.barrier.checkpoint_id
+                raise InvalidEvent(f"channel {event.channel} is not open, but it brings barrier {barrier}")
             return self._on_barrier(event.channel, event.barrier, now_ms)
         if isinstance(event, CancelMarkerReceived):
             return self._on_cancel(event.checkpoint_id)

@@ -11,8 +11,7 @@ never deletes or writes anything itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from .abort_reasons import AbortReason
 from .checkpoint_events import (
@@ -44,8 +43,9 @@ from .checkpoint_events import (
     WriteManifest,
 )
 from .elements import CheckpointBarrier, SavepointTarget, SnapshotKind
-from .handles import OperatorSnapshot
 from .ids import Attempt, CheckpointId, SubtaskId
+from .invalid_event import InvalidEvent
+from .pending_checkpoint import PendingCheckpoint, operator_snapshots
 from .stop import STOPPED, Stop
 from .trigger import NEVER_MS, TriggerDecider, TriggerPolicy
 
@@ -89,19 +89,6 @@ FINAL_RETRY_MS = 1_000
 """Pause before a failed final checkpoint is tried again where no interval is set."""
 
 ALL_INPUT_ENDED = "all input ended and the last checkpoint is complete"
-
-
-@dataclass(slots=True)
-class PendingCheckpoint:
-    """A triggered checkpoint that has neither completed nor been aborted."""
-
-    barrier: CheckpointBarrier
-    deadline_ms: int
-    missing: set[SubtaskId]
-    requests: tuple[RequestId, ...] = ()
-    """The manual requests that it answers."""
-    acknowledgements: dict[SubtaskId, Acknowledgement] = field(default_factory=dict)
-    is_writing: bool = False
 
 
 class CheckpointCoordinator:
@@ -174,7 +161,7 @@ class CheckpointCoordinator:
         if isinstance(event, SubtaskInputEnded):
             return self._on_input_ended(event, now_ms)
         if isinstance(event, ManifestWritten):
-            return self._on_manifest_written(event.checkpoint_id, now_ms)
+            return self._on_manifest_written(event, now_ms)
         if isinstance(event, (SubtaskDeclined, ManifestFailed)):
             return self._on_failed(event, now_ms)
         if isinstance(event, TasksRunning):
@@ -184,7 +171,8 @@ class CheckpointCoordinator:
     # ------------------------------------------------------------ attempts
 
     def _on_running(self, event: TasksRunning, now_ms: int) -> list[CheckpointCommand]:
-        assert self._attempt is None, "an attempt starts while another one runs"
+        if self._attempt is not None:
+            raise InvalidEvent(f"attempt {event.attempt} cannot start while attempt {self._attempt} runs")
         self._attempt = event.attempt
         self._subtasks, self._sources = event.subtasks, event.sources
         self._input_ended = set()
@@ -320,7 +308,7 @@ class CheckpointCoordinator:
         return [TriggerSubtasks(barrier, targets, is_new=True)]
 
     def _on_input_ended(self, event: SubtaskInputEnded, now_ms: int) -> list[CheckpointCommand]:
-        if event.attempt != self._attempt or event.subtask in self._input_ended:
+        if event.attempt != self._attempt or event.subtask not in self._subtasks - self._input_ended:
             return []
         self._input_ended.add(event.subtask)
         commands: list[CheckpointCommand] = []
@@ -364,9 +352,18 @@ class CheckpointCoordinator:
         known = event.subtask in pending.missing
         return AcknowledgeResult.SUCCESS if known else AcknowledgeResult.UNKNOWN
 
-    def _on_manifest_written(self, checkpoint_id: CheckpointId, now_ms: int) -> list[CheckpointCommand]:
-        pending = self._pending.pop(checkpoint_id, None)
-        if pending is None:
+    def _check_manifest(self, event: ManifestWritten | ManifestFailed) -> None:
+        """Raise `InvalidEvent` unless the manifest was ordered; the checkpoint may be aborted since."""
+        pending = self._pending.get(event.checkpoint_id)
+        if pending is not None:
+            pending.check_is_writing(type(event).__name__)
+        elif event.checkpoint_id >= self._next_id:
+            raise InvalidEvent(f"checkpoint {event.checkpoint_id} was never triggered, but it has a manifest")
+
+    def _on_manifest_written(self, event: ManifestWritten, now_ms: int) -> list[CheckpointCommand]:
+        self._check_manifest(event)
+        checkpoint_id = event.checkpoint_id
+        if (pending := self._pending.pop(checkpoint_id, None)) is None:
             return []
         self._remember(checkpoint_id)
         self._failures = 0
@@ -397,14 +394,21 @@ class CheckpointCoordinator:
 
     def _on_failed(self, event: SubtaskDeclined | ManifestFailed, now_ms: int) -> list[CheckpointCommand]:
         if isinstance(event, ManifestFailed):
+            self._check_manifest(event)
             reason, cause = AbortReason.MANIFEST_FAILED, event.cause
-        elif event.attempt != self._attempt:
+        elif not self._may_decline(event):
             return []
         else:
-            assert event.reason.is_decline, f"{event.reason} is not for a task to give"
             reason, cause = event.reason, f"{event.subtask}: {event.cause}"
         commands = self._abort(event.checkpoint_id, reason, cause, now_ms)
         return commands + self._trigger_if_due(now_ms)
+
+    def _may_decline(self, event: SubtaskDeclined) -> bool:
+        """False for a late message: an abort would undo what the manifest of the checkpoint may commit."""
+        if not event.reason.is_decline:
+            raise InvalidEvent(f"{event.subtask} cannot decline a checkpoint because {event.reason.value}")
+        pending = self._pending.get(event.checkpoint_id)
+        return event.attempt == self._attempt and pending is not None and event.subtask in pending.missing
 
     def _expire(self, now_ms: int) -> list[CheckpointCommand]:
         commands: list[CheckpointCommand] = []
@@ -483,14 +487,3 @@ def _too_many(checkpoint_id: CheckpointId, reason: AbortReason, cause: str, fail
         f"({failures} in a row; raise execution.checkpointing.tolerable-failed-checkpoints "
         f"to let the job go on)"
     )
-
-
-def operator_snapshots(
-    acknowledgements: Mapping[SubtaskId, Acknowledgement], uids: Iterable[str]
-) -> dict[str, list[OperatorSnapshot]]:
-    """Snapshots per operator uid, in subtask order."""
-    result: dict[str, list[OperatorSnapshot]] = {}
-    for uid in uids:
-        having = [s for s in sorted(acknowledgements) if uid in acknowledgements[s].snapshots]
-        result[uid] = [acknowledgements[subtask].snapshots[uid] for subtask in having]
-    return result

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from ..common.errors import TidegateError
 from ..common.job_status import JobStatus
+from .invalid_event import InvalidEvent
 
 
 class JobEvent(enum.Enum):
@@ -42,7 +42,7 @@ TRANSITIONS: dict[tuple[JobStatus, JobEvent], JobStatus] = {
 """Anything not in the table is a bug in the caller, and raises."""
 
 
-class InvalidTransition(TidegateError):
+class InvalidTransition(InvalidEvent):
     """An event that must not happen in this status."""
 
     def __init__(self, status: JobStatus, event: JobEvent) -> None:

@@ -25,10 +25,23 @@ _SPLITMIX_2 = 0x94D049BB133111EB
 
 @dataclass(frozen=True, slots=True)
 class KeyGroupRange:
-    """Contiguous key groups `start` to `end`, both included. Empty when `end < start`."""
+    """Contiguous key groups `start` to `end`, both included. Empty when `end < start`.
+
+    Raises:
+        ConfigurationError: A key group of the range is below 0 or above 32767.
+    """
 
     start: int
     end: int
+
+    def __post_init__(self) -> None:
+        # An empty range may end at -1: where it meets another one, nothing is left.
+        is_possible = self.start >= 0 and self.end >= -1
+        if not is_possible or (self.start <= self.end and self.end >= UPPER_BOUND_MAX_PARALLELISM):
+            raise ConfigurationError(
+                f"[{self.start}, {self.end}] is not a range of key groups: they are numbered from 0 to "
+                f"{UPPER_BOUND_MAX_PARALLELISM - 1}"
+            )
 
     @property
     def size(self) -> int:
