@@ -161,12 +161,16 @@ class DataStream(OperatorSettings):
         Args:
             key_selector: A `KeySelector` or a callable; gives an int, string, bytes, bool, date, or
                 a tuple of these. The name of a column keeps Arrow batches as they are.
-            key_type: Type of the key; without it keys are encoded by their Python type.
+            key_type: Type of the key; a key of another type fails the job. Without it, keys are encoded
+                by their Python type.
+
+        Raises:
+            KeyTypeError: The column does not have the declared type.
         """
         from .keyed_stream import KeyedStream
 
         if isinstance(key_selector, str):
-            select: Callable[[Any], Any] = ColumnKey(key_selector, self.columns)
+            select: Callable[[Any], Any] = ColumnKey(key_selector, self.columns, key_type)
         else:
             _, select = as_callable(checked(key_selector, "get_key"), "get_key")
         inputs = [

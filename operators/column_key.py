@@ -11,9 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..common.errors import ConfigurationError, KeyTypeError, UserCodeError
+from ..common.typeinfo import TypeInformation
 from ..common.types import Row
 from ..state.key_hashing import hash_int64, hash_keys, key_groups_of_hashes
 from .columns import schema_text
+from .declared_keys import DeclaredKeys
 
 
 class ColumnKey:
@@ -22,13 +24,18 @@ class ColumnKey:
     Args:
         column: Name of the column.
         schema: Columns of the stream, if they are known.
+        declared: The type that `key_by()` declares, if any.
 
     Raises:
         ConfigurationError: There is no such column, or its type cannot be a key.
+        KeyTypeError: Its type is not the declared one.
     """
 
-    def __init__(self, column: str, schema: pa.Schema | None) -> None:
+    def __init__(
+        self, column: str, schema: pa.Schema | None, declared: TypeInformation | None = None
+    ) -> None:
         self.column = column
+        self._declared = DeclaredKeys(declared)
         self._position: int | None = None
         if schema is not None:
             if column not in schema.names:
@@ -36,7 +43,9 @@ class ColumnKey:
                     f"key_by({column!r}): there is no such column in {schema_text(schema)}"
                 )
             self._position = schema.names.index(column)
-            _check_type(schema.field(column).type, f"key_by({column!r})", ConfigurationError)
+            kind = schema.field(column).type
+            _check_type(kind, f"key_by({column!r})", ConfigurationError)
+            self._declared.check_column(kind, f"key_by({column!r})")
 
     def __call__(self, record: Any) -> Any:
         """The key of a record that is a Python object."""
@@ -54,7 +63,7 @@ class ColumnKey:
 
         Raises:
             UserCodeError: The batch has no such column, or a key is null.
-            KeyTypeError: The column's type cannot be a key.
+            KeyTypeError: The column's type cannot be a key, or is not the declared one.
         """
         if self.column not in batch.schema.names:
             raise UserCodeError(
@@ -63,6 +72,7 @@ class ColumnKey:
             )
         column = batch.column(self.column)
         _check_type(column.type, f"{where}: key column {self.column!r}", KeyTypeError)
+        self._declared.check_column(column.type, f"{where}: key column {self.column!r}")
         if column.null_count:
             raise UserCodeError(
                 f"{where}: the key column {self.column!r} is null in {column.null_count} of "

@@ -16,6 +16,7 @@ from ..state.kinds import ValueState
 from .base import OperatorContext, rows
 from .column_key import ColumnKey
 from .columnar_reduce import ColumnReduce, column_reduce
+from .declared_keys import DeclaredKeys
 from .elementwise import FunctionOperator
 from .functions import KeyedCoProcessFunction, KeyedProcessFunction
 from .output import Output
@@ -54,6 +55,7 @@ class KeyedOperator(FunctionOperator):
         super().__init__(function, method)
         self.key_selectors: Sequence[Selector] = (key_selector,)
         self._key_type = key_type
+        self._declared_keys = DeclaredKeys(key_type)
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
@@ -65,13 +67,20 @@ class KeyedOperator(FunctionOperator):
             self.keyed.current_watermark = timestamp_ms
 
     def keys_of(self, batch: Batch, values: list[Any], input_index: int = 0) -> Sequence[Any]:
-        """One key per record: those that came along, else by the selector of the input."""
+        """One key per record: those that came with the batch, else by the selector of the input.
+
+        Raises:
+            KeyTypeError: A key does not have the declared type.
+        """
+        where = f"operator {self.context.name_with_subtask}"
         keys = batch.keys
         if keys is None:
             selector = self.key_selectors[input_index]
             if isinstance(selector, ColumnKey) and not isinstance(batch.values, list):
-                return selector.keys_of(batch.values, f"operator {self.context.name_with_subtask}")
-            return self._select(values, selector)
+                keys = selector.keys_of(batch.values, where)
+            else:
+                keys = self._select(values, selector)
+        self._declared_keys.check(keys, where)
         return keys if isinstance(keys, list) else keys.tolist()
 
     def _select(self, values: list[Any], selector: Selector) -> list[Any]:

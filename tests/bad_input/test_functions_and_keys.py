@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tidegate.actors.wire import encode_elements
+from tidegate.common import Types
 from tidegate.common.errors import JobExecutionError, SerializationError
 from tidegate.datastream import KeySelector
 from tidegate.protocol.elements import Batch
@@ -83,4 +84,22 @@ def test_a_key_without_stable_bytes_ends_the_job_with_its_operator_and_the_key(
     for words in ("after operator culprit", "no deterministic encoding (", "use int, str, bytes"):
         assert words in cause
     # A restart would meet the same key again.
+    assert "restarts" not in cause
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_key_of_another_type_than_declared_ends_the_job_with_its_operator(
+    parallelism: int, tmp_path: Path
+) -> None:
+    env = programs.environment(tmp_path, **programs.CHECKPOINTING).set_parallelism(parallelism)
+    numbers = env.from_collection(range(20))
+    counted = numbers.key_by(lambda n: n if n == 7 else str(n), key_type=Types.STRING())
+    with (
+        pytest.raises(JobExecutionError) as failure,
+        counted.process(programs.CountPerKey()).name("counter").execute_and_collect() as results,
+    ):
+        list(results)
+    cause = str(failure.value).partition("\n\n")[0]
+    for words in ("operator counter (", "the key is 7, of type int, where STRING is declared"):
+        assert words in cause
     assert "restarts" not in cause
