@@ -12,8 +12,9 @@ from ..operators.base import OperatorContext, Work
 from ..operators.chain import OperatorChain
 from ..operators.output import Receiver
 from ..operators.processing_time import ProcessingTimeService
+from ..protocol.execution_graph import OutputEdge
 from ..protocol.key_groups import key_group_range_of_subtask
-from ..protocol.plan import OutputEdge, StreamNode
+from ..protocol.plan import StreamNode
 from ..protocol.source_events import ReaderEvent
 from ..protocol.task_events import FromOperator, TaskEvent
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
@@ -57,11 +58,11 @@ def assemble(
     """
     for path in local_dirs(deployment):
         remove_older_attempts(path)
-    subtask = deployment.subtask
+    subtask, outputs = deployment.subtask, deployment.subtask.outputs
     gate = InputGate(deployment.attempt, subtask.inputs, ports.decode, ports.return_credit)
     channels = {
         channel: OutputChannel(deployment.attempt, channel, _settings_of(out, deployment.settings), ports)
-        for out in subtask.outputs
+        for out in outputs
         for channel in out.channels
     }
     names = {node.node_id: node.name for node in subtask.task.nodes}
@@ -69,9 +70,9 @@ def assemble(
         out.edge.edge_id: _exchange(
             out, [channels[channel] for channel in out.channels], names[out.edge.source_id]
         )
-        for out in subtask.outputs
+        for out in outputs
     }
-    receivers = {out.edge.edge_id: _receiver(out, exchanges[out.edge.edge_id]) for out in subtask.outputs}
+    receivers = {out.edge.edge_id: _receiver(out, exchanges[out.edge.edge_id]) for out in outputs}
     processing_time = ProcessingTimeService(lambda: ports.now_ns() // 1_000_000)
     results = CoordinatorResults(deployment, ports)
     copies, storage = _local_snapshots(deployment), deployment.settings.storage

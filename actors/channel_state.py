@@ -18,9 +18,9 @@ from ..common.errors import CorruptCheckpointError
 from ..operators.key_hashing import key_groups_of
 from ..protocol.channel_state import RecoveredChannel
 from ..protocol.elements import Batch, StreamElement, Watermark
+from ..protocol.execution_graph import InputChannel
 from ..protocol.handles import ChannelRange, ChannelStateHandle
 from ..protocol.ids import ChannelId, CheckpointId
-from ..protocol.plan import InputChannel
 from ..state.storage import CheckpointStorage, read_restored
 from .gate import RecordedMessage
 from .local_dirs import as_file_name
@@ -52,10 +52,11 @@ class ChannelStateWriter:
         assert storage is not None, "a checkpoint is taken, so there is a storage"
         offset = 0
         ranges, frames = [], []
+        inputs = deployment.subtask.inputs
         for index, messages in sorted(recorded.items()):
             size_bytes = sum(_FRAME.size + len(message.payload) for message in messages)
             if size_bytes:
-                ranges.append(_range(deployment.subtask.inputs[index], offset, size_bytes))
+                ranges.append(_range(inputs[index], offset, size_bytes))
                 frames += [part for message in messages for part in _frame(message)]
                 offset += size_bytes
         if not ranges:

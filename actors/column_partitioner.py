@@ -10,7 +10,7 @@ from ..common.errors import KeyTypeError
 from ..operators.column_key import ColumnKey, key_groups_of_column
 from ..operators.columns import Int64s, taken
 from ..protocol.elements import Batch
-from ..protocol.plan import OutputEdge
+from ..protocol.execution_graph import OutputEdge
 from .output import OutputChannel
 
 

@@ -16,8 +16,8 @@ from ..protocol.elements import (
     Message,
     StreamElement,
 )
+from ..protocol.execution_graph import InputChannel
 from ..protocol.ids import Attempt, ChannelId, CheckpointId
-from ..protocol.plan import InputChannel
 from .wire import Decode, all_parts, encode_elements
 
 _MARKERS = (CheckpointBarrier, CancelCheckpointMarker)

@@ -17,8 +17,8 @@ from ..operators.key_hashing import hash_int64, key_groups_of, key_groups_of_has
 from ..operators.output import Emit
 from ..operators.user_calls import mapped
 from ..protocol.elements import Batch
+from ..protocol.execution_graph import OutputEdge
 from ..protocol.partitioning import Partitioning
-from ..protocol.plan import OutputEdge
 from .column_partitioner import ColumnPartitioner, scatter_columns
 from .output import OutputChannel
 

@@ -11,9 +11,9 @@ from ..common.job_files import JobFile
 from ..operators.async_loop import TaskEventLoop
 from ..protocol.channel_state import RecoveredChannel
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
+from ..protocol.execution_graph import Subtask
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
-from ..protocol.plan import Subtask
 from ..protocol.task_events import TaskEvent
 from ..state.backend import StateBackend
 from ..state.storage import CheckpointStorage

@@ -107,7 +107,7 @@ class TaskSpans:
         attributes = {**self._attributes(), CHECKPOINT_ID: barrier.checkpoint_id}
         triggered = min(barrier.timestamp_ms * 1_000_000, arrival.first_ns)
         tracer.record_span(START_DELAY, parent, triggered, arrival.first_ns, attributes)
-        if self._deployment.subtask.inputs:
+        if self._deployment.subtask.incoming:
             waited = {
                 ALIGNMENT_CHANNEL: arrival.channel,
                 ALIGNMENT_QUEUED_MS: arrival.queued_ns / 1e6,

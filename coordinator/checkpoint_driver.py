@@ -10,10 +10,10 @@ from ..common import failpoints
 from ..common.errors import CheckpointStorageError, TidegateError
 from ..protocol import checkpoint as core
 from ..protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
+from ..protocol.execution_graph import ExecutionGraph
 from ..protocol.handles import FileHandle
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
-from ..protocol.plan import ExecutionGraph
 from ..protocol.task_events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -63,7 +63,7 @@ class CheckpointDriver:
     ) -> None:
         assert spec.settings.trigger is not None
         self._spec = spec
-        self._graph = ExecutionGraph({}, {}, {})
+        self._graph = ExecutionGraph({}, {})
         self._shape: JobShape = {}
         self._store = store
         self._ports = ports
@@ -256,14 +256,14 @@ class CheckpointDriver:
         )
         skew_ms = self._job_traces.skews.observe(subtask, told_ms - acknowledged_ms, first_ms)
         index = metrics.last_channel
-        channel = None if index < 0 else self._graph.subtasks[subtask].inputs[index].channel
+        upstream = None if index < 0 else self._graph.subtasks[subtask].upstream_of(index)
         return replace(
             metrics,
             start_delay_ms=max(0.0, metrics.start_delay_ms - skew_ms),
             taken_ms=max(0.0, metrics.taken_ms - skew_ms),
             acknowledged_ms=acknowledged_ms,
             skew_ms=skew_ms,
-            upstream=None if channel is None else self._graph.senders[channel],
+            upstream=upstream,
         )
 
     def _trigger(self, command: core.TriggerSubtasks) -> None:

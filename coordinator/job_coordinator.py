@@ -14,11 +14,12 @@ from ..common.job_status import JobStatus
 from ..protocol import checkpoint as core
 from ..protocol import task_events as events
 from ..protocol.elements import SavepointFormatType, SavepointTarget, SnapshotKind
+from ..protocol.execution_graph import Subtask, build_execution_graph
 from ..protocol.failover import GiveUp, Restart, RestartDecision
 from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
-from ..protocol.plan import JobGraph, Subtask, build_execution_graph
+from ..protocol.plan import JobGraph
 from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer
 from ..telemetry.spans import RECOVERY, RESCALE
@@ -415,7 +416,7 @@ class JobCoordinator:
             # A late answer of an attempt that has failed since: its other subtasks are being stopped.
             return
         self._initialized.add(subtask)
-        if self._initialized != set(self._graph.subtasks):
+        if len(self._initialized) < len(self._graph.subtasks):
             return
         was_restart = self.status is JobStatus.RESTARTING
         self._life.handle(JobEvent.TASKS_RUNNING)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ..common.job_status import JobStatus
 from ..protocol.elements import MAX_WATERMARK_MS
-from ..protocol.plan import Subtask
+from ..protocol.execution_graph import Subtask
 from ..protocol.task_metrics import TaskMetrics, TaskRates
 from ..telemetry.metric_families import Labels, MetricFamilies, MetricFamily
 from .job_coordinator import JobCoordinator

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..common.secrets import masked_text
+from ..protocol.execution_graph import Subtask
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import SubtaskId
-from ..protocol.plan import Subtask, build_execution_graph
 from ..protocol.rescaling import parallelism_of
 from ..protocol.task_metrics import ExecutionState, TaskRates
 from .bounded_statistics import BoundedStatistics
@@ -45,8 +45,7 @@ class JobView:
             now_ms: By the coordinator's clock.
         """
         history = self._coordinator.history
-        graph = build_execution_graph(self._coordinator.graph)
-        subtasks = tuple(self._subtask(subtask) for subtask in graph.subtasks.values())
+        subtasks = self._coordinator.subtasks
         return JobDetails(
             job_id=self._spec.job_id,
             report=replace(
@@ -58,8 +57,8 @@ class JobView:
             started_ms=history.started_ms,
             ended_ms=history.ended_ms,
             plan=execution_plan(self._coordinator.graph),
-            subtasks=subtasks,
-            exceptions=tuple(self._placed(one, graph.subtasks) for one in history.exceptions),
+            subtasks=tuple(self._subtask(subtask) for subtask in subtasks.values()),
+            exceptions=tuple(self._placed(one, subtasks) for one in history.exceptions),
             configuration=self._spec.settings.configuration,
             coordinator_host=self._host,
             now_ms=now_ms,

@@ -23,8 +23,8 @@ from ..common.clock import SteadyClock
 from ..common.errors import JobExecutionError
 from ..operators.async_loop import EventLoopThread
 from ..protocol.elements import Batch, Message, StreamElement
+from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.plan import ExecutionGraph, build_execution_graph
 from ..protocol.task_events import CreditReturned, ResultsTaken, TaskEvent, TaskMail
 from ..protocol.task_metrics import ProcessMetrics
 from ..state.storage import CheckpointStorage
@@ -234,11 +234,11 @@ class LocalExecutor:
 
     def route(self, message: Message) -> None:
         """Hand a message to the subtask at the end of its channel."""
-        self._tasks[self._graph.receivers[message.channel]].put(message)
+        self._tasks[self._graph.receiver_of(message.channel)].put(message)
 
     def return_credit(self, channel: ChannelId, size_bytes: int) -> None:
         """Give credit back to the sender of a channel."""
-        self._tasks[self._graph.senders[channel]].put(CreditReturned(channel, size_bytes))
+        self._tasks[self._graph.sender_of(channel)].put(CreditReturned(channel, size_bytes))
 
     def wake(self) -> None:
         """A task has mail from another thread."""

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from ..actors.ports import TaskDeployment
+from ..protocol.execution_graph import ExecutionGraph
 from ..protocol.ids import Attempt, SubtaskId
-from ..protocol.plan import ExecutionGraph
 from ..protocol.task_events import Numbered, StartRunning, TaskMail, ToOperator, TriggerCheckpoint
 from .ports import CoordinatorPorts
 

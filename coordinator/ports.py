@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..actors.ports import TaskDeployment
+from ..protocol.execution_graph import ExecutionGraph
 from ..protocol.ids import Attempt, SubtaskId
-from ..protocol.plan import ExecutionGraph
 from ..protocol.task_events import TaskMail
 
 

@@ -18,7 +18,7 @@ from ..common.errors import ConfigurationError, JobExecutionError, ResourceError
 from ..common.free_memory import give_back_free_memory
 from ..common.hidden_modules import taken_for_granted
 from ..protocol.elements import SavepointFormatType, SnapshotKind
-from ..protocol.plan import build_execution_graph
+from ..protocol.execution_graph import build_execution_graph
 from ..telemetry import OtlpSettings
 from .cluster_address import HeadWatch, check_reachable, unreachable
 from .ray_job_handover import HandedOverJob, forget, hand_over

@@ -17,8 +17,9 @@ from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import start_task_actor
 from ..common.clock import SteadyClock
 from ..common.errors import ConfigurationError, first_line
+from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.plan import ExecutionGraph, JobGraph, build_execution_graph
+from ..protocol.plan import JobGraph
 from ..protocol.task_events import (
     ResultsCollected,
     ResultsTaken,
@@ -280,7 +281,7 @@ class RayTaskGateway:
         self._when_done(reference, answered)
 
     def _receiver(self, channel: ChannelId) -> tuple[Any, SubtaskId]:
-        subtask = self._graph.receivers[channel]
+        subtask = self._graph.receiver_of(channel)
         process = self._processes[process_key(self._graph.subtasks[subtask])]
         return process.actor, subtask
 

@@ -14,8 +14,9 @@ from ..common import failpoints
 from ..common.errors import CheckpointStorageError
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SnapshotKind
+from ..protocol.execution_graph import build_execution_graph
 from ..protocol.ids import CheckpointId
-from ..protocol.plan import JobGraph, build_execution_graph
+from ..protocol.plan import JobGraph
 from ..protocol.rescaling import RescaleError, parallelism_of, rescaled
 from ..protocol.trigger import NEVER_MS
 from .checkpoint_driver import CheckpointDriver

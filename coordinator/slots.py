@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..common.errors import ConfigurationError
-from ..protocol.plan import ExecutionGraph, JobGraph, SlotResources, Subtask, build_execution_graph
+from ..protocol.execution_graph import ExecutionGraph, Subtask, build_execution_graph
+from ..protocol.plan import JobGraph, SlotResources
 from ..protocol.rescaling import ALL_OPERATORS, highest_parallelism, rescaled
 
 _RAY_UNITS = 10_000

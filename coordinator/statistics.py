@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import AcknowledgeResult, AnswerRequest, RequestId, SubtaskMetrics
 from ..protocol.elements import SnapshotKind
+from ..protocol.execution_graph import ExecutionGraph
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
-from ..protocol.plan import ExecutionGraph
 
 HISTORY_LENGTH = 1_000
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from ..common.errors import SerializationError, StateError, TidegateError
 from ..protocol.elements import Batch, CheckpointBarrier
+from ..protocol.execution_graph import Subtask
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
-from ..protocol.plan import StreamNode, Subtask
+from ..protocol.plan import StreamNode
 from ..protocol.source_events import CoordinatorEvent
 from ..protocol.watermarks import MIN_WATERMARK_MS
 from ..state.backend import FrozenKeyedState

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-from .ids import ChannelId
-
 
 class Partitioning(enum.Enum):
     """How an edge spreads the records of one upstream subtask over the downstream ones."""
@@ -45,7 +43,10 @@ def connected_subtasks(
     upstream_parallelism: int,
     downstream_parallelism: int,
 ) -> range:
-    """Downstream subtasks that one upstream subtask has channels to."""
+    """Downstream subtasks that one upstream subtask has channels to.
+
+    With both parallelisms exchanged, these are the upstream subtasks of a downstream one.
+    """
     if partitioning is Partitioning.FORWARD:
         return range(upstream_index, upstream_index + 1)
     if partitioning is not Partitioning.RESCALE:
@@ -56,19 +57,3 @@ def connected_subtasks(
     start = -(-upstream_index * downstream_parallelism // upstream_parallelism)
     end = -(-(upstream_index + 1) * downstream_parallelism // upstream_parallelism)
     return range(start, end)
-
-
-def channels_of_edge(
-    edge_id: int,
-    partitioning: Partitioning,
-    upstream_parallelism: int,
-    downstream_parallelism: int,
-) -> list[ChannelId]:
-    """All channels of one edge, ordered by upstream, then downstream subtask."""
-    return [
-        ChannelId(edge_id, upstream, downstream)
-        for upstream in range(upstream_parallelism)
-        for downstream in connected_subtasks(
-            partitioning, upstream, upstream_parallelism, downstream_parallelism
-        )
-    ]

@@ -1,7 +1,7 @@
-"""The three graphs of a job.
+"""The first two of a job's three graphs.
 
 `StreamGraph` is what the user wrote: one node per operator. `JobGraph` chains operators that need no
-exchange into tasks. `ExecutionGraph` is one subtask per parallel instance, with its channels.
+exchange into tasks. `execution_graph` has the third, one subtask per parallel instance.
 Operators themselves are opaque here: each node carries its operator as pickled bytes.
 """
 
@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..common.errors import GraphError
-from .ids import ChannelId, SubtaskId
 from .key_groups import check_parallelism
-from .partitioning import Partitioning, channels_of_edge
+from .partitioning import Partitioning
 
 
 class Chaining(enum.Enum):
@@ -300,89 +298,3 @@ class EdgeOrigin:
     ordinal: int = 0
     parallelism: int = 1
     partitioning: Partitioning = Partitioning.REBALANCE
-
-
-@dataclass(frozen=True, slots=True)
-class InputChannel:
-    """One input channel of a subtask and the operator input it feeds."""
-
-    channel: ChannelId
-    input_index: int
-    origin: EdgeOrigin = EdgeOrigin()
-
-
-@dataclass(frozen=True, slots=True)
-class OutputEdge:
-    """One edge that leaves a subtask, with a channel to each downstream subtask it reaches."""
-
-    edge: StreamEdge
-    channels: tuple[ChannelId, ...]
-    downstream_max_parallelism: int
-    downstream_parallelism: int
-    buffer_timeout_ms: int | None = None
-    """The sending operator's own, see `StreamNode`."""
-
-
-@dataclass(slots=True)
-class Subtask:
-    """One parallel instance of a task and its wiring."""
-
-    subtask_id: SubtaskId
-    task: Task
-    inputs: tuple[InputChannel, ...]
-    outputs: tuple[OutputEdge, ...]
-
-    @property
-    def name(self) -> str:
-        """`task (1/2)`: the names of its operators, its number from 1, and the parallelism."""
-        return f"{self.task.name} ({self.subtask_id.index + 1}/{self.task.parallelism})"
-
-
-@dataclass(slots=True)
-class ExecutionGraph:
-    """Every subtask of a job, and which subtask each channel leads to and comes from."""
-
-    subtasks: dict[SubtaskId, Subtask]
-    receivers: dict[ChannelId, SubtaskId]
-    senders: dict[ChannelId, SubtaskId]
-
-    @property
-    def sources(self) -> frozenset[SubtaskId]:
-        """Subtasks without input: where checkpoints are triggered."""
-        return frozenset(key for key, subtask in self.subtasks.items() if subtask.task.is_source)
-
-
-def build_execution_graph(job: JobGraph) -> ExecutionGraph:
-    """Expand every task into its subtasks and every exchange into its channels."""
-    inputs: dict[SubtaskId, list[InputChannel]] = {}
-    outputs: dict[SubtaskId, list[OutputEdge]] = {}
-    receivers: dict[ChannelId, SubtaskId] = {}
-    senders: dict[ChannelId, SubtaskId] = {}
-    origins = {edge.edge_id: origin for task in job.tasks for edge, origin in job.inputs_of(task)}
-    for edge in sorted(job.edges, key=lambda edge: (edge.input_index, edge.edge_id)):
-        up, down = job.task_of_node(edge.source_id), job.task_of_node(edge.target_id)
-        channels = channels_of_edge(edge.edge_id, edge.partitioning, up.parallelism, down.parallelism)
-        for channel in channels:
-            receivers[channel] = SubtaskId(down.task_id, channel.downstream_index)
-            senders[channel] = SubtaskId(up.task_id, channel.upstream_index)
-            inputs.setdefault(receivers[channel], []).append(
-                InputChannel(channel, edge.input_index, origins[edge.edge_id])
-            )
-        for index in range(up.parallelism):
-            mine = tuple(channel for channel in channels if channel.upstream_index == index)
-            timeout_ms = up.node(edge.source_id).buffer_timeout_ms
-            out = OutputEdge(edge, mine, down.max_parallelism, down.parallelism, timeout_ms)
-            outputs.setdefault(SubtaskId(up.task_id, index), []).append(out)
-    subtasks = {
-        subtask_id: Subtask(
-            subtask_id, task, tuple(inputs.get(subtask_id, ())), tuple(outputs.get(subtask_id, ()))
-        )
-        for task in job.tasks
-        for subtask_id in subtask_ids(task)
-    }
-    return ExecutionGraph(subtasks, receivers, senders)
-
-
-def subtask_ids(task: Task) -> Iterable[SubtaskId]:
-    """Ids of the parallel instances of a task, in order."""
-    return (SubtaskId(task.task_id, index) for index in range(task.parallelism))

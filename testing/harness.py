@@ -27,9 +27,10 @@ from ..protocol.elements import (
     Watermark,
     WatermarkStatus,
 )
+from ..protocol.execution_graph import build_execution_graph
 from ..protocol.ids import CheckpointId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
-from ..protocol.plan import build_execution_graph, build_job_graph
+from ..protocol.plan import build_job_graph
 from ..protocol.task_events import CheckpointAborted, CheckpointCompleted
 from ..state.inline_storage import InlineStorage
 from ..state.memory_storage import MemoryCheckpointStorage

@@ -28,9 +28,9 @@ from ..protocol.elements import (
     Watermark,
     WatermarkStatus,
 )
+from ..protocol.execution_graph import ExecutionGraph, Subtask
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
-from ..protocol.plan import ExecutionGraph, Subtask
 from ..protocol.watermarks import WatermarkValve
 from .virtual_event_loop import VirtualEventLoop
 
@@ -155,7 +155,7 @@ class HarnessTasks:
             is_busy = is_busy or any(run.task.wait_for_state() for run in self._runs.values())
 
     def _deliver(self, message: Message) -> None:
-        receiver = self.graph.receivers[message.channel]
+        receiver = self.graph.receiver_of(message.channel)
         capture = self._captures.get(receiver)
         if capture is None:
             self._runs[receiver].task.put(message)
@@ -169,7 +169,7 @@ class HarnessTasks:
 
     def return_credit(self, channel: ChannelId, size_bytes: int) -> None:
         """Tell the sender of a channel that a message of it was consumed."""
-        run = self._runs.get(self.graph.senders[channel])
+        run = self._runs.get(self.graph.sender_of(channel))
         if run is not None:
             run.task.put(events.CreditReturned(channel, size_bytes))
 

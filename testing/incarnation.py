@@ -16,8 +16,8 @@ from ..coordinator.report_order import ReportOrder
 from ..coordinator.spec import JobSpec
 from ..coordinator.stored_end import StoredEnd
 from ..protocol.elements import CheckpointingMode, Message, SnapshotKind
+from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
-from ..protocol.plan import ExecutionGraph, build_execution_graph
 from ..protocol.task_events import (
     CancelTask,
     CheckpointAborted,
@@ -261,8 +261,7 @@ class Incarnation:
 
     def deliver(self, message: Message) -> None:
         """A message arrived at the process that has the receiver's name."""
-        receiver = self._graph.receivers.get(message.channel)
-        process = None if receiver is None else self.processes.get(receiver)
+        process = self.processes.get(self._graph.receiver_of(message.channel))
         if process is not None and process.is_alive:
             process.gets(message)
             process.task.put(message)
@@ -270,7 +269,7 @@ class Incarnation:
 
     def sender_of(self, channel: ChannelId) -> Process | None:
         """The process that sends on a channel."""
-        return self.processes.get(self._graph.senders[channel])
+        return self.processes.get(self._graph.sender_of(channel))
 
     def _initialize(self, process: Process) -> None:
         if process.is_alive:

@@ -28,17 +28,11 @@ from ..coordinator.statistics import (
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import AnswerRequest, RequestId, SubtaskMetrics
 from ..protocol.elements import SavepointFormatType, SnapshotKind
+from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import CheckpointId, SubtaskId
 from ..protocol.partitioning import Partitioning
-from ..protocol.plan import (
-    ExecutionGraph,
-    StreamEdge,
-    StreamGraph,
-    StreamNode,
-    build_execution_graph,
-    build_job_graph,
-)
+from ..protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from ..protocol.task_metrics import ExecutionState, TaskMetrics, TaskRates
 
 __all__ = ["SimulatedJob", "large_job", "simulated_client", "simulated_job"]

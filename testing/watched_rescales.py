@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ..protocol.execution_graph import ExecutionGraph
 from ..protocol.ids import JobId
-from ..protocol.plan import ExecutionGraph, JobGraph
+from ..protocol.plan import JobGraph
 from ..protocol.rescaling import parallelism_of
 from .plan import Victim
 

@@ -22,17 +22,11 @@ from tidegate.protocol.elements import (
     SnapshotKind,
     StreamElement,
 )
+from tidegate.protocol.execution_graph import Subtask, build_execution_graph
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
 from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import (
-    StreamEdge,
-    StreamGraph,
-    StreamNode,
-    Subtask,
-    build_execution_graph,
-    build_job_graph,
-)
+from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.state.backend import HashMapStateBackend
 from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.memory_storage import MemoryCheckpointStorage

@@ -29,20 +29,12 @@ from tidegate.protocol.elements import (
     StreamElement,
     Watermark,
 )
+from tidegate.protocol.execution_graph import InputChannel, Subtask, build_execution_graph
 from tidegate.protocol.handles import ChannelRange, ChannelStateHandle, FileHandle, OperatorSnapshot
 from tidegate.protocol.ids import ChannelId, CheckpointId, JobId, SubtaskId
 from tidegate.protocol.manifest import OperatorManifest
 from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import (
-    EdgeOrigin,
-    InputChannel,
-    JobGraph,
-    StreamEdge,
-    StreamNode,
-    Subtask,
-    Task,
-    build_execution_graph,
-)
+from tidegate.protocol.plan import EdgeOrigin, JobGraph, StreamEdge, StreamNode, Task
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import CheckpointStorage
 

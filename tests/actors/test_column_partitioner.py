@@ -13,10 +13,11 @@ from tidegate.actors.wire import decode_elements, encode_elements
 from tidegate.operators.column_key import ColumnKey
 from tidegate.operators.columns import as_timestamps, timestamps_of
 from tidegate.protocol.elements import Batch
+from tidegate.protocol.execution_graph import OutputEdge
 from tidegate.protocol.ids import ChannelId
 from tidegate.protocol.key_groups import subtask_of_key_group
 from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import OutputEdge, StreamEdge
+from tidegate.protocol.plan import StreamEdge
 from tidegate.state.key_hashing import key_group_of
 
 

@@ -19,16 +19,10 @@ from tidegate.protocol.elements import (
     Watermark,
     WatermarkStatus,
 )
+from tidegate.protocol.execution_graph import Subtask, build_execution_graph
 from tidegate.protocol.ids import ChannelId, CheckpointId, SubtaskId
 from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import (
-    StreamEdge,
-    StreamGraph,
-    StreamNode,
-    Subtask,
-    build_execution_graph,
-    build_job_graph,
-)
+from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 
 from tests.actors.fakes import TaskUnderTest, barrier, subtask_of
 
@@ -57,8 +51,14 @@ class Meeting(Reporter):
 def two_inputs(operator: StreamOperator) -> Subtask:
     """The first input has two channels, the second one."""
     subtask = subtask_of([operator], channels=3)
-    inputs = tuple(replace(entry, input_index=index // 2) for index, entry in enumerate(subtask.inputs))
-    return replace(subtask, inputs=inputs)
+    (exchange,) = subtask.incoming
+    first = replace(exchange, origin=replace(exchange.origin, parallelism=2))
+    second = replace(
+        exchange,
+        edge=replace(exchange.edge, edge_id=2, input_index=1),
+        origin=replace(exchange.origin, parallelism=1),
+    )
+    return replace(subtask, incoming=(first, second))
 
 
 def test_an_operator_in_the_middle_of_a_chain_makes_the_watermarks_of_those_after_it() -> None:

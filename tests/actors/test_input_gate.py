@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.actors.gate import InputGate
 from tidegate.protocol.elements import Batch, EndOfInput, Message, StreamElement
+from tidegate.protocol.execution_graph import InputChannel
 from tidegate.protocol.ids import Attempt, ChannelId
-from tidegate.protocol.plan import InputChannel
 
 from .fakes import ATTEMPT, FakePorts
 

@@ -15,9 +15,11 @@ from tidegate.actors.partitioners import partitioner
 from tidegate.common.errors import KeyTypeError, UserCodeError
 from tidegate.operators.key_hashing import key_group_of
 from tidegate.protocol.elements import Batch
+from tidegate.protocol.execution_graph import OutputEdge
+from tidegate.protocol.ids import ChannelId
 from tidegate.protocol.key_groups import subtask_of_key_group
-from tidegate.protocol.partitioning import Partitioning, channels_of_edge
-from tidegate.protocol.plan import OutputEdge, StreamEdge
+from tidegate.protocol.partitioning import Partitioning
+from tidegate.protocol.plan import StreamEdge
 
 from .fakes import ATTEMPT, FakePorts, task_settings
 
@@ -34,7 +36,7 @@ class Exchange:
     ) -> None:
         self.ports = FakePorts()
         self.max_parallelism = max_parallelism
-        ids = channels_of_edge(0, partitioning, 1, downstream)
+        ids = [ChannelId(0, 0, index) for index in range(downstream)]
         selector = cloudpickle.dumps(select) if select is not None else None
         edge = StreamEdge(0, 1, 2, partitioning, key_selector=selector)
         self.channels = [OutputChannel(ATTEMPT, each, task_settings(), self.ports) for each in ids]

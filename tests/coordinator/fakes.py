@@ -12,6 +12,7 @@ from tidegate.coordinator.spec import JobSettings, JobSpec
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import Acknowledgement, SubtaskAcknowledged
 from tidegate.protocol.elements import CheckpointBarrier
+from tidegate.protocol.execution_graph import ExecutionGraph
 from tidegate.protocol.failover import FixedDelayRestart
 from tidegate.protocol.handles import (
     FileHandle,
@@ -24,14 +25,7 @@ from tidegate.protocol.handles import (
 from tidegate.protocol.ids import Attempt, CheckpointId, JobId, SubtaskId
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
 from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import (
-    ExecutionGraph,
-    JobGraph,
-    StreamEdge,
-    StreamGraph,
-    StreamNode,
-    build_job_graph,
-)
+from tidegate.protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.backend import HashMapStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage

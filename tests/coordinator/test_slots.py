@@ -12,16 +12,9 @@ from tidegate.coordinator.slots import (
     start_order,
     total,
 )
+from tidegate.protocol.execution_graph import ExecutionGraph, build_execution_graph
 from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import (
-    ExecutionGraph,
-    SlotResources,
-    StreamEdge,
-    StreamGraph,
-    StreamNode,
-    build_execution_graph,
-    build_job_graph,
-)
+from tidegate.protocol.plan import SlotResources, StreamEdge, StreamGraph, StreamNode, build_job_graph
 
 Wanted = dict[str, ProcessResources]
 

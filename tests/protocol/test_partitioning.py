@@ -8,16 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.protocol.ids import ChannelId
-from tidegate.protocol.partitioning import Partitioning, channels_of_edge, connected_subtasks
+from tidegate.protocol.partitioning import Partitioning, connected_subtasks
 
 PARALLELISM = st.integers(min_value=1, max_value=40)
 
 
+def connections(partitioning: Partitioning, up: int, down: int) -> list[tuple[int, int]]:
+    """All pairs of connected subtasks, as the upstream ones see them."""
+    return [
+        (index, other) for index in range(up) for other in connected_subtasks(partitioning, index, up, down)
+    ]
+
+
+@given(partitioning=st.sampled_from(Partitioning), up=PARALLELISM, down=PARALLELISM)
+def test_both_ends_see_the_same_connections(partitioning: Partitioning, up: int, down: int) -> None:
+    if partitioning is Partitioning.FORWARD:
+        down = up
+    from_below = [
+        (other, index) for index in range(down) for other in connected_subtasks(partitioning, index, down, up)
+    ]
+    assert sorted(from_below) == connections(partitioning, up, down)
+
+
 @given(up=PARALLELISM, down=PARALLELISM)
 def test_rescale_connects_everybody_and_the_wider_side_exactly_once(up: int, down: int) -> None:
-    channels = channels_of_edge(3, Partitioning.RESCALE, up, down)
-    upstream = Counter(channel.upstream_index for channel in channels)
-    downstream = Counter(channel.downstream_index for channel in channels)
+    channels = connections(Partitioning.RESCALE, up, down)
+    upstream = Counter(sender for sender, _ in channels)
+    downstream = Counter(receiver for _, receiver in channels)
     assert set(upstream) == set(range(up))
     assert set(downstream) == set(range(down))
     wider = downstream if down >= up else upstream
@@ -28,14 +45,11 @@ def test_rescale_connects_everybody_and_the_wider_side_exactly_once(up: int, dow
 
 @pytest.mark.parametrize("partitioning", [Partitioning.HASH, Partitioning.REBALANCE, Partitioning.BROADCAST])
 def test_a_shuffle_connects_everybody_with_everybody(partitioning: Partitioning) -> None:
-    channels = channels_of_edge(7, partitioning, 2, 3)
-    assert channels == [ChannelId(7, up, down) for up in range(2) for down in range(3)]
+    assert connections(partitioning, 2, 3) == [(up, down) for up in range(2) for down in range(3)]
 
 
 def test_forward_connects_equal_indexes() -> None:
-    assert channels_of_edge(0, Partitioning.FORWARD, 3, 3) == [
-        ChannelId(0, index, index) for index in range(3)
-    ]
+    assert connections(Partitioning.FORWARD, 3, 3) == [(index, index) for index in range(3)]
     assert connected_subtasks(Partitioning.FORWARD, 2, 3, 3) == range(2, 3)
 
 

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tidegate.common.errors import ConfigurationError, GraphError
+from tidegate.protocol.execution_graph import build_execution_graph
 from tidegate.protocol.ids import ChannelId, SubtaskId
 from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import (
-    Chaining,
-    JobGraph,
-    StreamEdge,
-    StreamGraph,
-    StreamNode,
-    build_execution_graph,
-    build_job_graph,
-)
+from tidegate.protocol.plan import Chaining, JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 
 FORWARD = Partitioning.FORWARD
 
@@ -157,10 +150,15 @@ def test_subtasks_are_wired_to_both_ends_of_every_channel() -> None:
     execution = build_execution_graph(job)
     assert len(execution.subtasks) == 5
     assert execution.sources == {SubtaskId("task-1", 0), SubtaskId("task-1", 1)}
-    for channel, receiver in execution.receivers.items():
-        sender = execution.subtasks[execution.senders[channel]]
+    outputs = [out for each in execution.subtasks.values() for out in each.outputs]
+    sent = [channel for out in outputs for channel in out.channels]
+    assert len(sent) == 2 * 3
+    for channel in sent:
+        sender = execution.subtasks[execution.sender_of(channel)]
         assert channel in sender.outputs[0].channels
-        assert channel in [entry.channel for entry in execution.subtasks[receiver].inputs]
+        receiver = execution.subtasks[execution.receiver_of(channel)]
+        position = [entry.channel for entry in receiver.inputs].index(channel)
+        assert receiver.upstream_of(position) == sender.subtask_id
     (out,) = execution.subtasks[SubtaskId("task-1", 1)].outputs
     assert out.channels == tuple(ChannelId(0, 1, index) for index in range(3))
     assert (out.downstream_parallelism, out.downstream_max_parallelism) == (3, 128)

@@ -5,16 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegate.protocol.execution_graph import build_execution_graph
 from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import (
-    Chaining,
-    JobGraph,
-    StreamEdge,
-    StreamGraph,
-    StreamNode,
-    build_execution_graph,
-    build_job_graph,
-)
+from tidegate.protocol.plan import Chaining, JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.protocol.rescaling import (
     ALL_OPERATORS,
     RescaleError,
