@@ -14,6 +14,7 @@ from ..common.free_memory import give_back_free_memory
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CancelTask
 from ..protocol.task_metrics import ProcessMetrics
+from ..state.retrying_storage import retries_stop_at
 from ..telemetry.logs import LogContext
 from .deferred_pandas import defer_pandas
 from .local_dirs import JobDirectories
@@ -42,15 +43,21 @@ class TaskRunner:
             mail=lambda mail: self.task.put(mail),
         )
         self.task = StreamTask(deployment, self.ports)
+        self._is_cancelled = threading.Event()
         self.thread = threading.Thread(
             target=self._run, name=f"tidegate-{deployment.subtask_id}", daemon=True
         )
 
     def cancel(self) -> None:
         """Have the task stop at its next step."""
+        self._is_cancelled.set()
         self.task.put(CancelTask())
 
     def _run(self) -> None:
+        with retries_stop_at(self._is_cancelled):
+            self._run_task()
+
+    def _run_task(self) -> None:
         self.task.initialize()
         give_back_free_memory()
         gc.freeze()

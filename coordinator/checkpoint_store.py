@@ -14,6 +14,7 @@ Nothing that a manifest refers to is ever deleted: every file is classified firs
 from __future__ import annotations
 
 import json
+import uuid
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -103,7 +104,9 @@ class CheckpointStore:
     def claim(self) -> int:
         """Become the job's coordinator; returns the epoch, higher than any before."""
         epoch = max(_numbers(self._storage.list_files("epochs")), default=0) + 1
-        while not self._storage.create_exclusive(f"epochs/{epoch}", b""):
+        # Unique: a retry whose first answer was lost must not take another coordinator's claim for its own.
+        token = uuid.uuid4().hex.encode()
+        while not self._storage.create_exclusive(f"epochs/{epoch}", token):
             epoch += 1
         self.epoch = epoch
         return epoch

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from .handles import KeyedStateHandle, ListPart, OperatorListHandle, OperatorSnapshot
+from .handles import KeyedStateHandle, ListPart, OperatorListHandle, OperatorSnapshot, SegmentHandle
 from .key_groups import KeyGroupRange, key_group_range_of_subtask
 
 EVEN_SPLIT = "even-split"
@@ -46,8 +46,37 @@ def _redistribute_keyed(
             for snapshot, span in zip(old, spans)
             if span.start <= key_groups.end and key_groups.start <= span.end
         )
-        result.append(KeyedStateHandle(tuple(segments), descriptors))
+        result.append(KeyedStateHandle(_joined_segments(segments), descriptors))
     return result
+
+
+def _joined_segments(segments: Iterable[SegmentHandle]) -> tuple[SegmentHandle, ...]:
+    """The segments, with neighbouring key groups of one file made one: rescaling adds no segments.
+
+    The later part moves to the place of the earlier one. So it stays where it is if an older file has
+    entries of its key groups in between.
+    """
+    joined: list[SegmentHandle] = []
+    places: dict[tuple[str, str], int] = {}
+    for segment in segments:
+        key = (segment.state_name, segment.file.path)
+        place = places.get(key)
+        if place is not None and _follows(segment, joined[place]):
+            between = (each for each in joined[place + 1 :] if each.state_name == segment.state_name)
+            if not any(each.key_groups.intersect(segment.key_groups).size for each in between):
+                whole = KeyGroupRange(joined[place].key_groups.start, segment.key_groups.end)
+                joined[place] = replace(joined[place], key_groups=whole)
+                continue
+        places[key] = len(joined)
+        joined.append(segment)
+    return tuple(joined)
+
+
+def _follows(segment: SegmentHandle, before: SegmentHandle) -> bool:
+    """Whether a segment is the part of the same file whose key groups come next."""
+    return before.key_groups.end + 1 == segment.key_groups.start and before == replace(
+        segment, key_groups=before.key_groups
+    )
 
 
 def _span(keyed: KeyedStateHandle) -> KeyGroupRange:

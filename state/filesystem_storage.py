@@ -17,9 +17,11 @@ from pyarrow import fs
 from ..common import failpoints
 from ..common.errors import CheckpointStorageError
 from ..protocol.handles import FileHandle
+from ..protocol.storage_retries import is_transient
 from .storage import (
     CheckpointStorage,
     MissingFileError,
+    TransientStorageError,
     check_length,
     checked_relative,
     is_absolute,
@@ -261,5 +263,10 @@ def storage_error(path: str, error: BaseException) -> CheckpointStorageError:
         remedy = "check the checkpoint path"
     else:
         remedy = "check the path, the credentials and that the file system can be reached"
-    kind = MissingFileError if isinstance(error, FileNotFoundError) else CheckpointStorageError
+    kind = CheckpointStorageError
+    if isinstance(error, FileNotFoundError):
+        kind = MissingFileError
+    elif is_transient(error) and not isinstance(error, CheckpointStorageError):
+        # A fail point is no storage error of the system: it must be seen.
+        kind = TransientStorageError
     return kind(f"checkpoint storage failed at {path}: {error}; {remedy}")

@@ -27,6 +27,10 @@ from .storage import CheckpointStorage, read_restored
 
 _SMALLEST_BASE_ENTRIES = 65_536
 _MOST_INCREMENTS = 16
+# After a rescale there may be one of each old subtask.
+_MOST_BASES = 16
+# Of one state in one subtask: a restore reads no more files. Reached only if merges in the background lag.
+_MOST_SEGMENTS = 64
 # Entries of increments for each of the base: the more, the fewer merges, and the longer a restore.
 _MOST_GROWTH = 2
 # A state that is written anew each time: about the size of an empty segment file.
@@ -153,16 +157,23 @@ class SegmentLog:
             self._is_foreign = False
         self._misnamed &= self._undeclared
         self._take_over()
-        for state_name, segments in self._segments.items():
-            is_merging = self._running is not None and self._running[0] == state_name
-            plan = None if is_merging or state_name in self._undeclared else _plan(segments)
-            if plan is None:
-                continue
-            merged, is_base = plan
-            if sum(segment.entry_count for segment in merged) <= _INLINE_ENTRIES:
-                self._replace(state_name, merged, self._compacted(merged, is_base, cut_offs.get(state_name)))
-            elif self._running is None:
-                self._start(state_name, merged, is_base, cut_offs.get(state_name))
+        for state_name in [name for name in self._segments if name not in self._undeclared]:
+            self._merge_when_due(state_name, cut_offs.get(state_name))
+
+    def _merge_when_due(self, state_name: str, now_ms: int | None) -> None:
+        has_too_many = len(self._segments[state_name]) > _MOST_SEGMENTS
+        if self._running is not None and self._running[0] == state_name:
+            if not has_too_many:
+                return
+            self._take_over(waits=True)
+        plan = _plan(self._segments[state_name])
+        if plan is None:
+            return
+        merged, is_base = plan
+        if has_too_many or sum(segment.entry_count for segment in merged) <= _INLINE_ENTRIES:
+            self._replace(state_name, merged, self._compacted(merged, is_base, now_ms))
+        elif self._running is None:
+            self._start(state_name, merged, is_base, now_ms)
 
     def close(self) -> None:
         """Let a merge in the background stop at its next file, without waiting for it."""
@@ -181,8 +192,8 @@ class SegmentLog:
             self._executor.submit(self._compacted, merged, is_base, now_ms),
         )
 
-    def _take_over(self) -> None:
-        if self._running is None or not self._running[2].done():
+    def _take_over(self, waits: bool = False) -> None:
+        if self._running is None or not (waits or self._running[2].done()):
             return
         state_name, merged, future = self._running
         self._running = None
@@ -261,8 +272,11 @@ def _plan(segments: tuple[SegmentHandle, ...]) -> tuple[tuple[SegmentHandle, ...
         is_heavy and len(inline) == len(segments)
     ):
         return segments, True
-    if len(increments) <= _MOST_INCREMENTS and not is_heavy:
+    has_many_bases = len(segments) - len(increments) > _MOST_BASES
+    if len(increments) <= _MOST_INCREMENTS and not has_many_bases and not is_heavy:
         return None
+    if has_many_bases:
+        return segments, True
     # After a rescale bases and increments of several subtasks stand mixed: then all become one.
     bases_first = all(segment.is_base for segment in segments[: len(segments) - len(increments)])
     return (increments, False) if bases_first and len(increments) > 1 else (segments, True)

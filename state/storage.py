@@ -37,7 +37,11 @@ class CheckpointStorage(ABC):
 
     @abstractmethod
     def create_exclusive(self, path: str, data: bytes) -> bool:
-        """Store `data` under `path` unless the path exists; return whether this call created it."""
+        """Store `data` under `path` unless the path exists; return whether this call created it.
+
+        Where the answer to a first try is lost, a retry finds the file. It then counts as created by this
+        call if its content is `data`. So `data` must be empty, or such that no other caller creates the same.
+        """
 
     @abstractmethod
     def read(self, path: str) -> bytes:
@@ -120,8 +124,9 @@ def open_storage(uri: str) -> CheckpointStorage:
 
         return MemoryCheckpointStorage(uri.removeprefix("memory://"))
     from .filesystem_storage import FileSystemCheckpointStorage
+    from .retrying_storage import RetryingStorage
 
-    return FileSystemCheckpointStorage(uri)
+    return RetryingStorage(FileSystemCheckpointStorage(uri))
 
 
 def is_absolute(path: str) -> bool:
@@ -140,6 +145,13 @@ def checked_relative(path: str) -> str:
 
 class MissingFileError(CheckpointStorageError):
     """There is no file under the path."""
+
+
+class TransientStorageError(CheckpointStorageError):
+    """An operation failed, but the same one may succeed a moment later.
+
+    After one of `create_exclusive` the file may exist or not.
+    """
 
 
 def read_verified(storage: CheckpointStorage, handle: FileHandle) -> bytes:

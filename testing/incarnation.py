@@ -73,7 +73,7 @@ class Incarnation:
         """Of the newest checkpoint."""
         self._stored_end = StoredEnd(spec)
         tracer = create_tracer("simulation", {})
-        self.coordinator = JobCoordinator(spec, self, tracer, shell.storage, self._record_end)
+        self.coordinator = JobCoordinator(spec, self, tracer, shell.storage.retrying, self._record_end)
 
     # ------------------------------------------------------------ the coordinator
 

@@ -244,7 +244,7 @@ class SimulatedShell:
 
     def check_files(self) -> None:
         """Raise `AssertionError` if the job, which keeps no checkpoints, left files."""
-        left = self.storage.list_files(self.current.spec.job_id)
+        left = self.storage.retrying.list_files(self.current.spec.job_id)
         assert not left, f"files are left behind: {left}"
 
     def close_event_loops(self) -> None:

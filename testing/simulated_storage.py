@@ -1,35 +1,60 @@
-"""Checkpoint storage that fails at random; it lets nobody delete what is still needed."""
+"""Checkpoint storage that fails at random, and reports it when a file is deleted that is still needed."""
 
 from __future__ import annotations
 
 import hashlib
 import posixpath
+import random
 from collections.abc import Callable, Iterable
 
 from ..common.errors import CheckpointStorageError
 from ..protocol.handles import FileHandle
+from ..protocol.storage_retries import StorageRetryPolicy
+from ..state.retrying_storage import RetryingStorage
 from ..state.storage import (
     CheckpointStorage,
     MissingFileError,
+    TransientStorageError,
     checked_relative,
     is_absolute,
     read_verified,
     register_scheme,
 )
 from .storage_watcher import SAVEPOINTS, StorageWatcher
-from .world import World
+from .world import MILLISECOND, World
 
 ROOT = "simulated://storage"
+_LASTING_WRITES = 0.5
+_LASTING_READS = 0.05
+"""How many failures outlast all retries. Writes fail for more reasons, such as a full disk."""
+_RETRIES = StorageRetryPolicy(first_delay_ms=1, most_delay_ms=20)
+
+
+class _WorldClock:
+    """The time of a simulation: waiting for a retry delays everything else."""
+
+    def __init__(self, world: World, seeded: random.Random) -> None:
+        self._world = world
+        self._random = seeded
+
+    def now_ms(self) -> float:
+        return self._world.now_ns / MILLISECOND
+
+    def fraction(self) -> float:
+        return self._random.random()
+
+    def pause(self, delay_ms: int) -> None:
+        self._world.now_ns += delay_ms * MILLISECOND
 
 
 class SimulatedStorage(CheckpointStorage):
-    """In-memory storage of one simulation. `open_storage` opens that of the newest one.
+    """In-memory storage of one simulation. `open_storage` opens that of the newest one, with retries.
 
     Args:
         world: Decides which operations fail.
-        failure_probability: Of an operation that may fail.
-        point: Called before and after each change: whoever runs may die there.
-        may_fail: Whether whoever runs has to live with errors now.
+        failure_probability: Of one try of an operation.
+        point: Called before and after each change: the calling process may die there.
+        may_fail: Whether the calling process must survive failures that outlast all retries.
     """
 
     def __init__(
@@ -45,8 +70,12 @@ class SimulatedStorage(CheckpointStorage):
         self._may_fail = may_fail
         self._prefix = ""
         self._files: dict[str, bytes] = {}
+        # Its own: the world's other choices do not depend on how often storage is used.
+        self._random = random.Random(f"storage of seed {world.seed}")
         self.watcher = StorageWatcher(self._files)
-        register_scheme("simulated", lambda path: self.sub(path.partition("/")[2]))
+        self.retrying = RetryingStorage(self, _RETRIES, _WorldClock(world, self._random))
+        """What jobs use."""
+        register_scheme("simulated", lambda path: self.retrying.sub(path.partition("/")[2]))
 
     @property
     def uri(self) -> str:
@@ -58,7 +87,16 @@ class SimulatedStorage(CheckpointStorage):
         return f"{self._prefix}/{path}" if self._prefix else path
 
     def _fails(self) -> bool:
-        return self._world.chance(self._failure_probability) and self._may_fail()
+        return self._world.chance(self._failure_probability)
+
+    def _error(self, problem: str, lasting: float = _LASTING_WRITES) -> CheckpointStorageError:
+        is_lasting = self._random.random() < lasting and self._may_fail()
+        kind = CheckpointStorageError if is_lasting else TransientStorageError
+        return kind(f"{problem} (simulated)")
+
+    def _may_fail_to_read(self, what: str) -> None:
+        if self._random.random() < self._failure_probability:
+            raise TransientStorageError(f"{what} could not be read (simulated)")
 
     def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
         self._point()
@@ -68,7 +106,7 @@ class SimulatedStorage(CheckpointStorage):
             if self._world.chance(0.5) and ("/shared/" in stored_as or stored_as.startswith(SAVEPOINTS)):
                 self._files[stored_as] = content[: len(content) // 2]
                 self.watcher.written(stored_as)
-            raise CheckpointStorageError(f"{path} could not be written (simulated)")
+            raise self._error(f"{path} could not be written")
         self._files[stored_as] = content
         self.watcher.written(stored_as)
         self._point()
@@ -78,7 +116,7 @@ class SimulatedStorage(CheckpointStorage):
         self._point()
         fails = self._fails()
         if fails and self._world.chance(0.5):
-            raise CheckpointStorageError(f"{path} could not be created (simulated)")
+            raise self._error(f"{path} could not be created")
         stored_as = self._path(path)
         is_created = stored_as not in self._files
         if is_created:
@@ -86,11 +124,12 @@ class SimulatedStorage(CheckpointStorage):
             self.watcher.written(stored_as)
             self.watcher.created(stored_as)
         if fails:
-            raise CheckpointStorageError(f"whether {path} was created is not known (simulated)")
+            raise self._error(f"whether {path} was created is not known")
         self._point()
         return is_created
 
     def read(self, path: str) -> bytes:
+        self._may_fail_to_read(path)
         data = self._files.get(self._path(path))
         if data is None:
             raise MissingFileError(f"there is no file {path!r} in {self.uri}")
@@ -99,10 +138,11 @@ class SimulatedStorage(CheckpointStorage):
     def read_file(self, handle: FileHandle) -> bytes:
         self.watcher.files_read += 1
         if self._fails():
-            raise CheckpointStorageError(f"{handle.path} could not be read (simulated)")
+            raise self._error(f"{handle.path} could not be read", _LASTING_READS)
         return read_verified(self, handle)
 
     def list_files(self, prefix: str) -> list[str]:
+        self._may_fail_to_read(f"the directory {prefix!r}")
         below = self._path(prefix).rstrip("/")
         below = f"{below}/" if below else ""
         start = len(self._prefix) + 1 if self._prefix else 0
@@ -112,7 +152,7 @@ class SimulatedStorage(CheckpointStorage):
         self._point()
         for path in paths:
             if self._fails():
-                raise CheckpointStorageError(f"{path} could not be deleted (simulated)")
+                raise self._error(f"{path} could not be deleted")
             stored_as = self._path(checked_relative(path))
             self.watcher.may_be_deleted(stored_as)
             self._files.pop(stored_as, None)

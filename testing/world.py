@@ -18,6 +18,7 @@ class World:
     """
 
     def __init__(self, seed: int, keeps_log: bool = False) -> None:
+        self.seed = seed
         self.random = random.Random(seed)
         self.now_ns = 1_000_000 * MILLISECOND
         self.events_run = 0

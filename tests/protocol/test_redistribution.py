@@ -212,3 +212,20 @@ def test_list_states_are_told_apart_by_name_and_a_subtask_may_have_none() -> Non
         assert by_name["splits"].schema == {"kind": "list"}
         assert by_name["splits"].item_count <= 1
     assert sum(snapshot.lists[1].item_count for snapshot in after) == 2
+
+
+def test_rescaling_there_and_back_adds_no_references_to_files() -> None:
+    snapshots = keyed_snapshots(1)
+    for _ in range(8):
+        snapshots = redistribute(redistribute(snapshots, 4, MAX_PARALLELISM), 1, MAX_PARALLELISM)
+    whole = key_group_range_of_subtask(0, MAX_PARALLELISM, 1)
+    assert [part.key_groups for part in snapshots[0].keyed.segments] == [whole] * 2
+    assert [part.file.path for part in snapshots[0].keyed.segments] == ["0-0", "0-1"]
+
+
+def test_parts_of_a_file_stay_apart_where_an_older_file_would_be_overtaken() -> None:
+    low, high = KeyGroupRange(0, 11), KeyGroupRange(12, 23)
+    first = OperatorSnapshot(KeyedStateHandle((segment("new", low),), {}))
+    second = OperatorSnapshot(KeyedStateHandle((segment("old", high), segment("new", high)), {}))
+    (merged,) = redistribute([first, second], 1, MAX_PARALLELISM)
+    assert [part.file.path for part in merged.keyed.segments] == ["new", "old", "new"]

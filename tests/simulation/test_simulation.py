@@ -61,6 +61,13 @@ def test_seeds_with_crashes_end_with_every_record_once() -> None:
     assert sum(outcome.checkpoints for outcome in outcomes) > 30
 
 
+def test_a_restore_survives_lost_requests_to_storage() -> None:
+    """Each of its restores reads more than 100 files, and one read in twenty fails."""
+    outcome = run_seed(7_310_396)
+    assert outcome.problem is None
+    assert outcome.files_read < 20_000
+
+
 # ---------------------------------------------------------------- what seeds decide
 
 

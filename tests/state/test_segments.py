@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -165,6 +166,27 @@ def test_a_large_merge_runs_in_the_background_and_loses_nothing_written_meanwhil
         restored.current_key = key
         assert again.value() == (-key if key < changed else 3)
     backend.close()
+    restored.close()
+
+
+@pytest.mark.parametrize(("count", "left"), [(18, 1), (64, 64), (65, 1)])
+@pytest.mark.parametrize("is_base", [True, False])
+def test_a_restore_reads_a_bounded_number_of_files(count: int, left: int, is_base: bool) -> None:
+    """Many segments are merged by the snapshot itself, however large: a merge in the background may lag."""
+    storage = MemoryCheckpointStorage()
+    backend = memory_backend(storage)
+    backend.current_key = 1
+    backend.get_value_state(NUMBER).update(7)
+    handle = backend.freeze().persist()
+    (written,) = handle.segments
+    # More than a snapshot merges by itself otherwise.
+    entries = 1 if count == 18 else 300_000
+    many = tuple(replace(written, entry_count=entries, is_base=is_base) for _ in range(count))
+    restored = memory_backend(storage, attempt=1)
+    restored.restore(replace(handle, segments=many), owned=True)
+    restored.current_key = 1
+    assert restored.get_value_state(NUMBER).value() == 7
+    assert len(restored.freeze().persist().segments) == left
     restored.close()
 
 
