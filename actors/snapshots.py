@@ -22,6 +22,7 @@ from ..protocol.handles import ChannelStateHandle, FileHandle, OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..state.backend import FrozenKeyedState
+from ..state.expiration import Expiration
 from ..state.local_snapshots import LocalSnapshots
 from ..state.upload_time import count_uploads_from_now, uploading_ns
 from ..telemetry import logs
@@ -127,7 +128,8 @@ class Snapshotter:
                 failpoints.reach("snapshot_async")
                 snapshots = {uid: operator.persist() for uid, operator in frozen.items()}
                 self._check_sizes(snapshots)
-                savepoint = self._savepoint(barrier, snapshots)
+                expirations = {uid: operator.expiration for uid, operator in frozen.items()}
+                savepoint = self._savepoint(barrier, snapshots, expirations)
             except Exception as error:
                 snapshots, problem = None, f"{type(error).__name__}: {error}"
             finally:
@@ -148,7 +150,10 @@ class Snapshotter:
             self._ports.run_in_background(persist)
 
     def _savepoint(
-        self, barrier: CheckpointBarrier, snapshots: Mapping[str, OperatorSnapshot]
+        self,
+        barrier: CheckpointBarrier,
+        snapshots: Mapping[str, OperatorSnapshot],
+        expirations: Mapping[str, Expiration],
     ) -> StoredSavepoint | None:
         target, deployment = barrier.savepoint, self._deployment
         if target is None:
@@ -161,7 +166,8 @@ class Snapshotter:
         stored = {}
         for node in deployment.subtask.task.nodes:
             key_groups = key_group_range_of_subtask(index, node.max_parallelism, node.parallelism)
-            stored[node.uid] = writer.write(snapshots[node.uid], as_file_name(node.uid), index, key_groups)
+            directory, expiration = as_file_name(node.uid), expirations[node.uid]
+            stored[node.uid] = writer.write(snapshots[node.uid], directory, index, key_groups, expiration)
         return StoredSavepoint(target.directory, stored)
 
     def _enter(self, barrier: CheckpointBarrier | None = None) -> None:

@@ -18,6 +18,7 @@ from ..protocol.ids import Attempt, CheckpointId, JobId
 from ..protocol.source_events import CoordinatorEvent, ReaderEvent, SourceEventSent
 from ..protocol.watermarks import WatermarkValve
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
+from ..state.expiration import Expiration
 from ..state.operator_state import FrozenOperatorState, OperatorStateBackend
 from ..state.raw_state import (
     RAW_OPERATOR,
@@ -138,6 +139,11 @@ class FrozenOperator:
     def is_trivial(self) -> bool:
         """Whether there is nothing to write, so that `persist` takes no time."""
         return self.frozen_keyed is None and self.raw_keyed is None and self.frozen_lists.is_trivial
+
+    @property
+    def expiration(self) -> Expiration:
+        """What of the keyed state is expired."""
+        return Expiration() if self.frozen_keyed is None else self.frozen_keyed.expiration
 
     def persist(self) -> OperatorSnapshot:
         """Write what was frozen; runs off the task's thread."""

@@ -11,10 +11,11 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from ..actors.local_dirs import as_file_name
-from ..protocol.handles import FileHandle, ListPart, OperatorListHandle, SegmentHandle
+from ..protocol.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot, SegmentHandle
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.manifest import OperatorManifest
 from ..protocol.redistribution import BROADCAST
+from ..state.expiration import Expiration
 from ..state.list_files import EncodedItems, write_list_file
 from ..state.snapshot_columns import StoredValues
 from ..state.snapshot_files import StateLocation
@@ -59,28 +60,48 @@ def _segment(writing: KeyedWriting, row: Any) -> SegmentHandle:
 
 
 def copied_files(
-    spark: Any, directory: str, operators: Mapping[str, OperatorManifest]
+    spark: Any, directory: str, operators: Mapping[str, OperatorManifest], expiration: Expiration
 ) -> dict[str, OperatorManifest]:
-    """The same operators with copies of their files in the savepoint; small files stay in the manifest."""
+    """The same operators, without expired state, with copies of their files in the savepoint.
+
+    Small files without expiring state stay in the manifest.
+    """
     names: dict[str, tuple[FileHandle, str]] = {}
+    expiring: dict[str, SegmentHandle] = {}
     for uid, operator in operators.items():
         for snapshot in operator.subtasks:
+            for segment in snapshot.keyed.segments:
+                schema = snapshot.keyed.descriptors.get(segment.state_name, {})
+                if expiration.time_of(schema) is not None:
+                    expiring[segment.file.path] = segment
             for file in snapshot.files():
-                if not file.is_inline and file.path not in names:
+                if (not file.is_inline or file.path in expiring) and file.path not in names:
                     name = f"{as_file_name(uid)}/copy-{len(names)}-{file.path.rsplit('/', 1)[-1]}"
                     names[file.path] = (file, name)
-    copies = _copies(spark, Copying(directory, tuple(names.values())))
+    rows = _copies(spark, Copying(directory, tuple(names.values()), expiring, expiration))
 
     def copied(file: FileHandle) -> FileHandle:
-        return copies.get(file.path, file)
+        row = rows.get(file.path)
+        return file if row is None else FileHandle(row["path"], row["size_bytes"], row["sha256"])
+
+    def copied_segment(segment: SegmentHandle) -> SegmentHandle:
+        row = rows.get(segment.file.path)
+        if row is None or row["entry_count"] is None:
+            return segment
+        return replace(segment, entry_count=row["entry_count"], footer_sha256=row["footer_sha256"])
+
+    def copied_snapshot(snapshot: OperatorSnapshot) -> OperatorSnapshot:
+        segments = tuple(map(copied_segment, snapshot.keyed.segments))
+        return replace(snapshot, keyed=replace(snapshot.keyed, segments=segments)).with_files(copied)
 
     return {
-        uid: replace(operator, subtasks=tuple(snapshot.with_files(copied) for snapshot in operator.subtasks))
+        uid: replace(operator, subtasks=tuple(map(copied_snapshot, operator.subtasks)))
         for uid, operator in operators.items()
     }
 
 
-def _copies(spark: Any, copying: Copying) -> dict[str, FileHandle]:
+def _copies(spark: Any, copying: Copying) -> dict[str, Any]:
+    """What is said of each copy, by the path of the file that was copied."""
     count = len(copying.files)
     if not count:
         return {}
@@ -91,10 +112,7 @@ def _copies(spark: Any, copying: Copying) -> dict[str, FileHandle]:
     tasks = min(count, 4 * spark.sparkContext.defaultParallelism)
     with errors_of_tasks():
         rows = spark.range(0, count, 1, tasks).mapInArrow(copy, spark_schema(COPIED)).collect()
-    return {
-        copying.files[row["number"]][0].path: FileHandle(row["path"], row["size_bytes"], row["sha256"])
-        for row in rows
-    }
+    return {copying.files[row["number"]][0].path: row for row in rows}
 
 
 def written_items(

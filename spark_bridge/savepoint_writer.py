@@ -17,6 +17,7 @@ from ..protocol.key_groups import KeyGroupRange, check_parallelism
 from ..protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from ..protocol.redistribution import BROADCAST, EVEN_SPLIT
 from ..state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, ValueStateDescriptor
+from ..state.expiration import Expiration
 from ..state.segments import ENCODED_KEY, KEY_COLUMNS
 from ..state.snapshot_files import StateLocation
 from ..state.snapshot_reader import Snapshot
@@ -243,11 +244,12 @@ class SavepointWriter:
         self._operators[new_uid] = replace(operator, uid=new_uid)
         return self
 
-    def write(self, path: str) -> str:
-        """Write the savepoint, whole or not at all.
+    def write(self, path: str, now_ms: int | None = None) -> str:
+        """Write the savepoint, whole or not at all, without state that has expired in processing time.
 
         Args:
             path: Its directory, which is absent or empty: a path or an address that the executors reach.
+            now_ms: By what time state is expired, in milliseconds since the epoch; by default now.
 
         Returns:
             The absolute address.
@@ -264,7 +266,8 @@ class SavepointWriter:
                 f"the directory {path} is not empty: it holds {found[0]!r}. A savepoint needs one of its own"
             )
         try:
-            manifest = self._written(path, storage)
+            now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+            manifest = self._written(path, storage, Expiration({"processing-time": now_ms}))
             named = {file.path for file in manifest.files()}
             # What attempts of Spark tasks wrote that failed or were not needed.
             storage.delete(name for name in storage.list_files("") if name not in named)
@@ -358,18 +361,17 @@ class SavepointWriter:
 
     # ------------------------------------------------------------ writing
 
-    def _written(self, path: str, storage: CheckpointStorage) -> CheckpointManifest:
+    def _written(self, path: str, storage: CheckpointStorage, expiration: Expiration) -> CheckpointManifest:
         for uid, name in (*self._keyed, *self._lists):
             operator = self._operators[uid]
             kept = tuple(_without_state(snapshot, name) for snapshot in operator.subtasks)
             self._operators[uid] = replace(operator, subtasks=kept)
-        operators = copied_files(self._spark, path, self._operators)
+        operators = copied_files(self._spark, path, self._operators, expiration)
         for (uid, name), state in self._keyed.items():
             where = StateLocation(uid, operators[uid].name, name)
             of = operators[uid]
-            writing = KeyedWriting(
-                path, where, state.schema, state.key_types, of.max_parallelism, len(of.subtasks)
-            )
+            groups, pieces = of.max_parallelism, len(of.subtasks)
+            writing = KeyedWriting(path, where, state.schema, state.key_types, groups, pieces, expiration)
             segments = written_segments(writing, state.frame)
             operators[uid] = _with_segments(of, name, state.schema, segments)
         for (uid, _), items in self._lists.items():

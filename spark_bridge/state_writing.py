@@ -7,7 +7,7 @@ brought together by piece, and each piece becomes one file as a state backend wr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -18,14 +18,17 @@ from ..actors.local_dirs import as_file_name
 from ..common.errors import StateError
 from ..common.type_parser import type_from_text
 from ..common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
-from ..protocol.handles import FileHandle
+from ..protocol.handles import FileHandle, SegmentHandle
 from ..state.arrow_forms import arrow_form
 from ..state.change_merge import sorted_table
+from ..state.expiration import Expiration
+from ..state.expired_rows import without_expired
 from ..state.key_codec import encode_key, encode_map_key
 from ..state.key_hashing import hash_int64, hash_keys, key_groups_of_hashes
 from ..state.segments import (
     ENCODED_KEY,
     KEY_COLUMNS,
+    SegmentFile,
     SegmentInfo,
     footer_sha256,
     key_values,
@@ -47,7 +50,15 @@ WRITTEN = pa.schema(
     ]
 )
 COPIED = pa.schema(
-    [("number", pa.int64()), ("path", pa.string()), ("size_bytes", pa.int64()), ("sha256", pa.string())]
+    [
+        ("number", pa.int64()),
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("sha256", pa.string()),
+        # Of segments without expired state only.
+        ("entry_count", pa.int64()),
+        ("footer_sha256", pa.string()),
+    ]
 )
 _INTEGERS = {BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.BOOLEAN}
 _TEXTS = {BasicType.STRING, BasicType.CHAR}
@@ -63,6 +74,7 @@ class KeyedWriting:
         schema: its descriptor as texts.
         key_types: declared types of `key`, `namespace` and `map_key`, where they are known.
         max_parallelism, parallelism: of the operator: its key groups and its pieces.
+        expiration: What is expired, and so left out.
     """
 
     directory: str
@@ -71,6 +83,7 @@ class KeyedWriting:
     key_types: Mapping[str, str]
     max_parallelism: int
     parallelism: int
+    expiration: Expiration = field(default_factory=Expiration)
 
     @property
     def values(self) -> StoredValues:
@@ -103,7 +116,9 @@ class KeyedWriting:
         self._check_distinct(table)
         texts = {name: str(text) for name, text in self.schema.items()}
         texts["value_encoding"] = "pickle" if self.values.is_pickled else "typed"
-        data = write_segment(table, SegmentInfo(self.where.operator_uid, self.where.state_name, texts))
+        info = SegmentInfo(self.where.operator_uid, self.where.state_name, texts)
+        table = without_expired(self.expiration, table, info, is_whole=True)
+        data = write_segment(table, info)
         name = f"{quote(self.where.state_name, safe='')}-{piece}-{task}.parquet"
         path = f"{as_file_name(self.where.operator_uid)}/{name}"
         file = open_storage(self.directory).write_file(path, data)
@@ -177,15 +192,19 @@ class KeyedWriting:
 
 @dataclass(frozen=True)
 class Copying:
-    """Copies files into the savepoint.
+    """Copies files into the savepoint, segments without expired state.
 
     Attributes:
         directory: absolute address of the savepoint.
         files: what is copied, and the path of the copy.
+        segments: those of the files that are segments of state with a time to live, by path.
+        expiration: What is expired.
     """
 
     directory: str
     files: tuple[tuple[FileHandle, str], ...]
+    segments: Mapping[str, SegmentHandle]
+    expiration: Expiration = field(default_factory=Expiration)
 
     def copy(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Copy the files whose numbers come in, each compared with its checksum; one row about each."""
@@ -193,9 +212,24 @@ class Copying:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 source, path = self.files[number]
-                file = storage.write_file(path, storage.read_file(source))
-                row = (number, file.path, file.size_bytes, file.sha256)
+                data, segment = self._copied(storage.read_file(source), self.segments.get(source.path))
+                file = storage.write_file(path, data)
+                row = (number, file.path, file.size_bytes, file.sha256, *segment)
                 yield pa.RecordBatch.from_pylist([dict(zip(COPIED.names, row, strict=True))], schema=COPIED)
+
+    def _copied(
+        self, data: bytes, segment: SegmentHandle | None
+    ) -> tuple[bytes | memoryview, tuple[int | None, str | None]]:
+        """The content of a copy; of a segment that changes also its rows and the checksum of its footer."""
+        if segment is None:
+            return data, (None, None)
+        file = SegmentFile(pa.BufferReader(data), segment.file.path)
+        table = file.read_all()
+        live = without_expired(self.expiration, table, file.info, is_whole=segment.is_base)
+        if live is table:
+            return data, (None, None)
+        written = write_segment(live, file.info)
+        return written, (live.num_rows, footer_sha256(pa.BufferReader(written), len(written)))
 
 
 def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:

@@ -19,6 +19,7 @@ from .descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from .expiration import Expiration
 from .kinds import (
     AggregatingState,
     FoldingState,
@@ -65,7 +66,13 @@ class KeyedStateBackendParameters:
 
 
 class FrozenKeyedState(ABC):
-    """Keyed state as of one freeze: the input of the asynchronous part of a snapshot."""
+    """Keyed state as of one freeze: the input of the asynchronous part of a snapshot.
+
+    Attributes:
+        expiration: What is expired as of the freeze.
+    """
+
+    expiration: Expiration
 
     @abstractmethod
     def persist(self) -> KeyedStateHandle:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .expiry import NEVER
+from .expiry import are_live
 from .key_codec import encode_keys
 from .segments import ENCODED_KEY, KEY_COLUMNS, expiry_form, key_values
 
@@ -199,8 +199,7 @@ def _unexpired(table: pa.Table, now_ms: int) -> pa.Table:
     form = expiry_form(table)
     if form is None:
         return table
-    last = form.latest(table["expiry"].combine_chunks())
-    keep = (last > now_ms) | (last == NEVER)
+    keep = are_live(form.latest(table["expiry"].combine_chunks()), now_ms)
     return table if keep.all() else table.filter(pa.array(keep))
 
 

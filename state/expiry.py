@@ -32,6 +32,12 @@ def is_expired(expiry_ms: int, now_ms: int) -> bool:
     return expiry_ms <= now_ms and expiry_ms != NEVER
 
 
+def are_live(expiries_ms: npt.NDArray[np.int64], now_ms: int) -> npt.NDArray[np.bool_]:
+    """Which of some expiries have not passed at a time."""
+    live: npt.NDArray[np.bool_] = (expiries_ms > now_ms) | (expiries_ms == NEVER)
+    return live
+
+
 def is_stored_expired(data: bytes, now_ms: int) -> bool:
     """The same for the LMDB value of an entry; for a list, whether all elements are expired."""
     return is_expired(stored_expiry(data), now_ms)
@@ -87,10 +93,10 @@ class SingleExpiry(ExpiryForm):
         return list(values), _column(np.array(expiries, dtype=np.int64))
 
     def join(self, values: list[Any], expiries: pa.Array) -> list[Any]:
-        return list(zip(_milliseconds(expiries).tolist(), values, strict=True))
+        return list(zip(milliseconds(expiries).tolist(), values, strict=True))
 
     def prefixes(self, expiries: pa.Array) -> list[bytes]:
-        prefixes: list[bytes] = _milliseconds(expiries).astype("<i8").view("V8").tolist()
+        prefixes: list[bytes] = milliseconds(expiries).astype("<i8").view("V8").tolist()
         return prefixes
 
     def cut(self, data: bytes) -> tuple[Any, bytes]:
@@ -100,7 +106,7 @@ class SingleExpiry(ExpiryForm):
         return expiry, value
 
     def latest(self, expiries: pa.Array) -> npt.NDArray[np.int64]:
-        return _milliseconds(expiries)
+        return milliseconds(expiries)
 
 
 class ListExpiry(ExpiryForm):
@@ -144,7 +150,8 @@ def _column(expiries: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(expiries, mask=expiries == NEVER).cast(_TIMESTAMP)
 
 
-def _milliseconds(expiries: pa.Array) -> npt.NDArray[np.int64]:
+def milliseconds(expiries: pa.Array) -> npt.NDArray[np.int64]:
+    """The numbers of a column of expiries; `NEVER` where it is null."""
     import pyarrow.compute as pc
 
     numbers: npt.NDArray[np.int64] = pc.fill_null(expiries.cast(pa.int64()), NEVER).to_numpy()
@@ -155,6 +162,6 @@ def _nested(expiries: pa.Array) -> list[list[int]]:
     """The expiries of each row; none where the row is null."""
     import pyarrow.compute as pc
 
-    flat = _milliseconds(expiries.flatten()).tolist()
+    flat = milliseconds(expiries.flatten()).tolist()
     ends = np.cumsum(pc.fill_null(pc.list_value_length(expiries), 0).to_numpy()).tolist()
     return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]

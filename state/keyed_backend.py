@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -29,7 +28,9 @@ from .descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from .epochs import Epoch, FrozenTables, cut_off_of
 from .evolution import check_restored_schema
+from .expiration import Expiration
 from .key_context import MergeableState, NamespacedKeys
 from .key_hashing import key_groups_of
 from .kinds import (
@@ -59,25 +60,6 @@ if TYPE_CHECKING:
 _SAMPLE_ROWS = 64
 # About what is still in the processor's cache, and some milliseconds of work.
 DRAIN_ENTRIES = 16_384
-
-
-@dataclass(frozen=True)
-class _Epoch:
-    """All buffers of one freeze that are not yet stored.
-
-    Attributes:
-        filled: tables whose state is to be in LMDB from here on, as the segments have it by then.
-    """
-
-    number: int
-    frozen: deque[FrozenTable]
-    # In segments, but not yet in LMDB: reads still find it in the buffers.
-    unstored: deque[tuple[FrozenTable, pa.Table]]
-    filled: deque[StateTable]
-    schemas: dict[str, dict[str, object]]
-    size_bytes: int
-    # By state: what is expired by then need not be stored again.
-    cut_offs: dict[str, int | None]
 
 
 class TableKeyedStateBackend(KeyedStateBackend):
@@ -123,14 +105,14 @@ class TableKeyedStateBackend(KeyedStateBackend):
         # Records since the last freeze.
         self._records = 0
         self._log = SegmentLog(params, tiny_entries)
-        self._pending: deque[_Epoch] = deque()
+        self._pending: deque[Epoch] = deque()
         self._epochs = 0
         # The spill that is being stored, if any, and why the last attempt to store anything failed.
         self._spilling_epoch = 0
         self._failure: Exception | None = None
         self._persist_lock = threading.Lock()
         # In segments, but not yet in LMDB, and the thread that brings it there.
-        self._unstored: deque[_Epoch] = deque()
+        self._unstored: deque[Epoch] = deque()
         self._write_behind: Future[None] | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._is_closed = False
@@ -270,11 +252,11 @@ class TableKeyedStateBackend(KeyedStateBackend):
         frozen = [table.freeze() for table in tables]
         self._epochs += 1
         changed = deque(table for table in frozen if table is not None)
-        cut_offs = {name: _cut_off(parts) for name, parts in self._states.items() if parts.ttl is not None}
+        cut_offs = {name: cut_off_of(parts) for name, parts in self._states.items() if parts.ttl is not None}
         self._pending.append(
-            _Epoch(self._epochs, changed, deque(), deque(), self._schemas, size_bytes, cut_offs)
+            Epoch(self._epochs, changed, deque(), deque(), self._schemas, size_bytes, cut_offs)
         )
-        return _FrozenTables(self, self._epochs, is_spill=False)
+        return self._frozen(is_spill=False)
 
     def spill(self) -> FrozenKeyedState:
         self.freeze()
@@ -283,7 +265,12 @@ class TableKeyedStateBackend(KeyedStateBackend):
             if table.backing is Backing.WANTED:
                 table.backing = Backing.FILLING
                 self._pending[-1].filled.append(table)
-        return _FrozenTables(self, self._epochs, is_spill=True)
+        return self._frozen(is_spill=True)
+
+    def _frozen(self, is_spill: bool) -> FrozenTables:
+        times = {"processing-time": self._params.now_ms(), "event-time": self.current_watermark}
+        expiration = Expiration(times, {name: parts.table.codec for name, parts in self._states.items()})
+        return FrozenTables(self.persist_until, self._epochs, is_spill, expiration)
 
     def persist_until(self, epoch_number: int, is_spill: bool) -> KeyedStateHandle:
         """Store every buffer frozen up to an epoch; see `FrozenKeyedState.persist`.
@@ -398,7 +385,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             self._pending.clear()
             self._unstored.clear()
 
-    def _persist(self, frozen: FrozenTable, epoch: _Epoch) -> pa.Table:
+    def _persist(self, frozen: FrozenTable, epoch: Epoch) -> pa.Table:
         """Store a buffer as a segment; the same as a change table."""
         table = frozen.table
         try:
@@ -438,7 +425,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         schema = self._checked_schema(descriptor, namespaced)
         keys = NamespacedKeys(self) if namespaced else self
         parts = self._factory.create(descriptor, len(self._states), namespaced, keys)
-        self._load(parts.table, self._conversion(descriptor, schema, parts.table), _cut_off(parts))
+        self._load(parts.table, self._conversion(descriptor, schema, parts.table), cut_off_of(parts))
         self._know(parts.table, schema)
         self._states[name] = parts
         if parts.clean_up is not None and parts.clean_up.runs_for_every_record:
@@ -517,21 +504,6 @@ def _stored_schema(schema: dict[str, object], table: StateTable) -> dict[str, ob
     return {**schema, "value_encoding": "pickle" if table.codec.is_pickled else "typed"}
 
 
-class _FrozenTables(FrozenKeyedState):
-    def __init__(self, backend: TableKeyedStateBackend, epoch_number: int, is_spill: bool) -> None:
-        self._backend = backend
-        self._epoch_number = epoch_number
-        self._is_spill = is_spill
-
-    def persist(self) -> KeyedStateHandle:
-        return self._backend.persist_until(self._epoch_number, self._is_spill)
-
-
 def _warm_up() -> None:
     """Have pyarrow import pandas now, unless that is deferred, and not within the first snapshot."""
     pa.array(np.zeros(1))
-
-
-def _cut_off(parts: StateParts) -> int | None:
-    """The time by which expired entries may be left out of bases, and of what is restored; None: never."""
-    return None if parts.ttl is None or not parts.ttl.in_snapshots else parts.ttl.clock()

@@ -154,16 +154,23 @@ class SegmentFile:
         """Rows in the whole file."""
         return int(self._file.metadata.num_rows)
 
+    def read_all(self) -> pa.Table:
+        """All rows, as a change table."""
+        return self._read([*range(self._file.metadata.num_row_groups)])
+
     def read_key_groups(self, key_groups: KeyGroupRange) -> pa.Table:
         """The rows that lie in `key_groups`, from the row groups that may hold any, as a change table."""
         held = [of_row_group for of_row_group, _ in self.row_groups]
         hit = [index for index, those in enumerate(held) if those.intersect(key_groups).size > 0]
-        with self._damage():
-            stored = self._file.read_row_groups(hit, columns=self._used)
-            unused = pa.nulls(stored.num_rows)
-            table = pa.table({name: stored[name] if name in self._used else unused for name in COLUMNS})
+        table = self._read(hit)
         are_all = all(held[index].intersect(key_groups) == held[index] for index in hit)
         return table if are_all else _restricted(table, key_groups)
+
+    def _read(self, row_groups: list[int]) -> pa.Table:
+        with self._damage():
+            stored = self._file.read_row_groups(row_groups, columns=self._used)
+            unused = pa.nulls(stored.num_rows)
+            return pa.table({name: stored[name] if name in self._used else unused for name in COLUMNS})
 
     def close(self) -> None:
         """Let go of the file."""

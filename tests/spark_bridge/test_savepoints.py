@@ -229,7 +229,7 @@ def test_a_savepoint_written_back_from_its_data_frames_is_the_same(
     writer.with_timers(UID, frames.timers(UID).select("key", "timestamp_ms"))
     for state in ("offsets", "rules"):
         writer.with_operator_state(UID, state, frames.operator_state(UID, state))
-    path = writer.write(str(tmp_path / "again"))
+    path = writer.write(str(tmp_path / "again"), now_ms=NOW_MS)
     assert entries(path) == entries(stored.path)
     assert operator_items(path) == operator_items(stored.path)
     snapshot = read_snapshot(path)
@@ -252,6 +252,8 @@ def test_states_that_are_not_edited_are_copied(stored: Stored, tmp_path: Path, s
     snapshot = read_snapshot(writer.write(str(tmp_path / "edited")))
     snapshot.verify()
     operator = snapshot.operator("renamed")
+    # Written by the clock of this machine, at which it has expired.
+    assert [*operator.keyed_state("seen").entries()] == []
     assert "names" not in operator.keyed_states
     assert [entry.value for entry in operator.keyed_state("count").entries()] == [40]
     assert {repr(entry) for entry in operator.keyed_state("rows").entries()} == entries(stored.path)["rows"]
