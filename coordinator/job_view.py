@@ -103,7 +103,7 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         cause=None if failure is None else failure.cause,
         details="" if failure is None else failure.details,
         restarts=coordinator.restarts,
-        statistics=coordinator.statistics,
+        statistics=coordinator.statistics.frozen(),
         newest_checkpoint=None
         if store is None or newest is None
         else store.directory_of(newest.checkpoint_id),
