@@ -5,30 +5,35 @@ Layout below the job's directory:
     epochs/<n>           claimed by the n-th coordinator of the job, create-if-absent
     ids/<n>              ids up to n may have been given; holds the epoch of who may give the last of them
     accepted/<n>         which checkpoints of earlier coordinators the n-th one found, see ADR 009
+    completed/<n>        the newest checkpoint that the n-th coordinator completed, see ADR 059
     chk-<id>/MANIFEST    written last; its presence means the checkpoint exists
     shared/<uid>/…       files of state, referred to by manifests (small ones are in the manifests)
 
-Nothing that a manifest refers to is ever deleted: every file is classified first, deleted after.
+Nothing that a manifest refers to is ever deleted: every file is classified first, deleted after. What is
+named otherwise is not the job's: it is ignored and stays.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import deque
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..common import failpoints
-from ..common.errors import CheckpointStorageError
+from ..common.errors import CheckpointStorageError, CorruptCheckpointError
+from ..protocol.checkpoint_paths import check_place, manifest_path, numbers, stored_ids
+from ..protocol.control_file import encode_control_file
 from ..protocol.handles import FileHandle
-from ..protocol.ids import CheckpointId, SubtaskId
+from ..protocol.ids import CheckpointId, JobId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ..protocol.registry import SharedStateRegistry
+from ..protocol.takeover import Takeover, counts, missing_newest
 from ..state.storage import CheckpointStorage, is_absolute
-from ..state.stored_checkpoint import MANIFEST_NAME
 from .claim import ClaimedCheckpoint
+from .job_directory import delete_files, remove_directory, remove_rest
+from .takeovers import Takeovers
 
 ID_BLOCK = 256
 
@@ -49,18 +54,6 @@ class Garbage:
     """Of how many checkpoints this is all, without those that were tried to delete before."""
 
 
-@dataclass(frozen=True)
-class _Takeover:
-    """What one coordinator found when it took the job over; ids from `first_id` on came after it."""
-
-    first_id: int
-    checkpoints: frozenset[int]
-
-    def fences_off(self, checkpoint_id: CheckpointId) -> bool:
-        """Whether an earlier coordinator wrote this checkpoint too late to count."""
-        return checkpoint_id < self.first_id and checkpoint_id not in self.checkpoints
-
-
 class CheckpointStore:
     """The completed checkpoints of one job, newest last.
 
@@ -68,12 +61,17 @@ class CheckpointStore:
 
     Args:
         storage: The job's own directory.
+        job_id: The job.
         num_retained: How many completed checkpoints to keep.
         deleting_threads: How many files are deleted at a time.
     """
 
-    def __init__(self, storage: CheckpointStorage, num_retained: int, deleting_threads: int = 1) -> None:
+    def __init__(
+        self, storage: CheckpointStorage, job_id: JobId, num_retained: int, deleting_threads: int = 1
+    ) -> None:
         self._storage = storage
+        self._job_id = job_id
+        self._takeovers = Takeovers(storage, job_id)
         self._num_retained = num_retained
         self._deleting_threads = deleting_threads
         self._retained: dict[CheckpointId, CheckpointManifest] = {}
@@ -103,13 +101,17 @@ class CheckpointStore:
 
     def claim(self) -> int:
         """Become the job's coordinator; returns the epoch, higher than any before."""
-        epoch = max(_numbers(self._storage.list_files("epochs")), default=0) + 1
+        epoch = max([*numbers(self._storage.list_files("epochs")), *self._takeovers.epochs()], default=0) + 1
         # Unique: a retry whose first answer was lost must not take another coordinator's claim for its own.
-        token = uuid.uuid4().hex.encode()
-        while not self._storage.create_exclusive(f"epochs/{epoch}", token):
+        claim = {"token": uuid.uuid4().hex}
+        while not self._storage.create_exclusive(f"epochs/{epoch}", self._record("epochs", epoch, claim)):
             epoch += 1
         self.epoch = epoch
         return epoch
+
+    def _record(self, kind: str, number: int, document: Mapping[str, str | int]) -> bytes:
+        """Content of a file whose name is what counts, with what sets its coordinator apart from others."""
+        return encode_control_file(kind, {"job_id": self._job_id, "number": number}, dict(document))
 
     @property
     def is_new(self) -> bool:
@@ -126,8 +128,10 @@ class CheckpointStore:
     def first_free_id(self) -> int:
         """An id above every one that any coordinator of this job may have given."""
         while not self._first_id:
-            given = [*_numbers(self._storage.list_files("ids")), *self._stored_ids()]
-            reserved = max(self._ids_above, *given, 0)
+            given = [*numbers(self._storage.list_files("ids")), *self._stored_ids()]
+            # In case files of `ids` were lost: each coordinator took at least one block.
+            blocks = [takeover.first_id - 1 + ID_BLOCK for takeover in self._takeovers.all()]
+            reserved = max(self._ids_above, *given, *blocks, *self._takeovers.completed(), 0)
             if self._reserve_block(reserved + ID_BLOCK):
                 self._first_id = reserved + 1
         return self._first_id
@@ -143,7 +147,7 @@ class CheckpointStore:
                 raise FencedError(f"the coordinator of epoch {self.epoch} is fenced: its ids are taken")
 
     def _reserve_block(self, until: int) -> bool:
-        path, owner = f"ids/{until}", str(self.epoch).encode()
+        path, owner = f"ids/{until}", self._record("ids", until, {"epoch": self.epoch})
         # An attempt whose answer was lost may have succeeded.
         if not self._storage.create_exclusive(path, owner) and self._storage.read(path) != owner:
             return False
@@ -157,25 +161,51 @@ class CheckpointStore:
         damaged older one is an error too, since what it refers to could not be told from orphans.
 
         Raises:
-            CorruptCheckpointError: A manifest is damaged.
+            CorruptCheckpointError: A manifest is damaged, the newest one is missing, or a record of which
+                checkpoints there are is damaged.
+            FencedError: Another coordinator took over in the meantime.
         """
         first_id = self.first_free_id()
-        takeovers = self._takeovers()
+        # Before the list of manifests: what is recorded as completed is in that list, or something newer is.
+        recorded = self._takeovers.recorded()
         stored = self._stored_ids()
-        accepted = [each for each in stored if not any(takeover.fences_off(each) for takeover in takeovers)]
+        # After the list: what was deleted before it because it does not count is recorded as such by now.
+        takeovers = self._takeovers.all()
+        accepted = [each for each in stored if counts(each, takeovers)]
+        missing = missing_newest(accepted, recorded, takeovers)
+        if missing is not None:
+            # A newer coordinator may have found one that was written after this list.
+            self.check_fence()
+            raise self._missing_newest(missing, accepted)
         for checkpoint_id in accepted:
-            path = _manifest_path(checkpoint_id)
-            manifest = decode_manifest(self._storage.read(path), f"{self._storage.uri}/{path}")
-            self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
-            self._retained[checkpoint_id] = manifest
-        record = json.dumps({"first_id": first_id, "checkpoints": accepted}).encode()
-        if not self._storage.create_exclusive(f"accepted/{self.epoch}", record):
+            self._read_manifest(checkpoint_id)
+        if not self._takeovers.record(Takeover(self.epoch, first_id, frozenset(accepted))):
             raise FencedError(f"accepted/{self.epoch} exists already: the job is claimed twice")
-        self._storage.delete([_manifest_path(late) for late in stored if late not in accepted])
+        # After the record: a newer coordinator claims first and looks for records then. If it missed this
+        # one, it may count other checkpoints, and nothing may be deleted or restored here.
+        self.check_fence()
+        self._storage.delete([manifest_path(late) for late in stored if late not in accepted])
         return self.newest
 
-    def _takeovers(self) -> list[_Takeover]:
-        return [_read_takeover(self._storage, path) for path in self._storage.list_files("accepted")]
+    def _read_manifest(self, checkpoint_id: CheckpointId) -> None:
+        path = manifest_path(checkpoint_id)
+        place = f"{self._storage.uri}/{path}"
+        manifest = decode_manifest(self._storage.read(path), place)
+        check_place(manifest, place, checkpoint_id, self._job_id)
+        self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
+        self._retained[checkpoint_id] = manifest
+
+    def _missing_newest(
+        self, missing: CheckpointId, accepted: Sequence[CheckpointId]
+    ) -> CorruptCheckpointError:
+        newest_left = self.directory_of(max(accepted)) if accepted else "none"
+        return CorruptCheckpointError(
+            f"checkpoint {missing} of job {self._job_id} was completed, but {self._storage.uri}/"
+            f"{manifest_path(missing)} is missing. The newest that is left: {newest_left}. The job does not "
+            f"resume from an older checkpoint by itself: sinks may have committed what the missing one "
+            f"covers, and would commit it again. Put the directory back. To accept repeated output, start a "
+            f"new job from an older checkpoint with execution.state-recovery.path"
+        )
 
     # ------------------------------------------------------------ completed checkpoints
 
@@ -201,7 +231,7 @@ class CheckpointStore:
             CheckpointStorageError: The manifest could not be written, or nobody knows whether it was.
         """
         checkpoint_id, data = manifest.checkpoint_id, encode_manifest(manifest)
-        path = _manifest_path(checkpoint_id)
+        path = manifest_path(checkpoint_id)
         self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
         # Until storage has answered, the manifest may exist, and its files must.
         self._doubtful[checkpoint_id] = manifest
@@ -214,8 +244,12 @@ class CheckpointStore:
         try:
             self.check_fence()
         except FencedError:
-            self._withdraw(checkpoint_id)
+            with suppress(CheckpointStorageError):
+                self._withdraw(checkpoint_id)
             raise
+        # After the fence: what is recorded counts for every later coordinator. Before the checkpoint is
+        # announced: what sinks commit must be recorded in a second place.
+        self._takeovers.record_completed(self.epoch, checkpoint_id)
         self._retained[checkpoint_id] = self._doubtful.pop(checkpoint_id)
 
     def settle_doubtful(self) -> None:
@@ -232,6 +266,9 @@ class CheckpointStore:
         stored = set(self._stored_ids())
         # After the list, as in `complete`: a newer coordinator that is not there yet will find them too.
         self.check_fence()
+        found = stored.intersection(self._doubtful)
+        if found:
+            self._takeovers.record_completed(self.epoch, max(found))
         for checkpoint_id, manifest in self._doubtful.items():
             if checkpoint_id in stored:
                 self._retained[checkpoint_id] = manifest
@@ -242,19 +279,23 @@ class CheckpointStore:
     def _withdraw(self, checkpoint_id: CheckpointId) -> None:
         """Remove a manifest of our own that came too late, if it is certain that it did."""
         if not self._storage.list_files("epochs"):
-            # The job is over, and everything else of it is removed.
-            self._storage.delete([_manifest_path(checkpoint_id)])
+            # The job has ended, and everything else of it is removed.
+            self._storage.delete([manifest_path(checkpoint_id)])
             return
-        path = f"accepted/{self.epoch + 1}"
-        if path not in self._storage.list_files("accepted"):
+        takeover = self._takeovers.find(self.epoch + 1)
+        if takeover is None or counts(checkpoint_id, [takeover]):
             return
-        if _read_takeover(self._storage, path).fences_off(checkpoint_id):
-            self._storage.delete([_manifest_path(checkpoint_id)])
+        # A coordinator that claimed before it could see that record may judge otherwise.
+        if max(numbers(self._storage.list_files("epochs")), default=0) == takeover.epoch:
+            self._storage.delete([manifest_path(checkpoint_id)])
 
     def check_fence(self) -> None:
         """Raise `FencedError` if another coordinator has claimed the job, and perhaps ended it since."""
-        found = self._storage.list_files("epochs")
-        if f"epochs/{self.epoch + 1}" in found or f"epochs/{self.epoch}" not in found:
+        found = numbers(self._storage.list_files("epochs"))
+        if not found:
+            # The job has ended and is removed, perhaps before this coordinator recorded its last checkpoint.
+            self._takeovers.forget_completed(self.epoch)
+        if self.epoch not in found or max(found) > self.epoch:
             raise FencedError(f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job")
 
     def owns(self, claimed: ClaimedCheckpoint | None) -> None:
@@ -313,7 +354,7 @@ class CheckpointStore:
             self._retained.pop(checkpoint_id, None)
             self._doubtful.pop(checkpoint_id, None)
             self._registry.release_checkpoint(checkpoint_id)
-        manifests = [_manifest_path(checkpoint_id) for checkpoint_id in excess]
+        manifests = [manifest_path(checkpoint_id) for checkpoint_id in excess]
         self._condemned.update(manifests)
         return manifests
 
@@ -338,26 +379,15 @@ class CheckpointStore:
         """Remove what was classified; what cannot be removed is taken again the next time."""
         try:
             failpoints.reach("cleanup")
-            self._delete(garbage.manifests)
+            delete_files(self._storage, self._deleting_threads, garbage.manifests)
             self._condemned.difference_update(garbage.manifests)
-            self._delete(garbage.files)
+            delete_files(self._storage, self._deleting_threads, garbage.files)
             if garbage.claimed is not None:
                 garbage.claimed.remove()
                 self._claimed = None
         except CheckpointStorageError:
             self._not_deleted.append(garbage)
             raise
-
-    def _delete(self, paths: Sequence[str]) -> None:
-        """Delete files, several at a time: a remote store takes as long for one as for many at once."""
-        threads = min(self._deleting_threads, len(paths))
-        if threads <= 1:
-            self._storage.delete(paths)
-            return
-        with ThreadPoolExecutor(threads, thread_name_prefix="tidegate-deletion") as pool:
-            parts = [pool.submit(self._storage.delete, paths[start::threads]) for start in range(threads)]
-        for part in parts:
-            part.result()
 
     def remove_orphans(self) -> list[str]:
         """Delete what no checkpoint needs, now that the job has ended, and checkpoints beyond those to keep.
@@ -372,10 +402,10 @@ class CheckpointStore:
         # A coordinator that was replaced may have written more since this one looked: they do not count, and
         # nobody will look again.
         known = {*self._retained, *self._doubtful}
-        late = {_manifest_path(each) for each in self._stored_ids() if each not in known}
+        late = {manifest_path(each) for each in self._stored_ids() if each not in known}
         garbage = self._orphans()
-        self._delete(sorted(late.union(garbage.manifests)))
-        self._delete(garbage.files)
+        delete_files(self._storage, self._deleting_threads, sorted(late.union(garbage.manifests)))
+        delete_files(self._storage, self._deleting_threads, garbage.files)
         if self._claimed is not None and len(self._retained) >= self._num_retained:
             self._claimed.remove()
         return list(garbage.files)
@@ -409,15 +439,7 @@ class CheckpointStore:
         Raises:
             FencedError: Another coordinator took over, and everything is its own.
         """
-        found = self._storage.list_files("")
-        self.check_fence()
-        epochs = [path for path in found if path.startswith("epochs/")]
-        self._delete([path for path in found if path.endswith(MANIFEST_NAME)])
-        self._delete([path for path in found if not path.endswith(MANIFEST_NAME) and path not in epochs])
-        # Last, and the oldest first: without any, whoever was replaced still finds itself fenced.
-        self._storage.delete(sorted(epochs, key=lambda path: _numbers([path])))
-        # Only now, what is in no list: empty directories, and what writers that died have left half-written.
-        self._storage.delete_all()
+        remove_directory(self._storage, self._deleting_threads, self.check_fence)
         self._is_removed = True
         self._retained.clear()
         if self._claimed is not None:
@@ -432,7 +454,7 @@ class CheckpointStore:
         if keep_checkpoints:
             self.remove_orphans()
         elif self._is_removed:
-            self._storage.delete_all()
+            remove_rest(self._storage)
         else:
             # It was tried when the job ended, and storage refused.
             self.remove_all()
@@ -445,27 +467,9 @@ class CheckpointStore:
                 assert self._registry.is_referenced(path), f"{path} of a retained checkpoint is not"
 
     def _stored_ids(self) -> list[CheckpointId]:
-        ids = []
-        for path in self._storage.list_files(""):
-            directory, _, name = path.rpartition("/")
-            if name == MANIFEST_NAME and directory.startswith("chk-"):
-                ids.append(CheckpointId(int(directory.removeprefix("chk-"))))
-        return sorted(ids)
+        return stored_ids(self._storage.list_files(""))
 
 
 def _own_paths(files: Iterable[FileHandle]) -> list[str]:
     """The files in the job's own directory; others are another job's and never deleted."""
     return [file.path for file in files if not file.is_inline and not is_absolute(file.path)]
-
-
-def _read_takeover(storage: CheckpointStorage, path: str) -> _Takeover:
-    record = json.loads(storage.read(path))
-    return _Takeover(record["first_id"], frozenset(record["checkpoints"]))
-
-
-def _numbers(paths: Iterable[str]) -> list[int]:
-    return [int(path.rsplit("/", 1)[-1]) for path in paths]
-
-
-def _manifest_path(checkpoint_id: CheckpointId) -> str:
-    return f"chk-{checkpoint_id}/{MANIFEST_NAME}"

@@ -26,7 +26,9 @@ def new_store(spec: JobSpec, storage: CheckpointStorage | None) -> CheckpointSto
         return None
     assert settings.checkpoint_dir is not None
     root = storage or open_storage(settings.checkpoint_dir)
-    return CheckpointStore(root.sub(spec.job_id), settings.num_retained, settings.deleting_threads)
+    return CheckpointStore(
+        root.sub(spec.job_id), spec.job_id, settings.num_retained, settings.deleting_threads
+    )
 
 
 def claim_epoch(spec: JobSpec, store: CheckpointStore) -> int:

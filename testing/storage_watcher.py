@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Mapping
 
 from ..coordinator.savepoints import CLAIM_NAME
+from ..coordinator.takeovers import decode_takeover
+from ..protocol.checkpoint_paths import numbers
 from ..protocol.elements import SnapshotKind
 from ..protocol.handles import FileHandle
+from ..protocol.ids import CheckpointId, JobId
 from ..protocol.manifest import decode_manifest
+from ..protocol.takeover import counts
 from ..state.storage import is_absolute, verified
 
 SAVEPOINTS = "savepoints"
@@ -107,11 +110,12 @@ class StorageWatcher:
             return False
         if not any(path.startswith(f"{match[1]}/epochs/") for path in self._files):
             return True
-        for path in [path for path in self._files if path.startswith(f"{match[1]}/accepted/")]:
-            record = json.loads(self._files[path])
-            if int(match[2]) < record["first_id"] and int(match[2]) not in record["checkpoints"]:
-                return True
-        return False
+        accepted = [path for path in self._files if path.startswith(f"{match[1]}/accepted/")]
+        takeovers = [
+            decode_takeover(self._files[path], path, JobId(match[1]), number)
+            for path, number in zip(accepted, numbers(accepted), strict=True)
+        ]
+        return not counts(CheckpointId(int(match[2])), takeovers)
 
     def told(self, directory: str) -> None:
         """Somebody was told that a savepoint is complete, and owns it from now on."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
 from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError, Garbage
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot
-from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from tidegate.state.memory_storage import MemoryCheckpointStorage
@@ -25,7 +26,7 @@ def storage() -> MemoryCheckpointStorage:
 
 def store(storage: MemoryCheckpointStorage, num_retained: int = 1) -> CheckpointStore:
     """The store of a coordinator that has just taken the job over."""
-    opened = CheckpointStore(storage, num_retained)
+    opened = CheckpointStore(storage, JobId("job"), num_retained)
     opened.claim()
     opened.load()
     return opened
@@ -63,7 +64,7 @@ def collected(opened: CheckpointStore) -> Garbage:
 
 
 def test_every_coordinator_claims_a_higher_epoch(storage: MemoryCheckpointStorage) -> None:
-    assert [CheckpointStore(storage, 1).claim() for _ in range(3)] == [1, 2, 3]
+    assert [CheckpointStore(storage, JobId("job"), 1).claim() for _ in range(3)] == [1, 2, 3]
 
 
 def test_a_claim_that_loses_the_race_takes_the_next_epoch(storage: MemoryCheckpointStorage) -> None:
@@ -75,7 +76,7 @@ def test_a_claim_that_loses_the_race_takes_the_next_epoch(storage: MemoryCheckpo
             self.create_exclusive(f"epochs/{len(found) + 1}", b"")
             return found
 
-    assert CheckpointStore(Rival(), 1).claim() == 2
+    assert CheckpointStore(Rival(), JobId("job"), 1).claim() == 2
 
 
 def test_a_coordinator_that_was_replaced_can_complete_nothing(storage: MemoryCheckpointStorage) -> None:
@@ -122,7 +123,7 @@ def test_an_id_is_reserved_in_storage_before_it_is_used(storage: MemoryCheckpoin
     opened = store(storage)
     assert opened.first_free_id() == 1
     opened.reserve(700)
-    assert CheckpointStore(storage, 1).first_free_id() > 700
+    assert CheckpointStore(storage, JobId("job"), 1).first_free_id() > 700
 
 
 def test_ids_lie_above_every_stored_checkpoint(storage: MemoryCheckpointStorage) -> None:
@@ -140,7 +141,7 @@ def test_a_new_coordinator_finds_what_the_old_one_completed(storage: MemoryCheck
     new = store(storage, num_retained=2)
     assert new.newest == manifest(10)
     assert new.retained == [manifest(9), manifest(10)]
-    assert CheckpointStore(storage, 1).newest is None
+    assert CheckpointStore(storage, JobId("job"), 1).newest is None
 
 
 def test_a_job_without_checkpoints_has_none(storage: MemoryCheckpointStorage) -> None:
@@ -158,6 +159,128 @@ def test_a_damaged_checkpoint_is_an_error_and_no_step_back(
     storage.write_file(path, storage.read(path)[:-5])
     with pytest.raises(CorruptCheckpointError, match=path):
         store(storage, num_retained=2)
+
+
+def test_a_missing_newest_checkpoint_is_an_error_and_no_step_back(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage, num_retained=2)
+    for checkpoint_id in (1, 2):
+        opened.complete(manifest(checkpoint_id))
+    lost = storage.read("chk-2/MANIFEST")
+    storage.delete(["chk-2/MANIFEST"])
+    for _ in range(2):
+        with pytest.raises(CorruptCheckpointError, match=r"checkpoint 2 .*chk-2/MANIFEST is missing.*chk-1"):
+            store(storage, num_retained=2)
+    storage.write_file("chk-2/MANIFEST", lost)
+    assert store(storage, num_retained=2).newest == manifest(2)
+
+
+def test_a_missing_checkpoint_that_was_restored_is_an_error_too(storage: MemoryCheckpointStorage) -> None:
+    """Its successor recorded it when it took over, and committed what it covers."""
+    opened = store(storage, num_retained=2)
+    for checkpoint_id in (1, 2):
+        opened.complete(manifest(checkpoint_id))
+    store(storage, num_retained=2)
+    storage.delete(["chk-2/MANIFEST", "completed/1"])
+    with pytest.raises(CorruptCheckpointError, match="checkpoint 2 of job job was completed"):
+        store(storage, num_retained=2)
+
+
+def test_a_missing_only_checkpoint_is_no_new_start(storage: MemoryCheckpointStorage) -> None:
+    store(storage).complete(manifest(1))
+    storage.delete(["chk-1/MANIFEST"])
+    with pytest.raises(CorruptCheckpointError, match="The newest that is left: none"):
+        store(storage)
+
+
+def test_an_older_checkpoint_may_be_missing(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage, num_retained=2)
+    for checkpoint_id in (1, 2):
+        opened.complete(manifest(checkpoint_id))
+    storage.delete(["chk-1/MANIFEST"])
+    assert store(storage, num_retained=2).retained == [manifest(2)]
+
+
+def test_a_completed_checkpoint_whose_record_fails_is_not_announced() -> None:
+    class Refusing(MemoryCheckpointStorage):
+        refuses = True
+
+        def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
+            if path.startswith("completed/") and self.refuses:
+                raise CheckpointStorageError("no")
+            return super().write_file(path, data)
+
+    storage = Refusing()
+    opened = store(storage)
+    with pytest.raises(CheckpointStorageError, match="no"):
+        opened.complete(manifest(1))
+    assert opened.newest is None
+    assert opened.is_doubtful(CheckpointId(1))
+    with pytest.raises(CheckpointStorageError, match="no"):
+        opened.settle_doubtful()
+    storage.refuses = False
+    opened.settle_doubtful()
+    assert opened.newest == manifest(1)
+    storage.delete(["chk-1/MANIFEST"])
+    with pytest.raises(CorruptCheckpointError, match="checkpoint 1 of job job was completed"):
+        store(storage)
+
+
+def test_the_manifest_of_another_checkpoint_or_job_is_an_error(storage: MemoryCheckpointStorage) -> None:
+    opened = store(storage, num_retained=2)
+    for checkpoint_id in (1, 2):
+        opened.complete(manifest(checkpoint_id))
+    foreign = encode_manifest(replace(manifest(2), job_id="other"))
+    for wrong in (storage.read("chk-1/MANIFEST"), foreign):
+        storage.write_file("chk-2/MANIFEST", wrong)
+        with pytest.raises(CorruptCheckpointError, match="chk-2/MANIFEST is another manifest in the wrong"):
+            store(storage, num_retained=2)
+
+
+def test_records_of_an_earlier_release_are_read(storage: MemoryCheckpointStorage) -> None:
+    """Up to 0.1 they had neither checksum nor identity, and nothing recorded what was completed."""
+    for path, data in {
+        "epochs/1": b"",
+        "ids/256": b"1",
+        "accepted/1": b'{"first_id": 1, "checkpoints": []}',
+        "epochs/2": b"",
+        "ids/512": b"2",
+        "accepted/2": b'{"first_id": 257, "checkpoints": [7]}',
+    }.items():
+        storage.write_file(path, data)
+    for checkpoint_id in (7, 8, 257):
+        storage.write_file(f"chk-{checkpoint_id}/MANIFEST", encode_manifest(manifest(checkpoint_id)))
+    opened = store(storage, num_retained=2)
+    assert (opened.epoch, opened.first_free_id()) == (3, 513)
+    assert [each.checkpoint_id for each in opened.retained] == [7, 257], "8 came too late to count"
+
+
+@pytest.mark.parametrize("lost", ["epochs", "ids", "accepted", "completed"])
+def test_lost_records_do_not_repeat_an_epoch_or_an_id(storage: MemoryCheckpointStorage, lost: str) -> None:
+    for checkpoint_id in (1, 257):
+        opened = store(storage)
+        opened.complete(manifest(checkpoint_id))
+    storage.delete(storage.list_files(lost))
+    after = store(storage)
+    assert after.epoch > opened.epoch
+    assert after.first_free_id() == 513
+    assert after.newest == manifest(257)
+
+
+@pytest.mark.parametrize(
+    "path", ["chk-backup/MANIFEST", "chk-1.bak/MANIFEST", "epochs/1.bak", "ids/x", "accepted/1~", "notes"]
+)
+def test_files_of_the_user_in_the_jobs_directory_are_ignored_and_stay(
+    storage: MemoryCheckpointStorage, path: str
+) -> None:
+    store(storage).complete(manifest(1))
+    storage.write_file(path, b"mine")
+    opened = store(storage)
+    assert opened.newest == manifest(1)
+    opened.remove_orphans()
+    opened.remove_all()
+    opened.sweep(keep_checkpoints=False)
+    is_in_own_directory = path.split("/")[0] in ("epochs", "ids", "accepted")
+    assert storage.list_files("") == ([] if is_in_own_directory else [path])
 
 
 # ---------------------------------------------------------------- deletion

@@ -61,7 +61,7 @@ def manifest(checkpoint_id: int, *files: FileHandle) -> CheckpointManifest:
 
 def kept_job(storage: Sticky) -> None:
     """A job that was cancelled: two checkpoints that share a file."""
-    store = CheckpointStore(storage.sub("old"), 2)
+    store = CheckpointStore(storage.sub("old"), JobId("old"), 2)
     store.claim()
     store.load()
     files = [store.storage.write_file(f"shared/op-totals/{name}", name.encode()) for name in "abcd"]
@@ -95,7 +95,7 @@ def test_a_job_that_ends_removes_what_it_claimed_and_could_not_remove_before(
 ) -> None:
     kept_job(storage)
     claimed().take()
-    store = CheckpointStore(storage.sub("new"), 1)
+    store = CheckpointStore(storage.sub("new"), JobId("new"), 1)
     store.claim()
     store.load()
     store.owns(claimed())

@@ -1,4 +1,4 @@
-"""Two coordinators of one job at once, in every order of their storage operations (ADR 009).
+"""Several coordinators of one job at once, in every order of their storage operations (ADR 009, ADR 059).
 
 Each coordinator runs in a thread of its own and waits before each storage operation until it is told to
 go on, so one run is one interleaving. Nothing here depends on how fast a thread is.
@@ -15,15 +15,19 @@ import pytest
 from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import FileHandle
-from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 
 from .fakes import keyed_snapshot
 
-OPERATIONS = 16
+OPERATIONS = 24
 """At least as many as a takeover needs."""
+
+
+CLAIMED, RECORDED = 4, 16
+"""After how many operations a takeover has claimed its epoch, and at most recorded what it found."""
 
 
 class Party:
@@ -49,6 +53,11 @@ class Party:
     def before_operation(self) -> None:
         self._stopped.put(None)
         self._go.get()
+
+    def steps(self, count: int) -> None:
+        """Perform up to so many operations."""
+        for _ in range(count):
+            self.step()
 
     def step(self) -> None:
         """Perform the operation it waits for, and go on to the next one."""
@@ -80,8 +89,14 @@ class SteppedStorage(MemoryCheckpointStorage):
         self._step()
         return super().list_files(prefix)
 
-    def read(self, path: str) -> bytes:
+    def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
         self._step()
+        return super().write_file(path, data)
+
+    def read(self, path: str) -> bytes:
+        # Other files never change, so a read of them may as well come right after the list that names them.
+        if path.startswith("completed/"):
+            self._step()
         return super().read(path)
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -97,11 +112,11 @@ class Job:
         self.old_storage, self.new_storage = (
             SteppedStorage(self.storage.uri.removeprefix("memory://")) for _ in range(2)
         )
-        self.old = CheckpointStore(self.old_storage, 1)
+        self.old = CheckpointStore(self.old_storage, JobId("job"), 1)
         self.old.claim()
         self.old.load()
         self.old.complete(self.manifest(1))
-        self.new = CheckpointStore(self.new_storage, 1)
+        self.new = CheckpointStore(self.new_storage, JobId("job"), 1)
         self.found: int | None = None
 
     def manifest(self, checkpoint_id: int) -> CheckpointManifest:
@@ -133,7 +148,7 @@ class Job:
 
     def third(self) -> CheckpointStore:
         """A third coordinator, after everything; what it restores from is whole."""
-        opened = CheckpointStore(self.storage, 1)
+        opened = CheckpointStore(self.storage, JobId("job"), 1)
         opened.claim()
         newest = opened.load()
         assert newest is not None
@@ -233,3 +248,86 @@ def test_a_late_manifest_is_withdrawn_when_the_takeover_is_decided() -> None:
     with pytest.raises(FencedError):
         job.old.complete(job.manifest(2))
     assert job.storage.list_files("chk-2") == []
+
+
+def test_every_order_is_tried() -> None:
+    job = Job()
+    taker = Party(job.take_over)
+    job.new_storage.party = taker
+    taker.step()
+    taker.steps(OPERATIONS)
+    assert taker.is_over, "a takeover has more operations than there are positions"
+
+
+def test_a_coordinator_that_dies_in_a_completion_leaves_a_job_that_can_be_resumed() -> None:
+    """After any of its operations: the manifest comes before the record of it."""
+    found = []
+    for operations in range(5):
+        job = Job()
+        dying = Party(lambda job=job: job.old.complete(job.manifest(2)))  # type: ignore[misc]
+        job.old_storage.party = dying
+        dying.steps(operations)
+        job.take_over()
+        found.append(job.found)
+    assert found == [1, 1, 2, 2, 2]
+
+
+class Three:
+    """A coordinator that completes checkpoint 2, its successor, and the successor of that."""
+
+    def __init__(self) -> None:
+        self.job = Job()
+        self.late = self.job.manifest(2)
+        self.restored: dict[int, int | None] = {}
+        """What each takeover that was not fenced restored, by its epoch."""
+        self.announced = False
+        storages = [self.job.old_storage, self.job.new_storage, SteppedStorage(self.job.new_storage.uri[9:])]
+        works = [self._complete, lambda: self._take_over(storages[1]), lambda: self._take_over(storages[2])]
+        self.parties = [Party(work) for work in works]
+        for storage, party in zip(storages, self.parties, strict=True):
+            storage.party = party
+            party.step()
+
+    def _complete(self) -> None:
+        try:
+            self.job.old.complete(self.late)
+        except FencedError:
+            return
+        self.announced = True
+
+    def _take_over(self, storage: SteppedStorage) -> None:
+        store = CheckpointStore(storage, JobId("job"), 1)
+        epoch = store.claim()
+        try:
+            newest = store.load()
+        except FencedError:
+            return
+        self.restored[epoch] = None if newest is None else newest.checkpoint_id
+
+    def run(self, first: int, second: int, late: tuple[int, ...]) -> None:
+        """The first takeover pauses after so many operations, the second starts and pauses, and so on.
+
+        Args:
+            late: After which of these parts come the manifest of the completion, the look, and the rest.
+        """
+        zombie, one, two = self.parties
+        parts = (lambda: one.steps(first), lambda: two.steps(second), one.finish, two.finish)
+        for number, part in enumerate(parts):
+            part()
+            for after, operations in zip(late, (1, 3, OPERATIONS), strict=True):
+                if after == number:
+                    zombie.steps(operations)
+
+
+def test_of_three_coordinators_all_that_restore_agree_which_checkpoint_is_the_newest() -> None:
+    outcomes = set()
+    for first, second in itertools.product(range(CLAIMED - 1, RECORDED), range(CLAIMED, RECORDED)):
+        for late in itertools.combinations_with_replacement(range(4), 3):
+            three = Three()
+            three.run(first, second, late)
+            newest = three.job.third().newest
+            assert newest is not None
+            outcomes.add((three.announced, newest.checkpoint_id))
+            used = {*three.restored.values(), *([2] if three.announced else [])}
+            assert used <= {newest.checkpoint_id}, f"{first}, {second}, {late}: {used} were used"
+    assert outcomes == {(True, 2), (False, 2), (False, 1)}, "some order was not tried"

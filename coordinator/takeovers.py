@@ -1,0 +1,131 @@
+"""What the coordinators of a job recorded about its checkpoints, in the job's directory.
+
+    accepted/<n>    the first id of the n-th coordinator, and which earlier checkpoints count (ADR 009)
+    completed/<n>   the newest checkpoint that the n-th coordinator completed, replaced each time (ADR 059)
+
+Both are the second place that says which checkpoint must be there: without them, a job whose newest manifest
+is lost would silently resume from the one before.
+"""
+
+from __future__ import annotations
+
+from ..common.errors import CorruptCheckpointError
+from ..protocol.checkpoint_paths import numbers
+from ..protocol.control_file import decode_control_file, encode_control_file, old_json, required
+from ..protocol.ids import CheckpointId, JobId
+from ..protocol.takeover import Takeover
+from ..state.storage import CheckpointStorage
+
+_OLD_TAKEOVER = old_json("first_id", "checkpoints")
+_REMEDY_ACCEPTED = (
+    "Restore the file from a copy. Without one, start a new job from the newest checkpoint in this directory "
+    "with execution.state-recovery.path"
+)
+_REMEDY_COMPLETED = (
+    "It records the newest completed checkpoint. If you are certain that this is the newest directory "
+    "chk-<id> here, delete the file"
+)
+
+
+def decode_takeover(data: bytes, path: str, job_id: JobId, epoch: int) -> Takeover:
+    """The takeover in the content of `accepted/<epoch>`, which was read from `path`.
+
+    Raises:
+        CorruptCheckpointError: It is damaged.
+    """
+    file = decode_control_file(
+        data, path, "accepted", _identity(job_id, epoch), _REMEDY_ACCEPTED, _OLD_TAKEOVER
+    )
+    record = required(file.document, path, _REMEDY_ACCEPTED, first_id=int, checkpoints=list)
+    if not all(type(checkpoint_id) is int for checkpoint_id in record["checkpoints"]):
+        raise CorruptCheckpointError(f"{path} is damaged: it does not list ids. {_REMEDY_ACCEPTED}")
+    return Takeover(epoch, record["first_id"], frozenset(record["checkpoints"]))
+
+
+class Takeovers:
+    """The records of all coordinators of one job.
+
+    Args:
+        storage: The job's own directory.
+        job_id: The job.
+    """
+
+    def __init__(self, storage: CheckpointStorage, job_id: JobId) -> None:
+        self._storage = storage
+        self._job_id = job_id
+        self._read: dict[int, Takeover] = {}
+
+    def epochs(self) -> list[int]:
+        """The coordinators that left a record, of which the directory `epochs` may be damaged."""
+        return numbers([*self._storage.list_files("accepted"), *self._storage.list_files("completed")])
+
+    def all(self) -> list[Takeover]:
+        """Every takeover so far.
+
+        Raises:
+            CorruptCheckpointError: One is damaged.
+        """
+        for epoch in numbers(self._storage.list_files("accepted")):
+            if epoch not in self._read:
+                self._read[epoch] = self._takeover(epoch)
+        return list(self._read.values())
+
+    def find(self, epoch: int) -> Takeover | None:
+        """The takeover of one coordinator, if it is recorded.
+
+        Raises:
+            CorruptCheckpointError: It is damaged.
+        """
+        return self._takeover(epoch) if epoch in numbers(self._storage.list_files("accepted")) else None
+
+    def record(self, takeover: Takeover) -> bool:
+        """Record a takeover; false if its coordinator has recorded one already."""
+        document = {"first_id": takeover.first_id, "checkpoints": sorted(takeover.checkpoints)}
+        data = encode_control_file("accepted", _identity(self._job_id, takeover.epoch), document)
+        return self._storage.create_exclusive(f"accepted/{takeover.epoch}", data)
+
+    def _takeover(self, epoch: int) -> Takeover:
+        path, data = self._data("accepted", epoch)
+        return decode_takeover(data, path, self._job_id, epoch)
+
+    def recorded(self) -> set[CheckpointId]:
+        """The checkpoints that coordinators completed last, or found: the newest of them must be there.
+
+        Raises:
+            CorruptCheckpointError: A record is damaged.
+        """
+        found = {CheckpointId(each) for takeover in self.all() for each in takeover.checkpoints}
+        return found.union(self.completed())
+
+    def completed(self) -> list[CheckpointId]:
+        """The newest checkpoint that each coordinator completed.
+
+        Raises:
+            CorruptCheckpointError: A record is damaged.
+        """
+        return [self._completed(epoch) for epoch in numbers(self._storage.list_files("completed"))]
+
+    def record_completed(self, epoch: int, checkpoint_id: CheckpointId) -> None:
+        """Record the newest checkpoint that a coordinator completed, in place of the one before."""
+        data = encode_control_file(
+            "completed", _identity(self._job_id, epoch), {"checkpoint_id": checkpoint_id}
+        )
+        self._storage.write_file(f"completed/{epoch}", data)
+
+    def forget_completed(self, epoch: int) -> None:
+        """Remove the record of a coordinator that wrote it when the job had ended."""
+        self._storage.delete([f"completed/{epoch}"])
+
+    def _completed(self, epoch: int) -> CheckpointId:
+        path, data = self._data("completed", epoch)
+        file = decode_control_file(data, path, "completed", _identity(self._job_id, epoch), _REMEDY_COMPLETED)
+        record = required(file.document, path, _REMEDY_COMPLETED, checkpoint_id=int)
+        return CheckpointId(record["checkpoint_id"])
+
+    def _data(self, directory: str, epoch: int) -> tuple[str, bytes]:
+        path = f"{directory}/{epoch}"
+        return f"{self._storage.uri.rstrip('/')}/{path}", self._storage.read(path)
+
+
+def _identity(job_id: JobId, epoch: int) -> dict[str, str | int]:
+    return {"job_id": job_id, "number": epoch}

@@ -1,0 +1,54 @@
+"""Which stored checkpoints of a job count, and whether its newest completed one is among them.
+
+Every coordinator that takes a job over records the checkpoints that it found and the first id of its own, see
+ADR 009. A checkpoint that a replaced coordinator wrote too late to be found does not count. Every coordinator
+also records the newest checkpoint that it completed, see ADR 059.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .ids import CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """What the coordinator of one epoch found when it took the job over.
+
+    Attributes:
+        epoch: Its number among the coordinators of the job.
+        first_id: The first checkpoint id of its own; lower ids are of earlier coordinators.
+        checkpoints: Those of the earlier ones that count.
+    """
+
+    epoch: int
+    first_id: int
+    checkpoints: frozenset[int]
+
+
+def counts(checkpoint_id: CheckpointId, takeovers: Iterable[Takeover]) -> bool:
+    """Whether a checkpoint was completed in time, as the newest coordinator that had to judge it recorded.
+
+    The newest judges, since an older one may have recorded its view after it was replaced.
+    """
+    judges = [takeover for takeover in takeovers if checkpoint_id < takeover.first_id]
+    return not judges or checkpoint_id in max(judges, key=lambda judge: judge.epoch).checkpoints
+
+
+def missing_newest(
+    stored: Iterable[CheckpointId], recorded: Iterable[CheckpointId], takeovers: Iterable[Takeover]
+) -> CheckpointId | None:
+    """The newest completed checkpoint, if its manifest is missing; `None` if nothing is.
+
+    A checkpoint is deleted only when a newer one is complete, so the newest one must be there.
+
+    Args:
+        stored: The checkpoints that have a manifest and count.
+        recorded: The checkpoints that coordinators recorded as completed or found.
+        takeovers: What each coordinator found.
+    """
+    takeovers = list(takeovers)
+    newest = max((each for each in recorded if counts(each, takeovers)), default=CheckpointId(0))
+    return newest if newest > max(stored, default=CheckpointId(0)) else None
