@@ -40,7 +40,6 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "spark": ("benchmarks.spark.run",),
     "state": ("benchmarks.state.run",),
     "checkpointing": ("benchmarks.checkpoint.run",),
-    "width": ("benchmarks.width",),
 }
 
 

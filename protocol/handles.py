@@ -19,12 +19,31 @@ class FileHandle:
     """One immutable file: where it is, how long it is, and what its bytes must hash to.
 
     A small file is not stored but travels in its handle, as `data`; `path` then only names it.
+
+    `root` is the address of the directory that holds a file of another job's checkpoint, and the start of
+    `path`; it is empty for a file of the job's own, whose `path` is relative to the job's directory. Such a
+    handle is made from the place that a restore named. It is never stored, and its file is never deleted.
     """
 
     path: str
     size_bytes: int
     sha256: str
     data: bytes | None = field(default=None, repr=False)
+    root: str = ""
+
+    def within(self, root: str) -> FileHandle:
+        """The handle of a file in another job's directory, from the one in that job's manifest.
+
+        Args:
+            root: Address of the directory that `path` is relative to.
+        """
+        return replace(self, path=f"{root.rstrip('/')}/{self.path}", root=root)
+
+    def relative(self) -> FileHandle:
+        """The same file, for the storage that is opened at `root`."""
+        if not self.root:
+            return self
+        return replace(self, path=self.path[len(self.root.rstrip("/")) + 1 :], root="")
 
     @property
     def is_inline(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..common.errors import CorruptCheckpointError
+from ..common.errors import CheckpointStorageError, CorruptCheckpointError
 from .elements import SnapshotKind
 from .handles import (
     ChannelRange,
@@ -27,9 +27,14 @@ from .handles import (
     SegmentHandle,
 )
 from .ids import CheckpointId
-from .key_groups import KeyGroupRange
+from .json_fields import Fields, parse_document
+from .key_groups import UPPER_BOUND_MAX_PARALLELISM, KeyGroupRange
+from .redistribution import BROADCAST, EVEN_SPLIT, UNION
+from .stored_path import state_file_problem
 
 FORMAT_VERSION = 1
+MAX_MANIFEST_BYTES = 512 << 20
+"""A reader takes no more, so no more is written."""
 _MAGIC = "tidegate-checkpoint"
 
 
@@ -87,8 +92,25 @@ class CheckpointManifest:
 
 
 def encode_manifest(manifest: CheckpointManifest) -> bytes:
-    """Serialise a manifest with its checksum."""
+    """Serialise a manifest with its checksum.
+
+    Raises:
+        CheckpointStorageError: It names a file that no manifest may name, such as one of another job.
+    """
+    for file in manifest.files():
+        problem = state_file_problem(file.path, manifest.kind is SnapshotKind.SAVEPOINT)
+        if problem is not None:
+            raise CheckpointStorageError(
+                f"{manifest.kind.value} {manifest.checkpoint_id} cannot be stored: it names the file "
+                f"{file.path[:200]!r}, and {problem}"
+            )
     body = json.dumps(_to_json(manifest), sort_keys=True).encode()
+    if len(body) > MAX_MANIFEST_BYTES - 128:
+        raise CheckpointStorageError(
+            f"{manifest.kind.value} {manifest.checkpoint_id} cannot be stored: its manifest has {len(body)} "
+            f"bytes, and may have {MAX_MANIFEST_BYTES}. Let it hold fewer small files: lower "
+            f"execution.checkpointing.data-inline-threshold"
+        )
     digest = hashlib.sha256(body).hexdigest()
     return f"{_MAGIC} {FORMAT_VERSION} {digest}\n".encode() + body
 
@@ -96,8 +118,12 @@ def encode_manifest(manifest: CheckpointManifest) -> bytes:
 def decode_manifest(data: bytes, path: str) -> CheckpointManifest:
     """Parse a manifest read from `path`.
 
+    A valid checksum does not make it trustworthy: every field is checked for type and bounds, and no file
+    that it names is outside the directory of the savepoint, or the `shared` directory of the job.
+
     Raises:
-        CorruptCheckpointError: It is not a manifest, of a newer format, or damaged.
+        CorruptCheckpointError: It is not a manifest, of a newer format, or damaged. The message names the
+            field that is wrong.
     """
     header, _, body = data.partition(b"\n")
     words = header.split()
@@ -105,14 +131,19 @@ def decode_manifest(data: bytes, path: str) -> CheckpointManifest:
         raise CorruptCheckpointError(f"{path} is not a checkpoint manifest, or its start is damaged")
     if words[1] != str(FORMAT_VERSION).encode():
         raise CorruptCheckpointError(
-            f"{path} has manifest format {words[1].decode('ascii', 'replace')}; this release reads "
+            f"{path} has manifest format {_shown_version(words[1])}; this release reads "
             f"format {FORMAT_VERSION}: restore it with the release that wrote it"
         )
     if hashlib.sha256(body).hexdigest().encode() != words[2]:
         raise CorruptCheckpointError(
             f"{path} is damaged: its checksum does not match. Restore another checkpoint"
         )
-    return _from_json(json.loads(body))
+    return _from_json(parse_document(body, path))
+
+
+def _shown_version(word: bytes) -> str:
+    """Printable, whatever it holds."""
+    return ascii(word[:20].decode("ascii", "backslashreplace"))[1:-1]
 
 
 def _to_json(manifest: CheckpointManifest) -> dict[str, Any]:
@@ -196,61 +227,100 @@ def _file_to_json(file: FileHandle) -> dict[str, Any]:
     return {"path": file.path, "size_bytes": file.size_bytes, "sha256": file.sha256, **content}
 
 
-def _from_json(body: dict[str, Any]) -> CheckpointManifest:
-    operators = {
-        operator["uid"]: OperatorManifest(
-            operator["uid"],
-            operator["name"],
-            operator["max_parallelism"],
-            tuple(_snapshot_from_json(snapshot) for snapshot in operator["subtasks"]),
-            base64.b64decode(operator["coordinator"]) if "coordinator" in operator else None,
-        )
-        for operator in body["operators"]
-    }
+def _from_json(body: Fields) -> CheckpointManifest:
+    kind = SnapshotKind(body.one_of("kind", [kind.value for kind in SnapshotKind]))
+    is_savepoint = kind is SnapshotKind.SAVEPOINT
+    operators: dict[str, OperatorManifest] = {}
+    for fields in body.children("operators"):
+        operator = _operator_from_json(fields, is_savepoint)
+        if operator.uid in operators:
+            fields.fail("uid", f"is that of another operator too: {operator.uid[:80]!a}")
+        operators[operator.uid] = operator
     return CheckpointManifest(
-        body["job_id"],
-        body["job_name"],
-        CheckpointId(body["checkpoint_id"]),
-        SnapshotKind(body["kind"]),
-        body["triggered_ms"],
-        body["completed_ms"],
+        body.text("job_id"),
+        body.text("job_name"),
+        CheckpointId(body.integer("checkpoint_id")),
+        kind,
+        body.time_ms("triggered_ms"),
+        body.time_ms("completed_ms"),
         operators,
-        body.get("savepoint_path", ""),
-        body.get("statistics"),
+        body.text("savepoint_path", ""),
+        body.plain("statistics") if body.has("statistics") else None,
     )
 
 
-def _snapshot_from_json(body: dict[str, Any]) -> OperatorSnapshot:
+def _operator_from_json(body: Fields, is_savepoint: bool) -> OperatorManifest:
+    return OperatorManifest(
+        body.text("uid"),
+        body.text("name"),
+        body.integer("max_parallelism", 1, UPPER_BOUND_MAX_PARALLELISM),
+        tuple(_snapshot_from_json(snapshot, is_savepoint) for snapshot in body.children("subtasks")),
+        body.data("coordinator"),
+    )
+
+
+def _snapshot_from_json(body: Fields, is_savepoint: bool) -> OperatorSnapshot:
     segments = tuple(
         SegmentHandle(
-            segment["state"],
-            _file_from_json(segment),
-            KeyGroupRange(*segment["key_groups"]),
-            segment["entries"],
-            segment["base"],
-            segment["footer_sha256"],
+            segment.text("state"),
+            _file_from_json(segment, is_savepoint),
+            _key_groups_from_json(segment),
+            segment.integer("entries"),
+            segment.flag("base"),
+            segment.sha256("footer_sha256", may_be_empty=True),
         )
-        for segment in body["segments"]
+        for segment in body.children("segments")
     )
     lists = tuple(
         OperatorListHandle(
-            handle["state"],
-            handle["mode"],
-            handle["schema"],
-            tuple(ListPart(_file_from_json(part), *part["rows"]) for part in handle["parts"]),
+            handle.text("state"),
+            handle.one_of("mode", (EVEN_SPLIT, UNION, BROADCAST)),
+            handle.schema("schema"),
+            tuple(
+                ListPart(_file_from_json(part, is_savepoint), *_range_from_json(part, "rows"))
+                for part in handle.children("parts")
+            ),
         )
-        for handle in body["lists"]
+        for handle in body.children("lists")
     )
-    channels = _channels_from_json(body["channels"]) if "channels" in body else None
-    return OperatorSnapshot(KeyedStateHandle(segments, body["descriptors"]), lists, channels)
+    channels = _channels_from_json(body.child("channels"), is_savepoint) if body.has("channels") else None
+    return OperatorSnapshot(KeyedStateHandle(segments, body.schemas("descriptors")), lists, channels)
 
 
-def _channels_from_json(body: dict[str, Any]) -> ChannelStateHandle:
-    ranges = (ChannelRange(**channel) for channel in body["ranges"])
-    return ChannelStateHandle(_file_from_json(body), tuple(ranges))
+def _key_groups_from_json(body: Fields) -> KeyGroupRange:
+    start, end = body.pair("key_groups", -1, UPPER_BOUND_MAX_PARALLELISM - 1)
+    if start < 0:
+        body.fail("key_groups", f"begins at {start}, not at 0 or above")
+    return KeyGroupRange(start, end)
 
 
-def _file_from_json(body: dict[str, Any]) -> FileHandle:
-    data = body.get("data")
-    content = None if data is None else base64.b64decode(data)
-    return FileHandle(body["path"], body["size_bytes"], body["sha256"], content)
+def _range_from_json(body: Fields, name: str) -> tuple[int, int]:
+    start, end = body.pair(name)
+    if start > end:
+        body.fail(name, f"ends at {end}, before its start {start}")
+    return start, end
+
+
+def _channels_from_json(body: Fields, is_savepoint: bool) -> ChannelStateHandle:
+    file = _file_from_json(body, is_savepoint)
+    ranges = tuple(
+        ChannelRange(
+            channel.text("upstream_uid"),
+            channel.integer("ordinal"),
+            channel.integer("upstream_index"),
+            channel.integer("upstream_parallelism", 1),
+            channel.text("partitioning"),
+            channel.integer("offset"),
+            channel.integer("size_bytes"),
+        )
+        for channel in body.children("ranges")
+    )
+    return ChannelStateHandle(file, ranges)
+
+
+def _file_from_json(body: Fields, is_savepoint: bool) -> FileHandle:
+    path = body.text("path")
+    problem = state_file_problem(path, is_savepoint)
+    if problem is not None:
+        body.fail("path", f"is {path[:200]!a}: {problem}")
+    return FileHandle(path, body.integer("size_bytes"), body.sha256("sha256"), body.data("data"))

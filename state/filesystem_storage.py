@@ -8,26 +8,28 @@ import itertools
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO
 
 import pyarrow as pa
 from pyarrow import fs
 
 from ..common import failpoints
-from ..common.errors import CheckpointStorageError
+from ..common.errors import CheckpointStorageError, CorruptCheckpointError
 from ..protocol.handles import FileHandle
 from ..protocol.storage_retries import is_transient
-from .conditional_writes import NoConditionalWritesError, create_file
+from . import local_files
 from .storage import (
     CheckpointStorage,
     MissingFileError,
     TransientStorageError,
     check_length,
+    check_readable_size,
     checked_relative,
-    is_absolute,
     missing_file,
+    open_storage,
     read_verified,
+    verified,
 )
 
 _NUMBERS = itertools.count()
@@ -68,8 +70,8 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
 class FileSystemCheckpointStorage(CheckpointStorage):
     """Files below the directory `uri`.
 
-    `create_exclusive` is atomic on local file systems (a hard link) and on stores with conditional writes.
-    Others, which `why_not_exclusive` names, are asked first and written then.
+    On local file systems `create_exclusive` is atomic (a hard link). Other stores are asked first and
+    written then, so only one process may claim at a time there.
     """
 
     def __init__(self, uri: str) -> None:
@@ -102,43 +104,50 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         with _clear_errors(full):
             if self._is_local:
                 return _link_exclusively(full, data)
-            if not self.why_not_exclusive():
-                return create_file(self._fs, self._uri)(full, data)
             if self._fs.get_file_info(full).type != fs.FileType.NotFound:
                 return False
             self._write_remote(full, data)
             return True
 
-    def why_not_exclusive(self) -> str:
-        if self._is_local:
-            return ""
-        try:
-            create_file(self._fs, self._uri)
-        except NoConditionalWritesError as error:
-            return str(error)
-        return ""
-
     def read(self, path: str) -> bytes:
-        filesystem, full = self._resolved(path)
-        with _clear_errors(full), filesystem.open_input_stream(full) as stream:
-            data: bytes = stream.read()
+        full = self._full(checked_relative(path))
+        with _clear_errors(full), self._opened(path) as file:
+            size_bytes = file.size()
+            check_readable_size(full, size_bytes)
+            data: bytes = file.read(size_bytes)
             return data
 
     def read_file(self, handle: FileHandle) -> bytes:
-        return read_verified(self, handle)
+        if handle.is_inline or handle.root:
+            return read_verified(self, handle)
+        with closing(self.open_file(handle)) as file, _clear_errors(self._full(handle.path)):
+            data = file.read(handle.size_bytes)
+        return verified(handle, data, self._uri)
 
     def open_file(self, handle: FileHandle) -> BinaryIO:
         if handle.is_inline:
             return super().open_file(handle)
-        filesystem, full = self._resolved(handle.path)
+        if handle.root:
+            return open_storage(handle.root).open_file(handle.relative())
+        full = self._full(checked_relative(handle.path))
         try:
             with _clear_errors(full):
-                file = filesystem.open_input_file(full)
+                file = self._opened(handle.path)
                 size_bytes = file.size()
         except MissingFileError as error:
             raise missing_file(handle, self._uri) from error
         check_length(handle, size_bytes, self._uri)
         return file  # type: ignore[no-any-return]
+
+    def _opened(self, path: str) -> pa.NativeFile:
+        if not self._is_local:
+            return self._fs.open_input_file(self._full(path))
+        descriptor = local_files.open_regular(self._root, path)
+        try:
+            # pyarrow opens paths only; this one is the file that was checked, whatever is in its place now.
+            return pa.OSFile(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
 
     def list_files(self, prefix: str) -> list[str]:
         return [path for path in self._list(prefix) if not _is_temporary(path)]
@@ -148,6 +157,9 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
     def _list(self, prefix: str) -> list[str]:
         below = self._full(prefix) if prefix else self._root
+        if self._is_local:
+            with _clear_errors(below):
+                return sorted(local_files.regular_files(self._root, prefix))
         selector = fs.FileSelector(below, allow_not_found=True, recursive=True)
         with _clear_errors(below):
             infos = self._infos(selector)
@@ -162,19 +174,25 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return list(self._fs.get_file_info(selector))
 
     def delete(self, paths: Iterable[str]) -> None:
-        for full in [self._full(checked_relative(path)) for path in paths]:
-            with _clear_errors(full):
-                self._delete(full)
+        for path in [checked_relative(path) for path in paths]:
+            with _clear_errors(self._full(path)):
+                self._delete(path)
 
-    def _delete(self, full: str) -> None:
+    def _delete(self, path: str) -> None:
         """Somebody else may delete it at the same time: gone is gone."""
+        full = self._full(path)
         if not self._is_local:
             if self._fs.get_file_info(full).type != fs.FileType.NotFound:
                 with suppress(FileNotFoundError):
                     self._fs.delete_file(full)
             return
-        with suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(full)
+        try:
+            local_files.unlink(self._root, path)
+        except CorruptCheckpointError:
+            # A link leads there: no file of this storage has the path.
+            return
+        except (FileNotFoundError, NotADirectoryError):
+            pass
         # A job makes a directory for every checkpoint; in the long run they would use up the disk's inodes.
         directory = os.path.dirname(full)
         with suppress(OSError):
@@ -189,9 +207,6 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
     def sub(self, prefix: str) -> CheckpointStorage:
         return FileSystemCheckpointStorage(f"{self._uri}/{prefix}")
-
-    def _resolved(self, path: str) -> tuple[fs.FileSystem, str]:
-        return resolve(path) if is_absolute(path) else (self._fs, self._full(path))
 
     def _full(self, path: str) -> str:
         return f"{self._root.rstrip('/')}/{path}"

@@ -64,19 +64,15 @@ class MemoryCheckpointStorage(CheckpointStorage):
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
         with self._files.lock:
-            if self._prefix + path in self._files.content:
+            full = self._prefix + checked_relative(path)
+            if full in self._files.content:
                 return False
-            self._files.content[self._prefix + path] = bytes(data)
+            self._files.content[full] = bytes(data)
             return True
 
     def read(self, path: str) -> bytes:
-        if path.startswith("memory://"):
-            root, _, rest = path.removeprefix("memory://").partition("/")
-            files, full = _files_of(root), rest
-        else:
-            files, full = self._files, self._prefix + path
-        with files.lock:
-            data = files.content.get(full)
+        with self._files.lock:
+            data = self._files.content.get(self._prefix + checked_relative(path))
         if data is None:
             raise MissingFileError(f"there is no file {path!r} in {self.uri}")
         return data

@@ -115,9 +115,6 @@ class RetryingStorage(CheckpointStorage):
         except MissingFileError:
             return False
 
-    def why_not_exclusive(self) -> str:
-        return self._storage.why_not_exclusive()
-
     def read(self, path: str) -> bytes:
         return self._retried(lambda: self._storage.read(path))
 

@@ -8,9 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
-from ..common.errors import CheckpointStorageError, ConfigurationError, CorruptCheckpointError
-from ..common.secrets import masked_text
+from ..common.errors import CheckpointStorageError, CorruptCheckpointError
 from ..protocol.handles import FileHandle
+from ..protocol.manifest import MAX_MANIFEST_BYTES
+from ..protocol.stored_path import stored_path_problem
+
+MAX_READ_BYTES = MAX_MANIFEST_BYTES
+"""Of a file that is read without a handle. No other such file is as large as a manifest."""
 
 
 class CheckpointStorage(ABC):
@@ -19,9 +23,12 @@ class CheckpointStorage(ABC):
     Paths are relative to the root, with `/` between parts. Guarantees of every implementation:
 
     * a file is never visible half-written: readers see the whole file or none;
-    * `create_exclusive` succeeds for exactly one of several callers with one path, unless
-      `why_not_exclusive` says otherwise;
+    * `create_exclusive` succeeds for exactly one of several callers with one path (on local file
+      systems; remote stores give what their protocol gives);
     * reading by handle verifies length and SHA-256, so damage is an error and never data;
+    * no path leads out of the root: it has one spelling and no `..`, and on local file systems only regular
+      files count and no link is followed;
+    * a read is bounded, by the handle's length or by `MAX_READ_BYTES`;
     * instances may be pickled and used from several threads at once.
 
     Every failure is a `CheckpointStorageError` that names the path and a remedy.
@@ -44,19 +51,19 @@ class CheckpointStorage(ABC):
         call if its content is `data`. So `data` must be empty, or such that no other caller creates the same.
         """
 
-    def why_not_exclusive(self) -> str:
-        """Why two callers at the same time may both create one file; an empty text if they cannot."""
-        return ""
-
     @abstractmethod
     def read(self, path: str) -> bytes:
-        """Content of the file under `path`; `CheckpointStorageError` when there is none."""
+        """Content of the file under `path`, up to `MAX_READ_BYTES`.
+
+        Raises:
+            CheckpointStorageError: when there is none, or it is larger.
+        """
 
     @abstractmethod
     def read_file(self, handle: FileHandle) -> bytes:
         """Content of a file, verified; that of an inline one is in its handle.
 
-        `handle.path` may also be an absolute URI: a file of another job's checkpoint.
+        `handle.root` may name another directory: the file is of another job's checkpoint.
 
         Raises:
             CorruptCheckpointError: when it is missing, or length or SHA-256 differ from the handle's.
@@ -134,36 +141,32 @@ def open_storage(uri: str) -> CheckpointStorage:
     return RetryingStorage(FileSystemCheckpointStorage(uri))
 
 
-def check_exclusive(storage: CheckpointStorage, existing: str) -> None:
-    """Raise `ConfigurationError` unless only one of several coordinators can create a file.
-
-    Args:
-        storage: Of a job.
-        existing: The path of a file in it.
-    """
-    reason = storage.why_not_exclusive()
-    if not reason and storage.create_exclusive(existing, b"checks that an existing file is not replaced"):
-        reason = "it ignores the condition of a write and replaces a file that exists"
-    if reason:
-        raise ConfigurationError(
-            f"execution.checkpointing.dir {masked_text(storage.uri)} cannot be used for exactly-once: two "
-            f"coordinators of one job could both commit. Reason: {reason}. Use another storage, or set "
-            f"execution.checkpointing.mode to AT_LEAST_ONCE"
-        )
-
-
 def is_absolute(path: str) -> bool:
     """Whether a handle's path names a file outside the storage that reads it."""
     return "://" in path or path.startswith("/")
 
 
 def checked_relative(path: str) -> str:
-    """A path to be written or deleted; an absolute one is another job's and is refused."""
-    if is_absolute(path):
+    """A path below the root; any other is refused.
+
+    Raises:
+        CheckpointStorageError: `path` is absolute, an address, or leads elsewhere in another way.
+    """
+    problem = stored_path_problem(path)
+    if problem is not None:
         raise CheckpointStorageError(
-            f"{path!r} belongs to another job's checkpoint, which is never written or deleted from here"
+            f"{path[:200]!r} is no path in checkpoint storage: {problem}. Files of another job's checkpoint "
+            f"are never written or deleted from here"
         )
     return path
+
+
+def check_readable_size(path: str, size_bytes: int) -> None:
+    """Raise `CheckpointStorageError` for a file that is too large to be read as a whole."""
+    if size_bytes > MAX_READ_BYTES:
+        raise CheckpointStorageError(
+            f"checkpoint file {path!r} has {size_bytes} bytes; no such file has more than {MAX_READ_BYTES}"
+        )
 
 
 class MissingFileError(CheckpointStorageError):
@@ -184,7 +187,9 @@ def read_verified(storage: CheckpointStorage, handle: FileHandle) -> bytes:
     trying again would not bring it back.
     """
     if handle.data is not None:
-        return verified(handle, handle.data, "its checkpoint's manifest")
+        return verified(handle, handle.data, "")
+    if handle.root:
+        return open_storage(handle.root).read_file(handle.relative())
     try:
         data = storage.read(handle.path)
     except MissingFileError as error:
@@ -197,21 +202,28 @@ def read_restored(storage: CheckpointStorage | None, handle: FileHandle) -> byte
 
     Args:
         storage: The job's own, `None` for a job that takes no checkpoints. Such a one can only be restored
-            from what another job stored, and the paths of that are absolute: they say where it is.
+            from what another job stored, whose handles say where it is.
         handle: The file.
 
     Raises:
         CorruptCheckpointError: It is missing, or length or SHA-256 differ from the handle's.
     """
     if storage is None and handle.data is not None:
-        return verified(handle, handle.data, "its checkpoint's manifest")
-    return (storage or open_storage(handle.path)).read_file(handle)
+        return verified(handle, handle.data, "")
+    return (storage or open_storage(handle.root)).read_file(handle)
+
+
+def _named(handle: FileHandle, uri: str) -> str:
+    """Where a file is, as its owner can look for it."""
+    if handle.is_inline:
+        return f"{handle.path!r} in its checkpoint's manifest"
+    return repr(f"{uri.rstrip('/')}/{handle.path}")
 
 
 def missing_file(handle: FileHandle, uri: str) -> CorruptCheckpointError:
     """The error for a file that a manifest names and that is not there."""
     return CorruptCheckpointError(
-        f"checkpoint file {handle.path!r} in {uri} is missing; restore another checkpoint or savepoint"
+        f"checkpoint file {_named(handle, uri)} is missing; restore another checkpoint or savepoint"
     )
 
 
@@ -219,7 +231,7 @@ def check_length(handle: FileHandle, size_bytes: int, uri: str) -> None:
     """Raise `CorruptCheckpointError` unless a stored file is as long as its handle says."""
     if size_bytes != handle.size_bytes:
         raise CorruptCheckpointError(
-            f"checkpoint file {handle.path!r} in {uri} is damaged: {size_bytes} bytes instead of "
+            f"checkpoint file {_named(handle, uri)} is damaged: {size_bytes} bytes instead of "
             f"{handle.size_bytes}; restore another checkpoint or savepoint"
         )
 
@@ -233,7 +245,7 @@ def verified(handle: FileHandle, data: bytes, uri: str) -> bytes:
     check_length(handle, len(data), uri)
     if hashlib.sha256(data).hexdigest() != handle.sha256:
         raise CorruptCheckpointError(
-            f"checkpoint file {handle.path!r} in {uri} is damaged: its SHA-256 does not match; "
+            f"checkpoint file {_named(handle, uri)} is damaged: its SHA-256 does not match; "
             f"restore another checkpoint or savepoint"
         )
     return data

@@ -6,16 +6,18 @@ from dataclasses import replace
 
 from ..common.errors import CheckpointNotFoundError, CheckpointStorageError
 from ..protocol.elements import SnapshotKind
-from ..protocol.handles import FileHandle
 from ..protocol.manifest import CheckpointManifest, decode_manifest
-from .storage import is_absolute, open_storage
+from .storage import open_storage
 
 MANIFEST_NAME = "MANIFEST"
 _OF_FLINK = "_metadata"
 
 
 def read_checkpoint(path: str) -> CheckpointManifest:
-    """Read the checkpoint of another job from its directory; its files become absolute addresses.
+    """Read the checkpoint of another job from its directory; its handles say where its files are.
+
+    They can be nowhere else than in the directory that `path` names, or the one above it: a manifest names no
+    addresses.
 
     Args:
         path: the directory of the checkpoint, or its manifest: a local path, also a relative one, or any
@@ -47,12 +49,13 @@ def read_checkpoint(path: str) -> CheckpointManifest:
     directory = storage.uri.rstrip("/")
     # A savepoint's files are below its own directory, those of a checkpoint beside it.
     is_savepoint = manifest.kind is SnapshotKind.SAVEPOINT
-    root = directory if is_savepoint else directory.rpartition("/")[0]
+    root = directory if is_savepoint else directory.rpartition("/")[0] or "/"
     operators = {
         uid: replace(
             op,
             subtasks=tuple(
-                snapshot.with_files(lambda file: _absolute(file, root)) for snapshot in op.subtasks
+                snapshot.with_files(lambda file: file if file.is_inline else file.within(root))
+                for snapshot in op.subtasks
             ),
         )
         for uid, op in manifest.operators.items()
@@ -69,12 +72,6 @@ def check_files(manifest: CheckpointManifest) -> None:
         CorruptCheckpointError: One is missing, or has another length.
     """
     files = {file.path: file for file in manifest.files() if not file.is_inline}
-    for path, file in files.items():
-        directory = path.rpartition("/")[0]
-        open_storage(directory).open_file(file).close()
-
-
-def _absolute(file: FileHandle, root: str) -> FileHandle:
-    if file.is_inline or is_absolute(file.path):
-        return file
-    return replace(file, path=f"{root}/{file.path}")
+    storages = {root: open_storage(root) for root in {file.root for file in files.values()}}
+    for file in files.values():
+        storages[file.root].open_file(file.relative()).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -188,7 +189,9 @@ class FakeCluster:
 
 def position_handle(checkpoint_id: int) -> OperatorListHandle:
     """A source's position, inline."""
-    file = FileHandle(f"shared/op-numbers/{checkpoint_id}", 1, "00", str(checkpoint_id).encode())
+    content = str(checkpoint_id).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    file = FileHandle(f"shared/op-numbers/{checkpoint_id}", len(content), digest, content)
     return OperatorListHandle("position", "even-split", {"kind": "list"}, (ListPart(file, 0, 1),))
 
 

@@ -309,8 +309,8 @@ def test_the_files_of_another_job_are_never_deleted(storage: MemoryCheckpointSto
     other = MemoryCheckpointStorage()
     foreign = segment(other, "foreign")
     opened = store(storage)
-    absolute = FileHandle(f"{other.uri}/{foreign.path}", foreign.size_bytes, foreign.sha256)
-    opened.complete(manifest(1, absolute))
+    with pytest.raises(CheckpointStorageError, match="address"):
+        opened.complete(manifest(1, foreign.within(other.uri)))
     opened.complete(manifest(2))
     collected(opened)
     opened.remove_orphans()
@@ -403,11 +403,12 @@ def test_a_checkpoint_of_another_job_is_read_with_absolute_paths(storage: Memory
     assert MemoryCheckpointStorage().read_file(file) == b"a"
 
 
-def test_an_absolute_path_stays_what_it_is(storage: MemoryCheckpointStorage) -> None:
+@pytest.mark.parametrize("path", ["s3://bucket/x", "/data/y", "shared/../y", "chk-1/MANIFEST"])
+def test_no_manifest_is_written_that_names_other_files(storage: MemoryCheckpointStorage, path: str) -> None:
     opened = store(storage)
-    opened.complete(manifest(1, FileHandle("s3://bucket/x", 1, ""), FileHandle("/data/y", 1, "")))
-    read = read_checkpoint(opened.directory_of(CheckpointId(1)))
-    assert [file.path for file in read.files()] == ["s3://bucket/x", "/data/y"]
+    with pytest.raises(CheckpointStorageError, match="cannot be stored"):
+        opened.complete(manifest(1, FileHandle(path, 1, "")))
+    assert opened.newest is None
 
 
 def test_inline_files_are_in_the_manifest_alone(storage: MemoryCheckpointStorage) -> None:

@@ -195,9 +195,7 @@ def test_files_of_another_job_are_copied_before_they_are_carried_along() -> None
     before = backend(theirs)
     before.get_list_state(POSITIONS).add((1, 2))
     (snapshot,) = [OperatorSnapshot(lists=stored(before))]
-    foreign = snapshot.with_files(
-        lambda file: type(file)(f"{theirs.uri}/{file.path}", file.size_bytes, file.sha256)
-    )
+    foreign = snapshot.with_files(lambda file: file.within(theirs.uri))
     middle = backend(ours, foreign.lists, owned=False)
     carried = stored(middle)
     theirs.delete(theirs.list_files(""))

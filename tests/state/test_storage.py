@@ -5,11 +5,11 @@ import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
-from tidegate.protocol.handles import FileHandle
 from tidegate.state.filesystem_storage import FileSystemCheckpointStorage, storage_error
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import CheckpointStorage, open_storage, read_restored
@@ -87,9 +87,12 @@ def test_files_of_another_job_are_read_by_absolute_address_and_never_deleted(
 ) -> None:
     other = place.sub("other")
     handle = other.write_file("a", b"x")
-    absolute = FileHandle(f"{other.uri}/a", handle.size_bytes, handle.sha256)
+    absolute = handle.within(other.uri)
+    assert absolute.path == f"{other.uri}/a"
     mine = place.sub("mine")
     assert mine.read_file(absolute) == read_restored(None, absolute) == b"x"
+    with pytest.raises(CheckpointStorageError, match="no path in checkpoint storage"):
+        mine.read_file(replace(absolute, root=""))
     with pytest.raises(CheckpointStorageError, match="another job"):
         mine.delete([absolute.path])
     with pytest.raises(CheckpointStorageError, match="another job"):
@@ -103,7 +106,7 @@ def test_damage_is_an_error_that_names_the_file(
 ) -> None:
     handle = place.write_file("chk-1/a", b"content")
     place.write_file("chk-1/a", damage(b"content"))
-    with pytest.raises(CorruptCheckpointError, match=r"'chk-1/a'.*damaged"):
+    with pytest.raises(CorruptCheckpointError, match=r"/chk-1/a'.*damaged"):
         place.read_file(handle)
 
 
