@@ -40,6 +40,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "spark": ("benchmarks.spark.run",),
     "state": ("benchmarks.state.run",),
     "checkpointing": ("benchmarks.checkpoint.run",),
+    "width": ("benchmarks.width",),
 }
 
 

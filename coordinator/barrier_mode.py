@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..common.errors import ConfigurationError
 from ..protocol.elements import CheckpointingMode
 from ..protocol.trigger import TriggerPolicy
-from ..state.storage import CheckpointStorage
+from ..state.storage import CheckpointStorage, check_exclusive
 
 _PATH = "mode/MODE"
 
@@ -45,8 +45,17 @@ class BarrierMode:
         return self.mode.value if self.aligned_timeout_ms is None else "unaligned"
 
 
-def store_mode(storage: CheckpointStorage, mode: BarrierMode) -> None:
-    """Keep a change for the coordinators to come."""
+def store_mode(storage: CheckpointStorage, mode: BarrierMode, existing: str) -> None:
+    """Keep a change for later coordinators.
+
+    Args:
+        existing: The path of a file in the storage.
+
+    Raises:
+        ConfigurationError: The change is to exactly-once, which this storage does not allow.
+    """
+    if mode.mode is CheckpointingMode.EXACTLY_ONCE:
+        check_exclusive(storage, existing)
     record = {"mode": mode.mode.value, "aligned_timeout_ms": mode.aligned_timeout_ms}
     storage.write_file(_PATH, json.dumps(record).encode())
 

@@ -155,7 +155,7 @@ class CheckpointDriver:
         try:
             mode.check(self._spec.settings.trigger)
             self._store.check_fence()
-            store_mode(self._store.storage, mode)
+            store_mode(self._store.storage, mode, self._store.probe)
         except TidegateError as error:
             return str(error)
         self._wanted_mode = mode

@@ -159,13 +159,13 @@ class Elasticity:
         samples = (self._coordinator.metrics.of(SubtaskId(task.task_id, i)) for i in range(task.parallelism))
         return [
             SubtaskLoad(rates.busy_ms / 1_000, rates.backpressured_ms / 1_000)
-            for _, rates, taken_ms in samples
-            if taken_ms and rates.busy_ms + rates.backpressured_ms + rates.idle_ms > 0
+            for rates in (sample.rates for sample in samples if sample.taken_ms)
+            if rates.busy_ms + rates.backpressured_ms + rates.idle_ms > 0
         ]
 
     def _watermarks(self, task: Task) -> list[int]:
         samples = (self._coordinator.metrics.of(SubtaskId(task.task_id, i)) for i in range(task.parallelism))
-        found = (metrics.watermark_ms for metrics, _, _ in samples)
+        found = (sample.metrics.watermark_ms for sample in samples)
         return [each for each in found if each is not None and 0 < each < MAX_WATERMARK_MS]
 
     # ------------------------------------------------------------ asking

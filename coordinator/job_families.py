@@ -177,19 +177,20 @@ def _add_subtask(
     families: MetricFamilies, of_job: Labels, subtask: Subtask, job: JobCoordinator, now_ms: int
 ) -> None:
     subtask_id = subtask.subtask_id
-    metrics, rates, taken_ms = job.metrics.of(subtask_id)
-    if not taken_ms:
+    sample = job.metrics.of(subtask_id)
+    if not sample.taken_ms:
         return
+    metrics = sample.metrics
     labels = {
         **of_job,
-        "host": job.metrics.place_of(subtask_id)[0],
+        "host": sample.host,
         "task_id": subtask_id.task_id,
         "task_name": subtask.task.name,
         "subtask_index": str(subtask_id.index),
         "task_attempt_num": str(job.restarts),
     }
     for name, (text, value_of) in TASK_METRICS.items():
-        value = value_of(metrics, rates)
+        value = value_of(metrics, sample.rates)
         if value is not None:
             families.add((*TASK_SCOPE, name), text, labels, value)
     # Neither before the first watermark nor after the end of the input is there a time to show.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.task_metrics import ProcessMetrics, TaskMetrics, TaskRates
@@ -11,10 +11,25 @@ _COUNTS = ("records_in", "records_out", "bytes_in", "bytes_out", "busy_ms", "bac
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
-    metrics: TaskMetrics
-    rates: TaskRates
-    taken_ms: int
+class SubtaskSample:
+    """What a subtask reported last.
+
+    Attributes:
+        metrics: Its counts since the start of the attempt.
+        rates: Those between its last two reports of the attempt.
+        taken_ms: When it was taken, in milliseconds since the Unix epoch.
+        host: Where it runs; empty as long as its process has not reported.
+        process_id: The id of that process, or 0.
+    """
+
+    metrics: TaskMetrics = field(default_factory=TaskMetrics)
+    rates: TaskRates = field(default_factory=TaskRates)
+    taken_ms: int = 0
+    host: str = ""
+    process_id: int = 0
+
+
+_NOTHING = SubtaskSample()
 
 
 class JobMetrics:
@@ -27,12 +42,11 @@ class JobMetrics:
         self.url = ""
         """Address of the page that shows them to Prometheus; empty where there is none."""
         self._attempt = Attempt(0)
-        self._samples: dict[SubtaskId, _Sample] = {}
-        self._places: dict[SubtaskId, tuple[str, int]] = {}
+        self._samples: dict[SubtaskId, SubtaskSample] = {}
 
     def begin(self, attempt: Attempt) -> None:
         """A new attempt starts: all counts begin again at 0, and older ones are not taken any more."""
-        self._attempt, self._samples, self._places = attempt, {}, {}
+        self._attempt, self._samples = attempt, {}
 
     def update(self, taken: ProcessMetrics, taken_ms: int) -> None:
         """Take what a process said.
@@ -43,33 +57,19 @@ class JobMetrics:
         if taken.attempt != self._attempt:
             return
         for subtask, metrics in taken.subtasks.items():
-            self._places[subtask] = (taken.host, taken.process_id)
-            self._take(subtask, metrics, taken_ms)
+            last = self._samples.get(subtask)
+            rates = _NOTHING.rates if last is None else _rates(last.metrics, metrics)
+            self._samples[subtask] = SubtaskSample(metrics, rates, taken_ms, taken.host, taken.process_id)
 
     def ended(self, attempt: Attempt, subtask: SubtaskId, metrics: TaskMetrics, taken_ms: int) -> None:
         """Take the last metrics of a subtask that has finished: from now on it does nothing."""
         if attempt == self._attempt:
-            self._samples[subtask] = _Sample(metrics, TaskRates(), taken_ms)
+            last = self.of(subtask)
+            self._samples[subtask] = replace(last, metrics=metrics, rates=TaskRates(), taken_ms=taken_ms)
 
-    def of(self, subtask: SubtaskId) -> tuple[TaskMetrics, TaskRates, int]:
-        """The newest metrics of a subtask, its rates, and when they were taken.
-
-        Rates are those between the last two samples of the attempt. Everything is 0 as long as the subtask
-        has said nothing.
-        """
-        sample = self._samples.get(subtask)
-        if sample is None:
-            return TaskMetrics(), TaskRates(), 0
-        return sample.metrics, sample.rates, sample.taken_ms
-
-    def place_of(self, subtask: SubtaskId) -> tuple[str, int]:
-        """Host name and process id of a subtask; an empty text and 0 as long as it has said nothing."""
-        return self._places.get(subtask, ("", 0))
-
-    def _take(self, subtask: SubtaskId, metrics: TaskMetrics, taken_ms: int) -> None:
-        last = self._samples.get(subtask)
-        rates = TaskRates() if last is None else _rates(last.metrics, metrics)
-        self._samples[subtask] = _Sample(metrics, rates, taken_ms)
+    def of(self, subtask: SubtaskId) -> SubtaskSample:
+        """What a subtask reported last; everything is 0 or empty before its first report."""
+        return self._samples.get(subtask, _NOTHING)
 
 
 def _rates(before: TaskMetrics, after: TaskMetrics) -> TaskRates:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..protocol.elements import CheckpointingMode
 from ..protocol.manifest import CheckpointManifest
-from ..state.storage import CheckpointStorage, open_storage
+from ..state.storage import CheckpointStorage, check_exclusive, open_storage
 from ..state.stored_checkpoint import read_checkpoint
 from .checkpoint_store import CheckpointStore
 from .claim import ClaimedCheckpoint
@@ -31,8 +32,15 @@ def new_store(spec: JobSpec, storage: CheckpointStorage | None) -> CheckpointSto
 
 
 def claim_epoch(spec: JobSpec, store: CheckpointStore) -> int:
-    """Become the job's coordinator; ids go on from those of the job that it starts from."""
+    """Become the job's coordinator; ids go on from those of the job that it starts from.
+
+    Raises:
+        ConfigurationError: The job is exactly-once, but another coordinator could claim the same epoch.
+    """
     epoch = store.claim()
+    if spec.settings.mode is CheckpointingMode.EXACTLY_ONCE:
+        # The driver checked it too, but this process may have other packages.
+        check_exclusive(store.storage, store.probe)
     path = spec.settings.restore_path
     if path is not None and store.is_new:
         foreign = read_checkpoint(path)

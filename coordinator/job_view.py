@@ -19,6 +19,7 @@ from .job_history import SubtaskState
 from .job_report import JobReport
 from .spec import JobSpec
 
+_NO_RATES = TaskRates()
 _CREATED = SubtaskState(ExecutionState.CREATED, 0, 0)
 
 
@@ -67,22 +68,21 @@ class JobView:
     def _subtask(self, subtask: Subtask) -> SubtaskDetails:
         subtask_id = subtask.subtask_id
         known = self._coordinator.history.subtasks.get(subtask_id, _CREATED)
-        host, process_id = self._coordinator.metrics.place_of(subtask_id)
-        metrics, rates, metrics_ms = self._coordinator.metrics.of(subtask_id)
-        if host:
-            self._hosts[subtask_id] = host
-        is_waiting = known.state is ExecutionState.INITIALIZING and not host
+        sample = self._coordinator.metrics.of(subtask_id)
+        if sample.host:
+            self._hosts[subtask_id] = sample.host
+        is_waiting = known.state is ExecutionState.INITIALIZING and not sample.host
         is_running = known.state is ExecutionState.RUNNING
         return SubtaskDetails(
             subtask=subtask_id,
             state=ExecutionState.DEPLOYING if is_waiting else known.state,
             since_ms=known.since_ms,
             attempt=known.attempt,
-            host=host,
-            process_id=process_id,
-            metrics=metrics,
-            rates=rates if is_running else TaskRates(),
-            metrics_ms=metrics_ms,
+            host=sample.host,
+            process_id=sample.process_id,
+            metrics=sample.metrics,
+            rates=sample.rates if is_running else _NO_RATES,
+            metrics_ms=sample.taken_ms,
         )
 
     def _placed(self, exception: JobException, subtasks: Mapping[SubtaskId, Subtask]) -> JobException:
@@ -103,7 +103,7 @@ def report_of(coordinator: JobCoordinator) -> JobReport:
         cause=None if failure is None else failure.cause,
         details="" if failure is None else failure.details,
         restarts=coordinator.restarts,
-        statistics=coordinator.statistics,
+        statistics=coordinator.statistics.frozen(),
         newest_checkpoint=None
         if store is None or newest is None
         else store.directory_of(newest.checkpoint_id),

@@ -231,7 +231,14 @@ class JobStatistics:
         found = {name: Summary.of([getattr(one, name) for one in completed]) for name in SUMMARISED}
         return {name: summary for name, summary in found.items() if summary is not None}
 
-    # Dictionaries are replaced and not changed: in the local shell another thread may read them.
+    def frozen(self) -> JobStatistics:
+        """A view for other threads: checkpoints in progress keep the acknowledgements that they have now."""
+        # `copy` is one step of the interpreter, so no acknowledgement arrives in the middle of it.
+        now = {known: replace(one, subtasks=one.subtasks.copy()) for known, one in self.in_progress.items()}
+        return replace(self, in_progress=now)
+
+    # Dictionaries are replaced and not changed: in the local shell another thread may read them. Except the
+    # acknowledgements of a checkpoint: to copy them for each further one takes time in their square.
 
     def started(self, checkpoint: CheckpointStatistics) -> None:
         """A checkpoint was triggered."""
@@ -240,10 +247,10 @@ class JobStatistics:
     def acknowledged(self, checkpoint_id: CheckpointId, subtask: SubtaskId, metrics: SubtaskMetrics) -> None:
         """A subtask did its part of a checkpoint in progress."""
         known = self.in_progress[checkpoint_id]
+        known.subtasks[subtask] = metrics
         self.started(
             replace(
                 known,
-                subtasks={**known.subtasks, subtask: metrics},
                 size_bytes=known.size_bytes + metrics.size_bytes,
                 duration_ms=max(known.duration_ms, metrics.acknowledged_ms or 0.0),
             )

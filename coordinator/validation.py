@@ -8,7 +8,8 @@ import os
 from ..common.errors import ConfigurationError
 from ..common.failpoints import VARIABLE
 from ..operators.chain import load_operator
-from ..state.storage import open_storage
+from ..protocol.elements import CheckpointingMode
+from ..state.storage import CheckpointStorage, check_exclusive, open_storage
 from .spec import JobSpec
 
 logger = logging.getLogger("tidegate")
@@ -27,10 +28,7 @@ def validate_before_start(spec: JobSpec) -> None:
     _check_fail_points(spec)
     if settings.trigger is not None:
         assert settings.checkpoint_dir is not None
-        probe = open_storage(settings.checkpoint_dir).sub(spec.job_id)
-        probe.write_file("epochs/0", b"")
-        # What else is wrong is still to be seen, and a job that never starts must leave nothing.
-        probe.delete_all()
+        _check_storage(open_storage(settings.checkpoint_dir).sub(spec.job_id), settings.mode)
     if settings.restore_path is not None:
         _check_restored(spec, settings.restore_path)
     _check_directory("tidegate.local-dir", settings.local_dir)
@@ -41,6 +39,21 @@ def validate_before_start(spec: JobSpec) -> None:
         operator.validate()
         if settings.trigger is not None:
             operator.validate_checkpointing(settings.trigger.interval_ms, settings.trigger.timeout_ms)
+
+
+def _check_storage(storage: CheckpointStorage, mode: CheckpointingMode) -> None:
+    try:
+        storage.write_file("epochs/0", b"")
+        if mode is CheckpointingMode.EXACTLY_ONCE:
+            check_exclusive(storage, "epochs/0")
+        elif storage.why_not_exclusive():
+            logger.warning(
+                "%s. If two coordinators of the job run at the same time, checkpoints may be lost",
+                storage.why_not_exclusive(),
+            )
+    finally:
+        # Other checks follow, and a job that never starts must leave nothing.
+        storage.delete_all()
 
 
 def _check_directory(key: str, path: str) -> None:

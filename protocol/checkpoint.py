@@ -308,7 +308,8 @@ class CheckpointCoordinator:
         return [TriggerSubtasks(barrier, targets, is_new=True)]
 
     def _on_input_ended(self, event: SubtaskInputEnded, now_ms: int) -> list[CheckpointCommand]:
-        if event.attempt != self._attempt or event.subtask not in self._subtasks - self._input_ended:
+        is_open = event.subtask in self._subtasks and event.subtask not in self._input_ended
+        if event.attempt != self._attempt or not is_open:
             return []
         self._input_ended.add(event.subtask)
         commands: list[CheckpointCommand] = []

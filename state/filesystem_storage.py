@@ -19,6 +19,7 @@ from ..common.errors import CheckpointStorageError, CorruptCheckpointError
 from ..protocol.handles import FileHandle
 from ..protocol.storage_retries import is_transient
 from . import local_files
+from .conditional_writes import NoConditionalWritesError, create_file
 from .storage import (
     CheckpointStorage,
     MissingFileError,
@@ -70,8 +71,8 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
 class FileSystemCheckpointStorage(CheckpointStorage):
     """Files below the directory `uri`.
 
-    On local file systems `create_exclusive` is atomic (a hard link). Other stores are asked first and
-    written then, so only one process may claim at a time there.
+    `create_exclusive` is atomic on local file systems (a hard link) and on stores with conditional writes.
+    Others, which `why_not_exclusive` names, are asked first and written then.
     """
 
     def __init__(self, uri: str) -> None:
@@ -104,10 +105,21 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         with _clear_errors(full):
             if self._is_local:
                 return _link_exclusively(full, data)
+            if not self.why_not_exclusive():
+                return create_file(self._fs, self._uri)(full, data)
             if self._fs.get_file_info(full).type != fs.FileType.NotFound:
                 return False
             self._write_remote(full, data)
             return True
+
+    def why_not_exclusive(self) -> str:
+        if self._is_local:
+            return ""
+        try:
+            create_file(self._fs, self._uri)
+        except NoConditionalWritesError as error:
+            return str(error)
+        return ""
 
     def read(self, path: str) -> bytes:
         full = self._full(checked_relative(path))

@@ -115,6 +115,9 @@ class RetryingStorage(CheckpointStorage):
         except MissingFileError:
             return False
 
+    def why_not_exclusive(self) -> str:
+        return self._storage.why_not_exclusive()
+
     def read(self, path: str) -> bytes:
         return self._retried(lambda: self._storage.read(path))
 

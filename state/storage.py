@@ -8,7 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
-from ..common.errors import CheckpointStorageError, CorruptCheckpointError
+from ..common.errors import CheckpointStorageError, ConfigurationError, CorruptCheckpointError
+from ..common.secrets import masked_text
 from ..protocol.handles import FileHandle
 from ..protocol.manifest import MAX_MANIFEST_BYTES
 from ..protocol.stored_path import stored_path_problem
@@ -23,8 +24,8 @@ class CheckpointStorage(ABC):
     Paths are relative to the root, with `/` between parts. Guarantees of every implementation:
 
     * a file is never visible half-written: readers see the whole file or none;
-    * `create_exclusive` succeeds for exactly one of several callers with one path (on local file
-      systems; remote stores give what their protocol gives);
+    * `create_exclusive` succeeds for exactly one of several callers with one path, unless
+      `why_not_exclusive` says otherwise;
     * reading by handle verifies length and SHA-256, so damage is an error and never data;
     * no path leads out of the root: it has one spelling and no `..`, and on local file systems only regular
       files count and no link is followed;
@@ -50,6 +51,10 @@ class CheckpointStorage(ABC):
         Where the answer to a first try is lost, a retry finds the file. It then counts as created by this
         call if its content is `data`. So `data` must be empty, or such that no other caller creates the same.
         """
+
+    def why_not_exclusive(self) -> str:
+        """Why two callers at the same time may both create one file; an empty text if they cannot."""
+        return ""
 
     @abstractmethod
     def read(self, path: str) -> bytes:
@@ -139,6 +144,24 @@ def open_storage(uri: str) -> CheckpointStorage:
     from .retrying_storage import RetryingStorage
 
     return RetryingStorage(FileSystemCheckpointStorage(uri))
+
+
+def check_exclusive(storage: CheckpointStorage, existing: str) -> None:
+    """Raise `ConfigurationError` unless only one of several coordinators can create a file.
+
+    Args:
+        storage: Of a job.
+        existing: The path of a file in it.
+    """
+    reason = storage.why_not_exclusive()
+    if not reason and storage.create_exclusive(existing, b"checks that an existing file is not replaced"):
+        reason = "it ignores the condition of a write and replaces a file that exists"
+    if reason:
+        raise ConfigurationError(
+            f"execution.checkpointing.dir {masked_text(storage.uri)} cannot be used for exactly-once: two "
+            f"coordinators of one job could both commit. Reason: {reason}. Use another storage, or set "
+            f"execution.checkpointing.mode to AT_LEAST_ONCE"
+        )
 
 
 def is_absolute(path: str) -> bool:

@@ -86,8 +86,12 @@ class FileFormat(ABC):
         return [FileSplit(path, size_bytes)]
 
     @abstractmethod
-    def read(self, reading: Reading, split: FileSplit) -> Iterator[Piece]:
-        """The rest of a split, the same batches each time that it is read from one position."""
+    def read(self, reading: Reading, split: FileSplit) -> Iterator[Piece | None]:
+        """The rest of a split, the same batches each time that it is read from one position.
+
+        `None` in between means that a bounded part of the work for the next batch is done: the task takes
+        part in checkpoints before it continues.
+        """
 
     def to_batch(self, values: Sequence[Any], schema: pa.Schema, where: str) -> pa.RecordBatch:
         """Records as columns; raises `UserCodeError` for one that does not fit."""

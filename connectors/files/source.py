@@ -20,9 +20,10 @@ from .enumerator import Discovery, FileEnumerator
 from .errors import FileConnectorError, file_errors
 from .formats import FileFormat, FileSplit, ParquetFormat, Piece, Reading
 from .location import Location, locate
-from .text_formats import TextLineFormat
+from .text_formats import DEFAULT_MAX_LINE_BYTES, TextLineFormat
 
 DEFAULT_SPLIT_BYTES = 64 << 20
+_END = object()
 COLUMNS_BATCH_ROWS = 65_536
 
 
@@ -166,9 +167,16 @@ class StreamFormat:
     """Formats of single records, by PyFlink's names."""
 
     @staticmethod
-    def text_line_format(charset_name: str = "UTF-8") -> TextLineFormat:
-        """Lines of text."""
-        return TextLineFormat(charset_name)
+    def text_line_format(
+        charset_name: str = "UTF-8", *, max_line_bytes: int = DEFAULT_MAX_LINE_BYTES
+    ) -> TextLineFormat:
+        """Lines of text.
+
+        Args:
+            charset_name: How they are encoded.
+            max_line_bytes: A longer line is an error.
+        """
+        return TextLineFormat(charset_name, max_line_bytes=max_line_bytes)
 
 
 def _is_there(location: Location) -> bool:
@@ -190,7 +198,7 @@ class _FileReader(SourceReader):
         self._splits = list(splits)
         self._as_columns = as_columns
         self._records_per_second = records_per_second
-        self._pieces: Iterator[Piece] | None = None
+        self._pieces: Iterator[Piece | None] | None = None
         self._schema: pa.Schema | None = None
         self._schema_path = ""
         self._emitted = 0
@@ -210,31 +218,32 @@ class _FileReader(SourceReader):
             return Batch([])
         split = self._splits[0]
         piece = self._next_piece(split, max_records)
-        if piece is None:
+        if piece is _END:
             self._splits.pop(0)
             self._pieces = None
+        if not isinstance(piece, tuple):
             return Batch([])
         batch, self._splits[0] = piece
         self._emitted += batch.num_rows
         return Batch(batch if self._as_columns else self._format.to_records(batch))
 
-    def _next_piece(self, split: FileSplit, max_records: int) -> Piece | None:
+    def _next_piece(self, split: FileSplit, max_records: int) -> Piece | object:
         try:
             with file_errors(self._where, "reading", split.path):
                 if self._pieces is None:
                     self._pieces = self._open(split, max_records)
-                piece = next(self._pieces, None)
+                piece = next(self._pieces, _END)
         except (pa.ArrowException, ValueError, KeyError) as error:
             reason = str(error).rstrip(".")
             raise FileConnectorError(
                 f"{self._where}: {split.path} cannot be read as {self._format.suffix}: {reason}; repair or "
                 f"remove the file, or see whether the source's format and columns are right"
             ) from error
-        if piece is not None:
+        if isinstance(piece, tuple):
             self._check_schema(piece[0].schema, split.path)
         return piece
 
-    def _open(self, split: FileSplit, max_records: int) -> Iterator[Piece]:
+    def _open(self, split: FileSplit, max_records: int) -> Iterator[Piece | None]:
         size_bytes = self._reading.file_system.get_file_info(split.path).size
         if size_bytes != split.size_bytes:
             found = "is gone" if size_bytes is None else f"has {size_bytes} bytes"

@@ -22,50 +22,70 @@ import pyarrow.json
 
 from ...common.errors import ConfigurationError, UserCodeError
 from .formats import FileFormat, FileSplit, FileWriter, Piece, Reading
+from .lines import BLOCK_BYTES, Lines, codec_of
 
-BLOCK_BYTES = 4 << 20
-"""So much is parsed at a time; a line longer than that is read in whole."""
-
-_LINE_BYTES = 4_096
-_CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
+DEFAULT_MAX_LINE_BYTES = 64 << 20
+_MOST_LINE_BYTES = 1 << 30
+"""Arrow parses blocks of up to 2 GiB."""
 
 
 class LineFormat(FileFormat):
-    """What the formats of lines share: blocks of whole lines, each parsed by itself."""
+    """What the formats of lines share: blocks of whole lines, each parsed by itself.
+
+    Args:
+        max_line_bytes: A longer line, without its end, is an error. A line is held in memory as a whole.
+    """
+
+    has_header = False
+    infers_schema = False
+    newlines_in_values = False
+
+    def __init__(self, max_line_bytes: int) -> None:
+        if not 1 <= max_line_bytes <= _MOST_LINE_BYTES:
+            raise ConfigurationError(
+                f"max_line_bytes is {max_line_bytes}; it must be between 1 and {_MOST_LINE_BYTES}"
+            )
+        self.max_line_bytes = max_line_bytes
 
     def split(self, file_system: Any, path: str, size_bytes: int, split_bytes: int) -> list[FileSplit]:
-        if _codec(path) is not None or self.newlines_in_values:
+        if codec_of(path) is not None or self.newlines_in_values:
             return [FileSplit(path, size_bytes)]
         bounds = [*range(0, size_bytes, split_bytes), size_bytes]
         return [FileSplit(path, size_bytes, start, end) for start, end in itertools.pairwise(bounds)]
 
-    def read(self, reading: Reading, split: FileSplit) -> Iterator[Piece]:
-        with _Lines(reading.file_system, split, self.newlines_in_values) as lines:
-            head = lines.beginning(1) if self.has_header else b""
-            parse = self.parser(head, lambda: lines.beginning(BLOCK_BYTES))
-            for offset, block in lines.blocks(len(head)):
-                whole = _chosen(_parsed(parse, block, split.path, offset), reading.columns)
-                skipped = split.rows if offset == split.start else 0
-                split = replace(split, start=offset, rows=skipped)
+    def read(self, reading: Reading, split: FileSplit) -> Iterator[Piece | None]:
+        with self._lines(reading, split) as lines:
+            head = (yield from lines.beginning(1)) if self.has_header else b""
+            sample = (yield from lines.beginning(BLOCK_BYTES)) if self.infers_schema else b""
+            parse = self.parser(head, sample)
+            skipped = split.rows
+            for found in lines.blocks(len(head)):
+                if found is None:
+                    yield None
+                    continue
+                offset, block = found
+                whole = _chosen(_parsed(parse, block, offset), reading.columns)
                 for first in range(skipped, whole.num_rows, reading.batch_rows):
                     batch = whole.slice(first, reading.batch_rows)
                     rows = first + batch.num_rows
                     if rows == whole.num_rows:
                         split = replace(split, start=offset + len(block), rows=0)
                     else:
-                        split = replace(split, rows=rows)
+                        split = replace(split, start=offset, rows=rows)
                     yield batch, split
+                # A position may stem from a time when blocks were larger.
+                skipped = max(0, skipped - whole.num_rows)
 
-    has_header = False
-    newlines_in_values = False
+    def _lines(self, reading: Reading, split: FileSplit) -> Lines:
+        return Lines(reading.file_system, split, self.newlines_in_values, self.max_line_bytes)
 
     @abstractmethod
-    def parser(self, head: bytes, beginning: Any) -> Any:
+    def parser(self, head: bytes, sample: bytes) -> Any:
         """A function from a block of whole lines to a table.
 
         Args:
             head: The header line, where there is one.
-            beginning: Gives the first block of the file, to find out types: the same for all its splits.
+            sample: The first block of the file if `infers_schema`: the same for all its splits.
         """
 
 
@@ -80,6 +100,7 @@ class CsvFormat(LineFormat):
         newlines_in_values: Whether quoted values may have line ends in them. Each file is then read in one
             piece, and quotes must stand around values only, or twice within them. Without it such a file
             is an error.
+        max_line_bytes: A longer line is an error.
     """
 
     suffix = "csv"
@@ -92,18 +113,21 @@ class CsvFormat(LineFormat):
         delimiter: str = ",",
         null_values: Sequence[str] = ("",),
         newlines_in_values: bool = False,
+        max_line_bytes: int = DEFAULT_MAX_LINE_BYTES,
     ) -> None:
+        super().__init__(max_line_bytes)
         if not header and schema is None:
             raise ConfigurationError("CSV files without a header need a schema, which has the names")
         if len(delimiter) != 1:
             raise ConfigurationError(f"the delimiter of CSV files is one character, not {delimiter!r}")
         self._schema = schema
+        self.infers_schema = schema is None
         self.has_header = header
         self._delimiter = delimiter
         self._null_values = list(null_values)
         self.newlines_in_values = newlines_in_values
 
-    def parser(self, head: bytes, beginning: Any) -> Any:
+    def parser(self, head: bytes, sample: bytes) -> Any:
         parsing = pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=self.newlines_in_values)
         names = list(self._schema.names) if self._schema is not None else []
         if self.has_header:
@@ -130,7 +154,7 @@ class CsvFormat(LineFormat):
             )
 
         if schema is None:
-            first = beginning()[len(head) :]
+            first = sample[len(head) :]
             schema_found = table(first, None).schema if first else pa.schema([])
             return lambda block: table(block, schema_found)
         return lambda block: table(block, schema).cast(schema)
@@ -148,17 +172,26 @@ class JsonLinesFormat(LineFormat):
         schema: Types of the columns. Without it they are inferred from the first 4 MiB of each file.
         unexpected_fields: What to do with fields that the schema does not have: `error` or `ignore`. Fields
             that are missing are null.
+        max_line_bytes: A longer line is an error.
     """
 
     suffix = "jsonl"
 
-    def __init__(self, schema: pa.Schema | None = None, *, unexpected_fields: str = "error") -> None:
+    def __init__(
+        self,
+        schema: pa.Schema | None = None,
+        *,
+        unexpected_fields: str = "error",
+        max_line_bytes: int = DEFAULT_MAX_LINE_BYTES,
+    ) -> None:
+        super().__init__(max_line_bytes)
         if unexpected_fields not in ("error", "ignore"):
             raise ConfigurationError(f"unexpected_fields is {unexpected_fields!r}; it is 'error' or 'ignore'")
         self._schema = schema
+        self.infers_schema = schema is None
         self._unexpected = unexpected_fields
 
-    def parser(self, head: bytes, beginning: Any) -> Any:
+    def parser(self, head: bytes, sample: bytes) -> Any:
         def table(data: bytes, schema: Any, unexpected: str) -> pa.Table:
             return pa.json.read_json(
                 pa.BufferReader(data),
@@ -169,8 +202,7 @@ class JsonLinesFormat(LineFormat):
 
         if self._schema is not None:
             return lambda block: table(block, self._schema, self._unexpected).select(self._schema.names)
-        first = beginning()
-        found = table(first, None, "infer").schema if first else pa.schema([])
+        found = table(sample, None, "infer").schema if sample else pa.schema([])
         return lambda block: table(block, found, self._unexpected).select(found.names)
 
     def writer(self, stream: BinaryIO, schema: pa.Schema) -> FileWriter:
@@ -195,13 +227,15 @@ class TextLineFormat(LineFormat):
 
     Args:
         charset_name: How they are encoded; line ends must be the byte 10.
+        max_line_bytes: A longer line is an error.
     """
 
     suffix = "txt"
     COLUMN = "line"
     SCHEMA = pa.schema([pa.field(COLUMN, pa.large_string())])
 
-    def __init__(self, charset_name: str = "UTF-8") -> None:
+    def __init__(self, charset_name: str = "UTF-8", *, max_line_bytes: int = DEFAULT_MAX_LINE_BYTES) -> None:
+        super().__init__(max_line_bytes)
         try:
             line_end = "\n".encode(charset_name)
         except LookupError as error:
@@ -210,7 +244,7 @@ class TextLineFormat(LineFormat):
             raise ConfigurationError(f"text in {charset_name} cannot be cut into lines at the byte 10")
         self._charset = charset_name
 
-    def parser(self, head: bytes, beginning: Any) -> Any:
+    def parser(self, head: bytes, sample: bytes) -> Any:
         def table(block: bytes) -> pa.Table:
             lines = block.decode(self._charset).split("\n")
             if lines and not lines[-1]:
@@ -250,101 +284,6 @@ class _TextFile:
         """Lines have no end of their own."""
 
 
-class _Lines:
-    """The lines of a split, in blocks."""
-
-    def __init__(self, file_system: Any, split: FileSplit, newlines_in_values: bool) -> None:
-        self._file_system = file_system
-        self._split = split
-        self._newlines_in_values = newlines_in_values
-        self._codec = _codec(split.path)
-        self._stream = self._open()
-
-    def _open(self) -> _LineStream:
-        path = self._split.path
-        if self._codec is None:
-            stream, can_seek = self._file_system.open_input_file(path), True
-        else:
-            stream, can_seek = self._file_system.open_input_stream(path, compression=self._codec), False
-        return _LineStream(stream, can_seek, self._newlines_in_values)
-
-    def __enter__(self) -> _Lines:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stream.close()
-
-    def beginning(self, size_bytes: int) -> bytes:
-        """Whole lines from the start of the file, of at least so many bytes if there are so many."""
-        stream = self._open()
-        try:
-            return stream.take(size_bytes)
-        finally:
-            stream.close()
-
-    def blocks(self, header_bytes: int) -> Iterator[tuple[int, bytes]]:
-        """Offset and bytes of one block after the other; each begins and ends with a line."""
-        stream, split = self._stream, self._split
-        offset = max(split.start, header_bytes)
-        if split.start > header_bytes:
-            # The line that reaches over the start belongs to the split before, unless it ends right there.
-            stream.skip(split.start - 1)
-            offset = split.start - 1 + len(stream.take(1))
-        else:
-            stream.skip(offset)
-        while split.end is None or offset < split.end:
-            block = stream.take(BLOCK_BYTES if split.end is None else min(BLOCK_BYTES, split.end - offset))
-            if not block:
-                return
-            yield offset, block
-            offset += len(block)
-
-
-class _LineStream:
-    """Bytes of a file up to line ends, or up to those outside of quotes."""
-
-    def __init__(self, stream: Any, can_seek: bool, newlines_in_values: bool) -> None:
-        self._stream = stream
-        self._can_seek = can_seek
-        self._newlines_in_values = newlines_in_values
-        self._ahead = b""
-
-    def skip(self, size_bytes: int) -> None:
-        """Begin so far behind the start."""
-        if self._can_seek:
-            self._stream.seek(size_bytes)
-        else:
-            while size_bytes:
-                size_bytes -= len(self._stream.read(min(size_bytes, BLOCK_BYTES)))
-
-    def take(self, size_bytes: int) -> bytes:
-        """So many bytes and the rest of the line; what there is when the file ends before."""
-        data = self._ahead
-        while True:
-            end = self._end_of_line(data, size_bytes)
-            if end:
-                self._ahead = data[end:]
-                return data[:end]
-            more = self._stream.read(max(_LINE_BYTES, size_bytes - len(data)))
-            if not more:
-                self._ahead = b""
-                return data
-            data += more
-
-    def _end_of_line(self, data: bytes, size_bytes: int) -> int:
-        """Where the first line ends that reaches so far; 0 if none does."""
-        end = data.find(b"\n", size_bytes - 1) + 1
-        if self._newlines_in_values:
-            is_quoted = data.count(b'"', 0, end) % 2
-            while end and is_quoted:
-                start, end = end, data.find(b"\n", end) + 1
-                is_quoted ^= data.count(b'"', start, end) % 2
-        return end
-
-    def close(self) -> None:
-        self._stream.close()
-
-
 def _check_quotes(block: bytes, delimiter: str) -> None:
     """Raise `ValueError` if a quoted value reaches beyond the block. Then its rows would be wrong."""
     if block.count(b'"') % 2:
@@ -358,9 +297,11 @@ def _check_quotes(block: bytes, delimiter: str) -> None:
             ) from error
 
 
-def _parsed(parse: Any, block: bytes, path: str, offset: int) -> pa.RecordBatch:
+def _parsed(parse: Any, block: bytes, offset: int) -> pa.RecordBatch:
     try:
         table = parse(block)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the text at byte {offset + error.start} is not {error.encoding}") from error
     except (pa.ArrowException, ValueError) as error:
         raise ValueError(f"the lines from byte {offset} on cannot be read: {error}") from error
     batches = table.combine_chunks().to_batches()
@@ -369,10 +310,6 @@ def _parsed(parse: Any, block: bytes, path: str, offset: int) -> pa.RecordBatch:
 
 def _chosen(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
     return batch if columns is None else batch.select(list(columns))
-
-
-def _codec(path: str) -> str | None:
-    return _CODECS.get(path.rpartition(".")[2])
 
 
 def _as_text(value: Any) -> str:

@@ -62,7 +62,9 @@ def _tried(storage: CheckpointStorage) -> str:
     try:
         if not storage.create_exclusive(path, _PROBE):
             return "a file that nobody else can know was there already"
-        if storage.create_exclusive(path, _PROBE):
+        if storage.why_not_exclusive():
+            return f"exactly-once jobs cannot use it: {storage.why_not_exclusive()}"
+        if storage.create_exclusive(path, b"another content"):
             return "the same file could be created twice, so that nothing fences a lost coordinator"
         if storage.read(path) != _PROBE:
             return "a file had another content than was written"

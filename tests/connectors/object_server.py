@@ -9,6 +9,9 @@ from typing import Any
 
 import pyarrow.fs
 
+LOST_ANSWER = 0
+"""As a status: the store does what it is asked to, but answers with 503."""
+
 
 @dataclass
 class ObjectStore:
@@ -27,6 +30,15 @@ class ObjectStore:
             f"&scheme=http&region=us-east-1"
         )
 
+    def environment(self) -> dict[str, str]:
+        """What lets a process reach the store as `s3://BUCKET/PATH`."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
     def names(self, path: str) -> list[str]:
         """The objects whose names begin so, hidden ones too."""
         file_system, directory = pyarrow.fs.FileSystem.from_uri(self.uri(path))
@@ -41,17 +53,27 @@ class _Faulty:
     def __init__(self, application: Any, faults: list[list[Any]]) -> None:
         self._application = application
         self._faults = faults
+        self._conditional = threading.Lock()
 
     def __call__(self, environ: Any, start_response: Any) -> Any:
         for fault in self._faults:
             method, part, _, status = fault
             if fault[2] and method == environ["REQUEST_METHOD"] and part in environ["PATH_INFO"]:
                 fault[2] -= 1
-                environ["wsgi.input"].read()
+                if status == LOST_ANSWER:
+                    b"".join(self._application(environ, lambda *_: None))
+                    status = 503
+                else:
+                    # Without a length the read would wait until the client closes the connection.
+                    environ["wsgi.input"].read(*map(int, filter(None, [environ.get("CONTENT_LENGTH")])))
                 code = "AccessDenied" if status == 403 else "SlowDown"
                 body = f"<Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
                 start_response(f"{status} Injected", [("Content-Length", str(len(body)))])
                 return [body]
+        if "HTTP_IF_NONE_MATCH" in environ:
+            # moto looks for the object and stores it in two steps.
+            with self._conditional:
+                return self._application(environ, start_response)
         return self._application(environ, start_response)
 
 

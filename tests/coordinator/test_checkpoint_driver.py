@@ -9,6 +9,7 @@ import pytest
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.job_coordinator import JobCoordinator
+from tidegate.coordinator.job_view import report_of
 from tidegate.coordinator.statistics import SUMMARISED, CheckpointOutcome, Summary
 from tidegate.protocol import task_events as events
 from tidegate.protocol.abort_reasons import AbortReason
@@ -287,6 +288,17 @@ def test_a_checkpoint_in_progress_shows_who_has_acknowledged() -> None:
     assert (entry.processed_bytes, entry.persisted_bytes) == (30, 20)
     cluster.pass_ms(50)
     assert cluster.coordinator.statistics.in_progress == {}
+
+
+def test_a_report_keeps_the_acknowledgements_of_its_moment() -> None:
+    cluster = tolerant()
+    cluster.pass_ms(100)
+    before = report_of(cluster.coordinator).statistics
+    acknowledged = SubtaskAcknowledged(cluster.attempt, SOURCE, CheckpointId(1), Acknowledgement({}))
+    cluster.coordinator.handle(acknowledged)
+    after = report_of(cluster.coordinator).statistics
+    assert [list(one.subtasks) for one in before.in_progress.values()] == [[]]
+    assert [list(one.subtasks) for one in after.in_progress.values()] == [[SOURCE]]
 
 
 def test_counts_and_latest_checkpoints_are_kept() -> None:

@@ -109,7 +109,7 @@ def test_whoever_dies_at_any_call_it_makes_the_output_is_that_of_one_run(victim:
 @pytest.mark.parametrize("ending", [Ending.STOP, Ending.DRAIN, Ending.GO_BACK])
 def test_a_job_goes_on_from_a_savepoint_whoever_dies_where(ending: Ending, handover: Handover) -> None:
     plan = _calm(draw_plan(SMALL_SEED))
-    first = Run(plan.runs[0].parallelism, 150, ending, handover)
+    first = Run(plan.runs[0].parallelism, 200, ending, handover)
     plan = replace(plan, runs=(first, plan.runs[0]), requests=(Request(20, Ask.NATIVE),))
     started = 0
     for at in range(1, 200, 20):
