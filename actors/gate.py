@@ -14,6 +14,7 @@ from ..protocol.elements import (
     CheckpointBarrier,
     EndOfInput,
     Message,
+    Probe,
     StreamElement,
 )
 from ..protocol.execution_graph import InputChannel
@@ -95,6 +96,8 @@ class InputGate:
         self._recorded: dict[int, list[RecordedMessage]] = {}
         self._recorded_bytes = 0
         self._decided = NO_CHECKPOINT
+        self.gaps: set[int] = set()
+        """Indexes of the channels in which a later message waits for one that has not arrived."""
         self.announced: deque[tuple[int, Announced]] = deque()
         """Announcements with the index of their channel, until the task has taken them."""
         self.arrived_bytes = 0
@@ -116,18 +119,32 @@ class InputGate:
             return False
         channel.early[number] = message
         while channel.next_sequence in channel.early:
-            arrived = channel.early.pop(channel.next_sequence)
-            channel.next_sequence += 1
-            self.arrived_bytes += arrived.size_bytes
-            if arrived.announces is not None:
-                self.announced.append((index, arrived.announces))
-            if channel.is_recording:
-                self._record(index, arrived)
-            if self._is_over(arrived):
-                self._use_up(channel, arrived)
-            else:
-                channel.ready.append(arrived)
+            self._take_in(index, channel, channel.early.pop(channel.next_sequence))
+        if channel.early:
+            self.gaps.add(index)
+        else:
+            self.gaps.discard(index)
         return True
+
+    def _take_in(self, index: int, channel: _Channel, arrived: Message) -> None:
+        """A message arrived, and all before it."""
+        channel.next_sequence += 1
+        self.arrived_bytes += arrived.size_bytes
+        if isinstance(arrived.announces, Probe):
+            self._use_up(channel, arrived)
+            return
+        if arrived.announces is not None:
+            self.announced.append((index, arrived.announces))
+        if channel.is_recording:
+            self._record(index, arrived)
+        if self._is_over(arrived):
+            self._use_up(channel, arrived)
+        else:
+            channel.ready.append(arrived)
+
+    def next_sequence(self, channel: int) -> int:
+        """The number of the message that a channel waits for."""
+        return self._channels[channel].next_sequence
 
     def checkpoint_decided(self, checkpoint_id: CheckpointId) -> None:
         """The task took its snapshot of this checkpoint, or refused it: its markers, and older ones, go."""

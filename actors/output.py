@@ -13,6 +13,7 @@ from ..protocol.elements import (
     Batch,
     ControlElement,
     Message,
+    Probe,
     StreamElement,
     Watermark,
     WatermarkStatus,
@@ -65,6 +66,8 @@ class OutputChannel:
         self._pending_records = 0
         self._pending_since_ns = 0
         self._record_bytes = 0.0
+        self._probes = 0
+        self._last_probe = self._confirmed = self._quiet_since = -1
 
     @property
     def outstanding_bytes(self) -> int:
@@ -94,7 +97,11 @@ class OutputChannel:
             self._send([element], element)
 
     def credit_returned(self, size_bytes: int) -> None:
-        """The receiver consumed a message."""
+        """The receiver consumed a message, or received a probe, which is the only one without a size."""
+        if not size_bytes:
+            self._probes -= 1
+            self._confirmed = self._last_probe if not self._probes else self._confirmed
+            return
         self._outstanding_bytes -= size_bytes
         self._outstanding_messages -= 1
 
@@ -149,6 +156,20 @@ class OutputChannel:
         failpoints.reach("send")
         self._ports.send(message)
         return size_bytes
+
+    def probe(self) -> None:
+        """Send a probe if messages are out, none was sent since the last call, and no probe confirmed them.
+
+        The receiver answers a probe as soon as everything before it has arrived.
+        """
+        is_quiet, self._quiet_since = self._quiet_since == self._sequence_number, self._sequence_number
+        if not is_quiet or not self._outstanding_messages or self._confirmed == self._sequence_number:
+            return
+        message = Message(self._attempt, self.channel_id, self._sequence_number, [], 0, Probe())
+        self._sequence_number += 1
+        self._last_probe = self._quiet_since = self._sequence_number
+        self._probes += 1
+        self._ports.send(message)
 
 
 def _coalesced(elements: list[StreamElement], batch_size: int) -> list[StreamElement]:
@@ -252,6 +273,11 @@ class TaskOutput:
     def credit_returned(self, channel_id: ChannelId, size_bytes: int) -> None:
         """A receiver consumed a message."""
         self._by_id[channel_id].credit_returned(size_bytes)
+
+    def probe(self) -> None:
+        """Send what shows receivers of channels that are quiet how many messages were sent."""
+        for channel in self._channels:
+            channel.probe()
 
     def flush_due(self, now_ns: int, is_idle: bool) -> int | None:
         """Send what is due.

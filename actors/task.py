@@ -56,6 +56,7 @@ from .barrier_arrivals import BarrierArrival, BarrierArrivals
 from .channel_state import recovered_elements
 from .input_watermarks import InputWatermarks
 from .local_dirs import remove_if_empty
+from .lost_messages import LostMessages
 from .poll_pacing import SourcePolling
 from .ports import TaskDeployment, TaskPorts
 from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
@@ -126,6 +127,7 @@ class StreamTask:
         self._early: list[events.TriggerCheckpoint | events.EndSource] = []
         self._controls: deque[_CheckpointMail] = deque()
         self._order: MailOrder[events.TaskMail] = MailOrder()
+        self._lost = LostMessages(deployment.subtask, deployment.settings.gap_timeout_ms)
         self._waiting_actions: list[_RunAction] = []
         self._log_context = deployment.log_context
         self._waiting_as = Activity.IDLE
@@ -294,10 +296,11 @@ class StreamTask:
             # Mail waits for the gate; a late message of an older attempt may be among it.
             return StepOutcome(_IDLE_MS)
         self._drain_mailbox()
+        lost_ms = self._look_for_losses()
         if self._controls:
             self._take_controls()
         if self._phase is not TaskPhase.RUNNING:
-            return StepOutcome(_POLL_MS if self._controls else _IDLE_MS)
+            return StepOutcome(_POLL_MS if self._controls else min(_IDLE_MS, lost_ms))
         align_ms = None
         if not self._chain.is_advancing:
             if self._parts.gate.announced:
@@ -308,8 +311,14 @@ class StreamTask:
         due_ms = self._parts.output.flush_due(self._ports.now_ns(), is_idle)
         if not is_idle:
             return _AGAIN
-        soonest_ms = min(due for due in (wait_ms, align_ms, due_ms) if due is not None)
+        soonest_ms = min(due for due in (wait_ms, lost_ms, align_ms, due_ms) if due is not None)
         return StepOutcome(max(1, soonest_ms))
+
+    def _look_for_losses(self) -> int:
+        """Fail if the transport lost something; milliseconds until the next look."""
+        if self._phase.is_terminal:
+            return _IDLE_MS
+        return self._lost.look(self._parts.gate, self._order, self._parts.output, self._ports.now_ns())
 
     def _advance(self) -> int:
         """Do what is due, then process one element or poll the source once.

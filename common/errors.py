@@ -54,6 +54,10 @@ class CorruptArchiveError(CheckpointStorageError):
     """What an ended job left of itself is damaged."""
 
 
+class LostMessageError(TidegateError):
+    """A message between two processes of a job did not arrive, although later ones did."""
+
+
 class UserCodeError(TidegateError):
     """A user function raised. The cause is chained; the message names operator and subtask."""
 

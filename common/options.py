@@ -324,6 +324,13 @@ class DeploymentOptions:
         ConfigOptions.key("heartbeat.timeout").duration_type().default_value(Duration.of_seconds(50))
     )
     """Silence after which the process of a task counts as hung."""
+    GAP_TIMEOUT: ConfigOption[Duration] = (
+        ConfigOptions.key("tidegate.network.gap-timeout")
+        .duration_type()
+        .default_value(Duration.of_seconds(5))
+    )
+    """How long a message between two processes may be missing, while later ones are there, before it counts
+    as lost and the job restarts from its latest checkpoint."""
     SLOT_REQUEST_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("slot.request.timeout").duration_type().default_value(Duration.of_minutes(5))
     )

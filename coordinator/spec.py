@@ -88,6 +88,8 @@ class JobSettings:
         random_initial_delay: Whether the first checkpoint is delayed at random, as Flink does.
         slot_cpus: CPUs that the subtasks of one slot share (Ray shell).
         heartbeat_timeout_ms: Silence after which a process counts as hung (Ray shell).
+        gap_timeout_ms: How long a message between two processes may be missing, while later ones are there,
+            before it counts as lost and the attempt fails.
         slot_request_timeout_ms: How long a process may wait for a place in the cluster (Ray shell).
         redundant_processes: How many started processes wait to replace one that dies (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
@@ -135,6 +137,7 @@ class JobSettings:
     job_parameters: dict[str, str] = field(default_factory=dict)
     slot_cpus: float = 1.0
     heartbeat_timeout_ms: int = 50_000
+    gap_timeout_ms: int = 5_000
     slot_request_timeout_ms: int = 300_000
     redundant_processes: int = 0
     stop_timeout_ms: int = 10_000

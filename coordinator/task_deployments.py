@@ -43,6 +43,7 @@ def task_settings(
         job_parameters=settings.job_parameters,
         files=settings.files,
         is_batch=settings.is_batch,
+        gap_timeout_ms=settings.gap_timeout_ms,
         job_name=spec.job_name,
         logs=settings.logs,
         fail_points=fail_points.arming if fail_points is not None else None,

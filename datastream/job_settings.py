@@ -126,6 +126,7 @@ def job_settings(
         ),
         job_parameters=_job_parameters(configuration),
         slot_cpus=configuration.get(DeploymentOptions.SLOT_CPUS),
+        gap_timeout_ms=_gap_timeout_ms(configuration),
         heartbeat_timeout_ms=configuration.get(DeploymentOptions.HEARTBEAT_TIMEOUT).to_millis(),
         slot_request_timeout_ms=configuration.get(DeploymentOptions.SLOT_REQUEST_TIMEOUT).to_millis(),
         redundant_processes=_not_negative(configuration, DeploymentOptions.REDUNDANT_PROCESSES),
@@ -181,6 +182,16 @@ def buffer_timeout_ms(configuration: Configuration) -> int:
     if not configuration.get(ExecutionOptions.BUFFER_TIMEOUT_ENABLED):
         return -1
     return configuration.get(ExecutionOptions.BUFFER_TIMEOUT).to_millis()
+
+
+def _gap_timeout_ms(configuration: Configuration) -> int:
+    timeout_ms = configuration.get(DeploymentOptions.GAP_TIMEOUT).to_millis()
+    if timeout_ms < 1_000:
+        raise ConfigurationError(
+            f"{DeploymentOptions.GAP_TIMEOUT.key} is {timeout_ms} ms; set at least 1 s: messages that are "
+            f"only out of order would count as lost"
+        )
+    return timeout_ms
 
 
 def _trigger_policy(configuration: Configuration) -> TriggerPolicy | None:

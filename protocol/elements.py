@@ -121,9 +121,17 @@ class EndOfInput:
     """Nothing more comes on this channel, barriers included."""
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Means nothing: its number shows the receiver how many messages were sent before it.
+
+    A message that was lost is noticed by a gap before a later one. After the last for now there is none.
+    """
+
+
 ControlElement = Watermark | WatermarkStatus | CheckpointBarrier | CancelCheckpointMarker | EndOfInput
 StreamElement = Batch | ControlElement
-Announced = CheckpointBarrier | CancelCheckpointMarker | EndOfInput
+Announced = CheckpointBarrier | CancelCheckpointMarker | EndOfInput | Probe
 """What a channel tells of as soon as it has arrived."""
 
 
@@ -133,7 +141,7 @@ class Message:
 
     `size_bytes` is the estimate that credit is counted in. A barrier, a cancel marker and the end of input
     travel alone, and the message says so: the receiver may have to know of them before their turn, and
-    without decoding what is before them.
+    without decoding what is before them. So does a probe, which has no elements.
     """
 
     attempt: Attempt

@@ -15,6 +15,11 @@ class MailOrder(Generic[M]):
     next_number: int = 0
     early: dict[int, M] = field(default_factory=dict)
 
+    @property
+    def missing(self) -> int | None:
+        """The number that later mail waits for, `None` if no mail waits."""
+        return self.next_number if self.early else None
+
     def accept(self, number: int, mail: M) -> list[M]:
         """Take a piece of mail; returns what is in order now."""
         if number < self.next_number:
