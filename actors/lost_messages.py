@@ -59,8 +59,8 @@ class LostMessages:
             if order.missing is not None:
                 missing[_COORDINATOR] = order.missing
             lost = self._gaps.look(missing, now_ms)
-            if lost is not None:
-                raise self._error(gate, lost.sequence, lost.missing)
+            if lost:
+                raise self._error(gate, lost[0].sequence, lost[0].missing)
         return self._gaps.due_in_ms(now_ms)
 
     def _error(self, gate: InputGate, index: int, number: int) -> LostMessageError:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..protocol.elements import Message
     from ..protocol.ids import Attempt, ChannelId, SubtaskId
     from ..protocol.task_events import TaskMail
-    from ..protocol.task_metrics import ProcessMetrics
+    from ..protocol.task_metrics import Heartbeat, ProcessMetrics
     from .local_dirs import JobDirectories
     from .ray_task_runner import TaskRunner
 
@@ -150,14 +150,25 @@ class TaskActor:
             self._directories.close()
 
     @ray.method(concurrency_group="control")
-    async def ping(self, with_metrics: bool) -> ProcessMetrics | None:
+    async def ping(
+        self, attempt: Attempt, numbered: Mapping[SubtaskId, int], with_metrics: bool
+    ) -> Heartbeat:
         """Answer, to show that the process is alive.
 
-        Returns:
-            The metrics of its subtasks if they are asked for and to be had at once.
+        Args:
+            attempt: The current attempt.
+            numbered: How many `Numbered` each subtask was sent in it.
+            with_metrics: Whether to include the metrics of its subtasks, if they can be had at once.
         """
-        if not with_metrics:
-            return None
+        if attempt == self._attempt:
+            for subtask, count in numbered.items():
+                self._runners[subtask].task.put(self._parts.NumberedSent(count))
+        reports = {subtask: runner.ports.reports for subtask, runner in self._runners.items()}
+        deployed = self._attempt
+        metrics = await self._metrics_at_once() if with_metrics else None
+        return self._parts.Heartbeat(deployed, reports, metrics)
+
+    async def _metrics_at_once(self) -> ProcessMetrics | None:
         if self._metrics is None:
             loop = asyncio.get_running_loop()
             self._metrics = loop.run_in_executor(self._metrics_thread, self._take_metrics)

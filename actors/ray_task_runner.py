@@ -12,8 +12,8 @@ from typing import Any
 from ..common import failpoints
 from ..common.free_memory import give_back_free_memory
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.task_events import CancelTask
-from ..protocol.task_metrics import ProcessMetrics
+from ..protocol.task_events import CancelTask, NumberedSent
+from ..protocol.task_metrics import Heartbeat, ProcessMetrics
 from ..state.retrying_storage import retries_stop_at
 from ..telemetry.logs import LogContext
 from .deferred_pandas import defer_pandas
@@ -22,7 +22,7 @@ from .ports import TaskDeployment
 from .ray_transport import RayTaskPorts, open_ray_log
 from .task import StreamTask
 
-__all__ = ["Attempt", "TaskRunner", "defer_pandas", "enter_job", "take_metrics"]
+__all__ = ["Attempt", "Heartbeat", "NumberedSent", "TaskRunner", "defer_pandas", "enter_job", "take_metrics"]
 
 
 class TaskRunner:

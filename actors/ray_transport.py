@@ -47,7 +47,8 @@ class RayTaskPorts:
         self._receivers = receivers
         self._coordinator = coordinator
         self._mail = mail
-        self._reports = 0
+        self.reports = 0
+        """How many reports were sent."""
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-snapshot")
         self._waiting: dict[
             tuple[ChannelId, int], tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
@@ -77,7 +78,7 @@ class RayTaskPorts:
         reference.future().add_done_callback(answered)
 
     def report(self, event: TaskEvent) -> None:
-        number, self._reports = self._reports, self._reports + 1
+        number, self.reports = self.reports, self.reports + 1
         self._coordinator.task_event.remote(self._subtask, self._attempt, number, encode_event(event))
 
     def run_in_background(self, work: Callable[[], None]) -> None:

@@ -449,6 +449,8 @@ class StreamTask:
         elif isinstance(mail, events.Numbered):
             for ordered in self._order.accept(mail.number, mail.mail):
                 self._take_mail(ordered)
+        elif isinstance(mail, events.NumberedSent):
+            self._order.counted(mail.count)
         elif isinstance(mail, events.CreditReturned):
             self._parts.output.credit_returned(mail.channel, mail.size_bytes)
         elif isinstance(mail, events.CancelTask):

@@ -27,6 +27,8 @@ class TaskProcess:
     node_id: str = ""
     """Of Ray's, an empty text until then."""
     is_pinged: bool = False
+    numbered: dict[SubtaskId, int] = field(default_factory=dict)
+    """How many `Numbered` each of its subtasks was sent in this attempt."""
     metrics_asked_ms: int = 0
     stopping: dict[SubtaskId, None] = field(default_factory=dict)
     stop_deadline_ms: int | None = None

@@ -21,6 +21,7 @@ from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.plan import JobGraph
 from ..protocol.task_events import (
+    Numbered,
     ResultsCollected,
     ResultsTaken,
     TaskEvent,
@@ -28,7 +29,7 @@ from ..protocol.task_events import (
     TaskMail,
     TaskStopped,
 )
-from ..protocol.task_metrics import ProcessMetrics
+from ..protocol.task_metrics import Heartbeat
 from .preparation import NodeView, Preparation, TaskProcess
 from .slots import (
     ProcessResources,
@@ -60,7 +61,7 @@ class RayTaskGateway:
         early: Task actors that were started already, by the keys of their processes.
         post: Runs a callable on the coordinator's thread.
         on_event: Takes events about tasks, on the coordinator's thread.
-        on_metrics: Takes the metrics of a process and the time they came at, likewise.
+        on_heartbeat: Takes the heartbeat of a process and the time it came at, likewise.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class RayTaskGateway:
         early: Mapping[str, Any],
         post: Callable[[Callable[[], None]], None],
         on_event: Callable[[TaskEvent], None],
-        on_metrics: Callable[[ProcessMetrics, int], None],
+        on_heartbeat: Callable[[Heartbeat, int], None],
     ) -> None:
         self._settings = spec.settings
         self._clock = SteadyClock()
@@ -80,7 +81,7 @@ class RayTaskGateway:
         self._coordinator = coordinator
         self.post = post
         self._on_event = on_event
-        self._on_metrics = on_metrics
+        self._on_heartbeat = on_heartbeat
         self._attempt = Attempt(0)
         self._processes: dict[str, TaskProcess] = {}
         self._spares: list[TaskProcess] = []
@@ -193,7 +194,7 @@ class RayTaskGateway:
         for key in filter(groups.__contains__, start_order(graph)):
             members = groups[key]
             process = self._processes.get(key) or self._place(key)
-            process.subtasks = [member.subtask_id for member in members]
+            process.subtasks, process.numbered = [member.subtask_id for member in members], {}
             process.stopping, process.stop_deadline_ms = {}, None
         for key, members in groups.items():
             self._deploy_to(self._processes[key], members)
@@ -201,6 +202,8 @@ class RayTaskGateway:
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         process = self._process_of(subtask)
         if process is not None:
+            if isinstance(mail, Numbered):
+                process.numbered[subtask] = mail.number + 1
             process.actor.mail.remote(subtask, attempt, mail)
 
     def stop(self, attempt: Attempt, subtasks: Sequence[SubtaskId]) -> None:
@@ -314,6 +317,12 @@ class RayTaskGateway:
         for subtask in process.subtasks:
             self._on_event(TaskFailed(self._attempt, subtask, cause, is_recoverable=is_recoverable))
 
+    def end_process_of(self, failed: TaskFailed) -> None:
+        """End the process of a subtask that failed without knowing it."""
+        process = self._process_of(failed.subtask)
+        if process is not None:
+            self._kill(process, failed.cause)
+
     def _names(self, process: TaskProcess) -> str:
         return ", ".join(self._graph.subtasks[subtask].name for subtask in process.subtasks)
 
@@ -379,7 +388,10 @@ class RayTaskGateway:
             elif not process.is_pinged:
                 process.is_pinged = True
                 with_metrics = self._are_metrics_due(process, now_ms)
-                self._when_done(process.actor.ping.remote(with_metrics), self._pinged(process))
+                self._when_done(
+                    process.actor.ping.remote(self._attempt, process.numbered, with_metrics),
+                    self._pinged(process),
+                )
 
     def _are_metrics_due(self, process: TaskProcess, now_ms: int) -> bool:
         interval_ms = self._settings.metrics_interval_ms
@@ -389,12 +401,11 @@ class RayTaskGateway:
         return is_due
 
     def _pinged(self, process: TaskProcess) -> Answered:
-        def answered(metrics: ProcessMetrics | None, error: BaseException | None) -> None:
+        def answered(heartbeat: Heartbeat | None, error: BaseException | None) -> None:
             process.is_pinged = False
-            if error is None:
+            if heartbeat is not None:
                 process.last_seen_ms = self._now_ms()
-                if metrics is not None:
-                    self._on_metrics(metrics, process.last_seen_ms)
+                self._on_heartbeat(heartbeat, process.last_seen_ms)
 
         return answered
 

@@ -19,6 +19,7 @@ from ..common.job_status import JobStatus
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.task_metrics import Heartbeat
 from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext
 from .barrier_mode import BarrierMode
@@ -60,7 +61,7 @@ class JobHost:
         )
         self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._done = threading.Event()
-        self._order = ReportOrder()
+        self._order = ReportOrder(self._spec.settings.gap_timeout_ms)
         self._tracer = coordinator_tracer(self._spec, otlp)
         self._end_actor = end
         self._gateway = RayTaskGateway(
@@ -69,7 +70,7 @@ class JobHost:
             early,
             self._requests.put,
             lambda event: self._coordinator.handle(event),
-            lambda metrics, taken_ms: self._coordinator.metrics.update(metrics, taken_ms),
+            self._heard,
         )
         self._coordinator = JobCoordinator(
             self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
@@ -145,7 +146,19 @@ class JobHost:
             if time.monotonic() >= next_tick_s:
                 next_tick_s = time.monotonic() + self._gateway.tick_interval_ms / 1_000
                 self._gateway.tick()
+                self._look_for_lost_reports()
                 self._elasticity.tick()
+
+    def _heard(self, heartbeat: Heartbeat, heard_ms: int) -> None:
+        """A process is alive."""
+        self._order.counted(heartbeat.attempt, heartbeat.reports)
+        if heartbeat.metrics is not None:
+            self._coordinator.metrics.update(heartbeat.metrics, heard_ms)
+
+    def _look_for_lost_reports(self) -> None:
+        job = self._coordinator
+        for lost in self._order.look(job.attempt, job.subtasks, job.now_ms):
+            self._gateway.end_process_of(lost)
 
     def _take_request(self, next_tick_s: float) -> None:
         due_s = (self._coordinator.next_due_ms() - self._gateway.now_ns() // 1_000_000) / 1_000

@@ -50,6 +50,18 @@ class Exchange:
     downstream_max_parallelism: int
     buffer_timeout_ms: int | None = None
     """The sending operator's own, see `StreamNode`."""
+    upstream_name: str = ""
+    """Name of the sending task."""
+    downstream_name: str = ""
+    """Name of the receiving task."""
+
+    def sender_name(self, channel: ChannelId) -> str:
+        """The sending subtask of a channel, as `Subtask.name` has it."""
+        return f"{self.upstream_name} ({channel.upstream_index + 1}/{self.origin.parallelism})"
+
+    def receiver_name(self, channel: ChannelId) -> str:
+        """The receiving subtask of a channel, as `Subtask.name` has it."""
+        return f"{self.downstream_name} ({channel.downstream_index + 1}/{self.downstream_parallelism})"
 
     def upstream_of(self, downstream_index: int) -> range:
         """The indexes of the upstream subtasks that send to one downstream subtask."""
@@ -118,6 +130,16 @@ class Subtask:
             position -= len(upstream)
         raise IndexError(f"{self.name} has no input channel {channel_index}")
 
+    def sender_of(self, channel: ChannelId) -> str:
+        """The name of the subtask that sends on an input channel."""
+        exchange = next(each for each in self.incoming if each.edge.edge_id == channel.edge_id)
+        return exchange.sender_name(channel)
+
+    def receiver_of(self, channel: ChannelId) -> str:
+        """The name of the subtask that receives on an output channel."""
+        exchange = next(each for each in self.outgoing if each.edge.edge_id == channel.edge_id)
+        return exchange.receiver_name(channel)
+
     @property
     def outputs(self) -> tuple[OutputEdge, ...]:
         """The edges that leave it."""
@@ -172,6 +194,8 @@ def _exchange(job: JobGraph, downstream: Task, edge: StreamEdge, origin: EdgeOri
         downstream.parallelism,
         downstream.max_parallelism,
         upstream.node(edge.source_id).buffer_timeout_ms,
+        upstream.name,
+        downstream.name,
     )
 
 

@@ -10,15 +10,26 @@ M = TypeVar("M")
 
 @dataclass(slots=True)
 class MailOrder(Generic[M]):
-    """Releases the mail of one sender by number, from 0, without gaps, each once."""
+    """Releases the mail of one sender by number, from 0, without gaps, each once.
+
+    Attributes:
+        next_number: The number of the mail that is released next.
+        early: Mail that waits for an earlier number.
+        sent: How many the sender has sent, as far as it said so apart from them.
+    """
 
     next_number: int = 0
+    sent: int = 0
     early: dict[int, M] = field(default_factory=dict)
 
     @property
     def missing(self) -> int | None:
-        """The number that later mail waits for, `None` if no mail waits."""
-        return self.next_number if self.early else None
+        """The number of the next mail if that was sent, `None` if it may not have been sent yet."""
+        return self.next_number if self.early or self.next_number < self.sent else None
+
+    def counted(self, sent: int) -> None:
+        """The sender says how many it has sent: a lost one may have none after it."""
+        self.sent = max(self.sent, sent)
 
     def accept(self, number: int, mail: M) -> list[M]:
         """Take a piece of mail; returns what is in order now."""

@@ -56,7 +56,7 @@ class SequenceGaps(Generic[S]):
         """Milliseconds until the next look; 0 if it is due."""
         return max(0, self._looked_ms + self.interval_ms - now_ms)
 
-    def look(self, missing: Mapping[S, int], now_ms: int) -> Gap[S] | None:
+    def look(self, missing: Mapping[S, int], now_ms: int) -> list[Gap[S]]:
         """Compare the gaps of now with those of the last look.
 
         Args:
@@ -64,17 +64,18 @@ class SequenceGaps(Generic[S]):
             now_ms: The time in milliseconds.
 
         Returns:
-            The first gap that stayed for the timeout, or `None`.
+            The gaps that stayed for the timeout; each is returned again after another timeout.
         """
         passed_ms = min(max(0, now_ms - self._looked_ms), 2 * self.interval_ms)
         self._looked_ms = now_ms
         before, self._open = self._open, {}
-        lost: Gap[S] | None = None
+        lost: list[Gap[S]] = []
         for sequence, number in missing.items():
             known = before.get(sequence)
             is_same = known is not None and known.missing == number
             observed_ms = known.observed_ms + passed_ms if known is not None and is_same else 0
+            if observed_ms >= self.timeout_ms:
+                lost.append(Gap(sequence, number))
+                observed_ms = 0
             self._open[sequence] = _Open(number, observed_ms)
-            if lost is None and observed_ms >= self.timeout_ms:
-                lost = Gap(sequence, number)
         return lost

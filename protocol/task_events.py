@@ -94,6 +94,13 @@ class Numbered:
     mail: TaskMail
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedSent:
+    """How many `Numbered` the coordinator has sent to this subtask in this attempt."""
+
+    count: int
+
+
 TaskMail: TypeAlias = (
     StartRunning
     | TriggerCheckpoint
@@ -106,6 +113,7 @@ TaskMail: TypeAlias = (
     | QueryState
     | ToOperator
     | Numbered
+    | NumberedSent
 )
 
 # ---------------------------------------------------------------- from a task

@@ -100,3 +100,18 @@ class ProcessMetrics:
     host: str
     process_id: int
     subtasks: Mapping[SubtaskId, TaskMetrics]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a process answers to show that it is alive.
+
+    Attributes:
+        attempt: The newest that was deployed in it.
+        reports: How many reports each of its subtasks has sent to the coordinator.
+        metrics: What the subtasks have measured, if that was asked for and could be had at once.
+    """
+
+    attempt: Attempt
+    reports: Mapping[SubtaskId, int]
+    metrics: ProcessMetrics | None = None

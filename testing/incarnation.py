@@ -23,6 +23,7 @@ from ..protocol.task_events import (
     CheckpointAborted,
     CheckpointCompleted,
     Numbered,
+    NumberedSent,
     TaskEvent,
     TaskFailed,
     TaskMail,
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
     from .simulated_shell import SimulatedShell
 
 _NOTICED_NS = 20 * MILLISECOND
+_HEARTBEAT_NS = 50 * MILLISECOND
 _PREPARED_NS = 10 * MILLISECOND
 _SLOWNESS = 60
+_LOST = "tidegate.network.gap-timeout"
+"""In the cause of a failure, what says that something was lost."""
 _VALIDATED_EVERY = 3
 """Of so many steps of a coordinator one is followed by a look at its books, which are long."""
 
@@ -64,7 +68,7 @@ class Incarnation:
         self._world = shell.world
         self._faults = shell.plan.faults
         self._graph = build_execution_graph(spec.graph)
-        self._order = ReportOrder()
+        self._order = ReportOrder(spec.settings.gap_timeout_ms)
         self._ready: Callable[[str], None] | None = None
         self._stops: set[CheckpointId] = set()
         self._alarm_ms = NEVER_MS
@@ -94,6 +98,23 @@ class Incarnation:
             self.coordinator.finish_clean_up(keep_checkpoints=stored[0].newest_checkpoint is not None)
             self.end = stored[0]
         self.has_started = True
+        if self._faults.losses:
+            self._listen()
+
+    def _listen(self) -> None:
+        """Each process says how many reports it sent, again and again; then look for those that were lost."""
+        if not self.is_alive or self.end is not None:
+            return
+        job = self.coordinator
+        for process in self.processes.values():
+            if process.is_alive:
+                self._order.counted(process.attempt, {process.subtask: process.reports})
+                self._mail(process, NumberedSent(process.numbered))
+        for lost in self._order.look(job.attempt, job.subtasks, job.now_ms):
+            self._world.note(lost.cause)
+            self.kill(self.processes[lost.subtask])
+            self._heard(lost)
+        self._world.after(_HEARTBEAT_NS, self._listen)
 
     def _record_end(self, keep_checkpoints: bool) -> None:
         report = report_of(self.coordinator)
@@ -160,6 +181,9 @@ class Incarnation:
             self._heard(ready)  # type: ignore[arg-type]
 
     def _heard(self, event: TaskEvent) -> None:
+        if isinstance(event, TaskFailed) and _LOST in event.cause:
+            is_right = event.attempt in self.shell.network.lost
+            assert is_right, f"nothing was lost in attempt {event.attempt}, but {event.cause}"
         self.perform(lambda: self.coordinator.handle(event))
 
     # ------------------------------------------------------------ CoordinatorPorts
@@ -216,7 +240,7 @@ class Incarnation:
             self.shell.triggered(self, said.barrier)
             if said.barrier.kind is SnapshotKind.STOP:
                 self._stops.add(said.barrier.checkpoint_id)
-            # One with a number is not lost: the gap would end the job, as Ray's loss of the process does.
+            # One with a number is lost only on purpose: the gap ends the attempt.
             if said is mail and self._world.chance(self._faults.lost_trigger):
                 return
         elif isinstance(mail, CheckpointAborted):
@@ -227,6 +251,10 @@ class Incarnation:
             return
         process = self.processes.get(subtask)
         if process is not None and process.attempt == attempt:
+            if isinstance(mail, Numbered):
+                process.numbered = mail.number + 1
+                if self.shell.network.loses(attempt, f"mail {mail.number} to {subtask}"):
+                    return
             self._mail(process, mail)
 
     def _is_lost(self, mail: CheckpointCompleted | CheckpointAborted) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..protocol.elements import CancelCheckpointMarker, CheckpointBarrier, Message
+from ..protocol.elements import CancelCheckpointMarker, CheckpointBarrier, Message, Probe
 from ..protocol.ids import Attempt, ChannelId
 from ..protocol.task_events import CreditReturned, TaskEvent
 from .outside import outside
@@ -21,6 +21,8 @@ DELAY_NS = 3 * MILLISECOND
 _SLOW_DELAY_NS = 30 * MILLISECOND
 _STRAY = 0.3
 """How much of what a replaced coordinator's tasks still send reaches its successor's."""
+_LOST = 0.02
+"""How likely a message or a report is lost, as long as there are losses to come."""
 _BATCHES = 6
 _CONTROL_BYTES = 64
 _MARKERS = 60
@@ -49,6 +51,9 @@ class Network:
         self._under_way: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)
         self._markers: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)
         self._sent: dict[tuple[Attempt, ChannelId, int], Payload] = {}
+        self._losses = faults.losses
+        self.lost: set[Attempt] = set()
+        """Attempts in which something never arrived."""
         self.current: Incarnation | None = None
         """The newest life of the coordinator, whose processes bear the names of those before."""
 
@@ -56,12 +61,25 @@ class Network:
         """Carry a message, perhaps twice, to whoever is the receiver when it arrives."""
         channel = message.channel
         self._count(message)
+        if self.loses(message.attempt, f"message {message.sequence_number} of {channel}"):
+            return
         delay_ns = self._delay_ns(sender, channel)
         for _ in range(2 if self._world.chance(self._faults.duplicate) else 1):
             self._world.soon(delay_ns, lambda: self._deliver(sender.owner, message))
 
+    def loses(self, attempt: Attempt, what: str) -> bool:
+        """Whether this is one of the few things that never arrive."""
+        if not self._losses or not self._world.chance(_LOST):
+            return False
+        self._losses -= 1
+        self.lost.add(attempt)
+        self._world.note(f"the network loses {what}")
+        return True
+
     def _count(self, message: Message) -> None:
         """Keep account of what is held in memory; not raised, since that would only fail the task."""
+        if isinstance(message.announces, Probe):
+            return
         key = (message.attempt, message.channel)
         payload: Payload = message.elements  # type: ignore[assignment]
         self._sent[message.attempt, message.channel, message.sequence_number] = payload
@@ -129,6 +147,8 @@ class Network:
         """Carry a report to the coordinator; it is put in order there, as in the Ray shell."""
         number, process.reports = process.reports, process.reports + 1
         owner = process.owner
+        if self.loses(process.attempt, f"report {number} of {process.subtask}: {type(event).__name__}"):
+            return
 
         def arrive() -> None:
             owner.reported(process, number, event)

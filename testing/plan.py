@@ -31,6 +31,7 @@ _CHANGE_SHARES = {"exactly-once": 2, "unaligned": 2, "aligned at first": 1, "at-
 _LMDB_SHARE = 0.02
 _COPIES_SHARE = 0.08
 _RESCALED_SHARE = 0.3
+_LOSSES_SHARE = 0.15
 _EXTRA_STATES = ("map", "list", "reducing", "aggregating", "folding")
 _SPREAD = (
     Partitioning.REBALANCE,
@@ -206,6 +207,8 @@ class Faults:
     refused_notification: float = 0.0
     """How often a function raises when it is told that a checkpoint is complete."""
     lost_trigger: float = 0.0
+    losses: int = 0
+    """How many messages, reports and numbered mails the network loses, each without a word."""
     zombie_work: float = 0.5
     slow_channel: float = 0.0
     slow_task: float = 0.0
@@ -284,6 +287,7 @@ def draw_plan(seed: int) -> Plan:
     requests = _draw_requests(random, runs, settings)
     plan = Plan(seed, stages, splits, records, runs, settings, faults, requests)
     # Drawn by themselves: the other seeds stay what they were.
+    plan = _with_losses(plan, Random(f"losses of {seed}"))
     return _with_rescales(plan, Random(f"rescales of {seed}"))
 
 
@@ -365,6 +369,12 @@ def _draw_requests(random: Random, runs: tuple[Run, ...], settings: Settings) ->
         mode = random.choices(list(_CHANGE_SHARES), list(_CHANGE_SHARES.values()))[0]
         requests.append(Request(random.randint(1, _EVENTS_OF_A_JOB), Ask.MODE, mode))
     return tuple(requests)
+
+
+def _with_losses(plan: Plan, random: Random) -> Plan:
+    if random.random() >= _LOSSES_SHARE:
+        return plan
+    return replace(plan, faults=replace(plan.faults, losses=random.choice((1, 2, 3))))
 
 
 def _with_rescales(plan: Plan, random: Random) -> Plan:

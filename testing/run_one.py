@@ -19,6 +19,8 @@ from .plan import ALIGNED_TIMEOUTS_MS, MODES, Plan, draw_plan
 from .simulated_shell import SimulatedShell
 from .world import World
 
+GAP_TIMEOUT_MS = 200
+"""More than twice as long as a message can be on its way to a slow task."""
 MAX_EVENTS = 150_000
 MAX_MS = 60_000
 """Virtual time in which every job ends, however often it is interrupted."""
@@ -129,4 +131,5 @@ def _settings(plan: Plan, stack: ExitStack, checkpoint_dir: str) -> JobSettings:
         batch_size=drawn.batch_size,
         buffer_timeout_ms=drawn.buffer_timeout_ms,
         channel_credit_bytes=drawn.channel_credit_bytes,
+        gap_timeout_ms=GAP_TIMEOUT_MS,
     )

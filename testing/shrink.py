@@ -60,6 +60,8 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
     ):
         if getattr(faults, name):
             yield _with_faults(plan, **{name: 0.0})
+    if faults.losses:
+        yield _with_faults(plan, losses=faults.losses - 1)
     yield from _simpler_stages(plan)
     for number in range(len(plan.stages)):
         yield from _less_parallel(plan, number)

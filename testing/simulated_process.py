@@ -66,6 +66,8 @@ class Process:
     alarm_ns: int = NEVER_NS
     background: deque[Callable[[], None]] = field(default_factory=deque)
     reports: int = 0
+    numbered: int = 0
+    """How many `Numbered` the coordinator has sent to it."""
     refused: int = -1
     given_up: int = -1
     """The newest checkpoint whose end the coordinator told the task."""

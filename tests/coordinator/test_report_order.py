@@ -6,26 +6,62 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.coordinator.report_order import ReportOrder
 from tidegate.coordinator.results import ResultBuffer
-from tidegate.protocol.ids import Attempt
-from tidegate.protocol.task_events import ResultsCollected
+from tidegate.protocol.execution_graph import build_execution_graph
+from tidegate.protocol.ids import Attempt, SubtaskId
+from tidegate.protocol.task_events import ResultsCollected, TaskFailed
 
-from .fakes import SOURCE
+from .fakes import SOURCE, job_spec
+
+SENDER = (Attempt(1), SOURCE)
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(min_value=0, max_value=5)))
 def test_reports_leave_in_order_once(arrivals: list[int], repeated: list[int]) -> None:
-    order = ReportOrder()
+    order = ReportOrder(5_000)
     released: list[bytes] = []
     for number in [*arrivals, *repeated]:
-        released += order.accept("sender", number, str(number).encode())
+        released += order.accept(SENDER, number, str(number).encode())
     assert released == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_senders_do_not_wait_for_each_other() -> None:
-    order = ReportOrder()
-    assert order.accept("slow", 1, b"late") == []
-    assert order.accept("quick", 0, b"now") == [b"now"]
-    assert order.accept("slow", 0, b"first") == [b"first", b"late"]
+    order = ReportOrder(5_000)
+    slow, quick = SENDER, (Attempt(1), SubtaskId("other", 0))
+    assert order.accept(slow, 1, b"late") == []
+    assert order.accept(quick, 0, b"now") == [b"now"]
+    assert order.accept(slow, 0, b"first") == [b"first", b"late"]
+
+
+def look_for(order: ReportOrder, attempt: int, first_s: int, last_s: int) -> TaskFailed | None:
+    """Look once in each of these seconds; the first loss that is found."""
+    subtasks = build_execution_graph(job_spec().graph).subtasks
+    looks = (order.look(Attempt(attempt), subtasks, 1_000 * now_s) for now_s in range(first_s, last_s))
+    return next((lost[0] for lost in looks if lost), None)
+
+
+def test_a_report_that_never_comes_fails_its_subtask_and_names_both_ends() -> None:
+    order = ReportOrder(5_000)
+    order.accept(SENDER, 1, b"after the lost one")
+    assert look_for(order, 1, 1, 6) is None
+    lost = look_for(order, 1, 6, 8)
+    assert lost is not None
+    assert (lost.attempt, lost.subtask, lost.is_recoverable) == (1, SOURCE, True)
+    assert "the coordinator did not receive report 0 from Numbers (1/1) within 5000 ms" in lost.cause
+
+
+def test_the_last_report_of_a_subtask_is_missed_because_heartbeats_count_the_reports() -> None:
+    order = ReportOrder(5_000)
+    order.accept(SENDER, 0, b"first")
+    order.counted(Attempt(1), {SOURCE: 1})
+    assert look_for(order, 1, 1, 20) is None
+    order.counted(Attempt(1), {SOURCE: 2})
+    assert look_for(order, 1, 20, 27) is not None
+
+
+def test_a_report_of_an_older_attempt_is_not_missed() -> None:
+    order = ReportOrder(5_000)
+    order.accept(SENDER, 1, b"after the lost one")
+    assert look_for(order, 2, 1, 20) is None
 
 
 def collected(key: str, value: object, attempt: int = 1) -> ResultsCollected:

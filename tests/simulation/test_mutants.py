@@ -17,6 +17,8 @@ QUICK_SEEDS = 60
 QUICK = [
     "first-barrier",
     "any-order",
+    "gap-too-early",
+    "report-gap-ignored",
     "duplicate-accepted",
     "end-is-no-barrier",
     "lost-positions",

@@ -127,7 +127,7 @@ def test_copies_on_local_disks_are_read_unless_they_are_damaged() -> None:
     plan = replace(plan, settings=replace(plan.settings, keeps_copies=True, inline_threshold_bytes=0))
     read = []
     for damage in (0.0, 1.0):
-        crashes = tuple(Crash(Victim.TASK, at) for at in (120, 180))
+        crashes = tuple(Crash(Victim.TASK, at) for at in (200, 300))
         outcome = run_plan(replace(plan, faults=Faults(crashes=crashes, damaged_copy=damage)))
         assert outcome.problem is None
         read.append(outcome.files_read)

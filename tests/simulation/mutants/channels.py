@@ -7,10 +7,13 @@ from typing import Any
 
 from tidegate.actors import task as task_module
 from tidegate.actors.gate import InputGate
-from tidegate.actors.output import OutputChannel
+from tidegate.actors.lost_messages import LostMessages
+from tidegate.actors.output import OutputChannel, TaskOutput
 from tidegate.actors.task import StreamTask
+from tidegate.coordinator.report_order import ReportOrder
 from tidegate.protocol.alignment import BarrierAligner, BarrierTracker, ResumeChannels, TakeSnapshot
 from tidegate.protocol.mode_switch import SwitchingHandler
+from tidegate.protocol.sequence_gaps import Gap, SequenceGaps
 
 from .base import Mutant
 
@@ -109,7 +112,27 @@ def _process_after_barrier(original: Any) -> Any:
     return take
 
 
+def _any_gap_is_a_loss(original: Any) -> Any:
+    def look(self: SequenceGaps[Any], missing: Any, now_ms: int) -> Any:
+        original(self, missing, now_ms)
+        return [Gap(sequence, number) for sequence, number in missing.items()]
+
+    return look
+
+
+def _gaps_unseen(original: Any) -> Any:
+    return lambda self, gate, order, now_ms: self._gaps.timeout_ms
+
+
 MUTANTS = {
+    "gap-ignored": Mutant(
+        "a gap in what a task receives is never reported", LostMessages, "_look_at_gaps", _gaps_unseen
+    ),
+    "gap-too-early": Mutant(
+        "a gap counts as a loss as soon as it is seen", SequenceGaps, "look", _any_gap_is_a_loss
+    ),
+    "report-gap-ignored": Mutant("a lost report is never missed", ReportOrder, "look", _nothing),
+    "no-probes": Mutant("the last message for now is not followed by a probe", TaskOutput, "probe", _nothing),
     "no-alignment": Mutant(
         "barriers are counted, channels are not blocked", SwitchingHandler, "_new_handler", _no_alignment
     ),
