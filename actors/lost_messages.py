@@ -6,7 +6,7 @@ from ..common.errors import LostMessageError
 from ..protocol.mail_order import MailOrder
 from ..protocol.plan import Subtask
 from ..protocol.sequence_gaps import SequenceGaps
-from ..protocol.task_events import TaskMail
+from ..protocol.task_events import SendFailed, TaskMail
 from .gate import InputGate
 from .output import TaskOutput
 
@@ -26,6 +26,12 @@ class LostMessages:
         self._subtask = subtask
         self._gaps: SequenceGaps[int] = SequenceGaps(timeout_ms)
         self._probe_at_ms = 0
+        self._failed: tuple[SendFailed, int] | None = None
+
+    def send_failed(self, failed: SendFailed, now_ns: int) -> None:
+        """A message did not arrive; if its receiver died, the coordinator is about to stop this attempt."""
+        if self._failed is None:
+            self._failed = failed, now_ns // 1_000_000 + self._gaps.timeout_ms
 
     def look(self, gate: InputGate, order: MailOrder[TaskMail], output: TaskOutput, now_ns: int) -> int:
         """Look at the gaps, and let receivers find theirs, if it is time to.
@@ -46,6 +52,8 @@ class LostMessages:
         if self._probe_at_ms <= now_ms:
             self._probe_at_ms = now_ms + self._gaps.timeout_ms // 2
             output.probe()
+        if self._failed is not None and self._failed[1] <= now_ms:
+            raise self._send_error(self._failed[0])
         due_ms = self._look_at_gaps(gate, order, now_ms)
         return max(1, min(due_ms, self._probe_at_ms - now_ms))
 
@@ -62,6 +70,16 @@ class LostMessages:
             if lost:
                 raise self._error(gate, lost[0].sequence, lost[0].missing)
         return self._gaps.due_in_ms(now_ms)
+
+    def _send_error(self, failed: SendFailed) -> LostMessageError:
+        receivers = {channel: out.receiver for out in self._subtask.outputs for channel in out.channels}
+        channel = failed.channel
+        return LostMessageError(
+            f"{self._subtask.name} has no answer to message {failed.sequence_number} of channel {channel} to "
+            f"subtask {channel.downstream_index + 1} of {receivers[channel]}, and the attempt still runs after "
+            f"{self._gaps.timeout_ms} ms (tidegate.network.gap-timeout): {failed.cause}. Check the connection "
+            f"between the nodes of both"
+        )
 
     def _error(self, gate: InputGate, index: int, number: int) -> LostMessageError:
         if index == _COORDINATOR:

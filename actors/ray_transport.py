@@ -15,10 +15,11 @@ from typing import Any
 import ray
 
 from ..common.clock import SteadyClock
+from ..common.errors import first_line
 from ..operators.async_loop import EventLoopThread, TaskEventLoop
 from ..protocol.elements import Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.task_events import CreditReturned, TaskEvent
+from ..protocol.task_events import CreditReturned, SendFailed, TaskEvent
 from ..telemetry.logs import LogContext, LogSettings, ProcessLog
 from .wire import decode_elements, decode_part, encode_elements
 
@@ -40,7 +41,7 @@ class RayTaskPorts:
         attempt: Attempt,
         receivers: Mapping[ChannelId, tuple[Any, SubtaskId]],
         coordinator: Any,
-        mail: Callable[[CreditReturned], None],
+        mail: Callable[[CreditReturned | SendFailed], None],
     ) -> None:
         self._subtask = subtask
         self._attempt = attempt
@@ -68,12 +69,14 @@ class RayTaskPorts:
         actor, subtask = self._receivers[message.channel]
         # One argument of bytes: Ray's own pickler takes 80 µs longer for the two objects.
         reference = actor.push.remote(pickle.dumps((subtask, message), protocol=5))
-        channel, size_bytes = message.channel, message.size_bytes
+        channel, number, size_bytes = message.channel, message.sequence_number, message.size_bytes
 
         def answered(future: Future[Any]) -> None:
-            # A receiver that died gives no credit; the coordinator restarts the job.
-            if future.exception() is None:
+            error = future.exception()
+            if error is None:
                 self._mail(CreditReturned(channel, size_bytes))
+            else:
+                self._mail(SendFailed(channel, number, first_line(error)))
 
         reference.future().add_done_callback(answered)
 

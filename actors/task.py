@@ -453,6 +453,8 @@ class StreamTask:
             self._order.counted(mail.count)
         elif isinstance(mail, events.CreditReturned):
             self._parts.output.credit_returned(mail.channel, mail.size_bytes)
+        elif isinstance(mail, events.SendFailed):
+            self._lost.send_failed(mail, self._ports.now_ns())
         elif isinstance(mail, events.CancelTask):
             self._cancel()
         elif isinstance(mail, SnapshotDone):

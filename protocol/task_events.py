@@ -61,6 +61,15 @@ class CreditReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class SendFailed:
+    """The transport reports that a message did not arrive, or that its answer did not."""
+
+    channel: ChannelId
+    sequence_number: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class ResultsTaken:
     """The driver took collected results of `size_bytes`."""
 
@@ -109,6 +118,7 @@ TaskMail: TypeAlias = (
     | CheckpointAborted
     | CancelTask
     | CreditReturned
+    | SendFailed
     | ResultsTaken
     | QueryState
     | ToOperator
