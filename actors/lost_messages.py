@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..common.errors import LostMessageError
+from ..protocol.execution_graph import Subtask
 from ..protocol.mail_order import MailOrder
-from ..protocol.plan import Subtask
 from ..protocol.sequence_gaps import SequenceGaps
 from ..protocol.task_events import SendFailed, TaskMail
 from .gate import InputGate
@@ -72,21 +72,19 @@ class LostMessages:
         return self._gaps.due_in_ms(now_ms)
 
     def _send_error(self, failed: SendFailed) -> LostMessageError:
-        receivers = {channel: out.receiver for out in self._subtask.outputs for channel in out.channels}
-        channel = failed.channel
+        receiver = self._subtask.receiver_of(failed.channel)
         return LostMessageError(
-            f"{self._subtask.name} has no answer to message {failed.sequence_number} of channel {channel} to "
-            f"subtask {channel.downstream_index + 1} of {receivers[channel]}, and the attempt still runs after "
-            f"{self._gaps.timeout_ms} ms (tidegate.network.gap-timeout): {failed.cause}. Check the connection "
-            f"between the nodes of both"
+            f"{self._subtask.name} got no answer from {receiver} to message {failed.sequence_number} of "
+            f"channel {failed.channel}, and the attempt still ran {self._gaps.timeout_ms} ms later "
+            f"(tidegate.network.gap-timeout): {failed.cause}. Check the connection between the nodes of both"
         )
 
     def _error(self, gate: InputGate, index: int, number: int) -> LostMessageError:
         if index == _COORDINATOR:
             what, sender = f"mail {number}", "the coordinator"
         else:
-            channel = self._subtask.inputs[index]
-            what, sender = f"message {number} of channel {gate.channel_id(index)}", channel.sender_name
+            channel = gate.channel_id(index)
+            what, sender = f"message {number} of channel {channel}", self._subtask.sender_of(channel)
         return LostMessageError(
             f"{self._subtask.name} did not receive {what} from {sender} within {self._gaps.timeout_ms} ms "
             f"(tidegate.network.gap-timeout) after a later one: the network or Ray lost it. Check the "

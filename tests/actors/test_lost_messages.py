@@ -100,3 +100,16 @@ def test_the_receiver_answers_a_probe_when_everything_before_it_has_arrived() ->
     test.put(late)
     assert (channel, 1, 0) in test.ports.credits
     assert test.ports.records() == ["a@0"]
+
+
+def test_a_message_without_an_answer_fails_its_sender_unless_the_attempt_is_stopped_before() -> None:
+    test = diary_task().start()
+    test.receive(Batch(["a"]))
+    (message,) = test.ports.sent
+    test.put(events.SendFailed(message.channel, message.sequence_number, "connection reset"))
+    pass_seconds(test, 4)
+    assert test.task.phase is TaskPhase.RUNNING
+    pass_seconds(test, 2)
+    (failed,) = test.ports.reported(events.TaskFailed)
+    assert "got no answer from downstream (1/1) to message 0 of channel e99:0->0" in failed.cause
+    assert failed.cause.endswith("connection reset. Check the connection between the nodes of both")
