@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from ..common.errors import ConfigurationError
+from ..protocol.control_file import decode_control_file, encode_control_file, old_json
 from ..protocol.elements import CheckpointingMode
+from ..protocol.ids import JobId
+from ..protocol.json_fields import Fields
 from ..protocol.trigger import TriggerPolicy
 from ..state.storage import CheckpointStorage, check_exclusive
 
-_PATH = "mode/MODE"
+MODE_PATH = "mode/MODE"
+_OLD_MODE = old_json("mode", "aligned_timeout_ms")
+_REMEDY = (
+    "It holds the checkpointing mode that was set while the job ran. Set the mode that you want in the "
+    "program, and start a new job from the newest checkpoint with execution.state-recovery.path"
+)
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,8 @@ class BarrierMode:
         return self.mode.value if self.aligned_timeout_ms is None else "unaligned"
 
 
-def store_mode(storage: CheckpointStorage, mode: BarrierMode, existing: str) -> None:
-    """Keep a change for later coordinators.
+def store_mode(storage: CheckpointStorage, job_id: JobId, mode: BarrierMode, existing: str) -> None:
+    """Store a change for later coordinators, in the job's directory.
 
     Args:
         existing: The path of a file in the storage.
@@ -56,13 +63,22 @@ def store_mode(storage: CheckpointStorage, mode: BarrierMode, existing: str) -> 
     """
     if mode.mode is CheckpointingMode.EXACTLY_ONCE:
         check_exclusive(storage, existing)
-    record = {"mode": mode.mode.value, "aligned_timeout_ms": mode.aligned_timeout_ms}
-    storage.write_file(_PATH, json.dumps(record).encode())
+    document = {"mode": mode.mode.value, "aligned_timeout_ms": mode.aligned_timeout_ms}
+    storage.write_file(MODE_PATH, encode_control_file("mode", {"job_id": job_id}, document))
 
 
-def stored_mode(storage: CheckpointStorage) -> BarrierMode | None:
-    """What a coordinator before was told, if anything."""
-    if _PATH not in storage.list_files("mode"):
+def stored_mode(storage: CheckpointStorage, job_id: JobId) -> BarrierMode | None:
+    """The mode that was set while an earlier coordinator ran the job, if any was.
+
+    Raises:
+        CorruptCheckpointError: The file is damaged.
+    """
+    if MODE_PATH not in storage.list_files("mode"):
         return None
-    record = json.loads(storage.read(_PATH))
-    return BarrierMode(CheckpointingMode(record["mode"]), record["aligned_timeout_ms"])
+    path = f"{storage.uri.rstrip('/')}/{MODE_PATH}"
+    data = storage.read(MODE_PATH)
+    file = decode_control_file(data, path, "mode", {"job_id": job_id}, _REMEDY, _OLD_MODE)
+    fields = Fields(file.document, path, "")
+    mode = CheckpointingMode(fields.one_of("mode", [mode.value for mode in CheckpointingMode]))
+    has_timeout = file.document.get("aligned_timeout_ms") is not None
+    return BarrierMode(mode, fields.integer("aligned_timeout_ms") if has_timeout else None)

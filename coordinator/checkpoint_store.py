@@ -29,7 +29,7 @@ from ..protocol.handles import FileHandle
 from ..protocol.ids import CheckpointId, JobId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ..protocol.registry import SharedStateRegistry
-from ..protocol.takeover import Takeover, counts, missing_newest
+from ..protocol.takeover import Completion, Takeover, counts, missing_newest, needed_files, recorded_ids
 from ..state.storage import CheckpointStorage, is_absolute
 from .claim import ClaimedCheckpoint
 from .job_directory import delete_files, remove_directory, remove_rest
@@ -70,7 +70,7 @@ class CheckpointStore:
         self, storage: CheckpointStorage, job_id: JobId, num_retained: int, deleting_threads: int = 1
     ) -> None:
         self._storage = storage
-        self._job_id = job_id
+        self.job_id = job_id
         self._takeovers = Takeovers(storage, job_id)
         self._num_retained = num_retained
         self._deleting_threads = deleting_threads
@@ -84,6 +84,7 @@ class CheckpointStore:
         self._ids_above = 0
         self._reserved_until = 0
         self._claimed: ClaimedCheckpoint | None = None
+        self._needed_files: set[str] = set()
         self._is_removed = False
         self.epoch = 0
 
@@ -111,7 +112,7 @@ class CheckpointStore:
 
     def _record(self, kind: str, number: int, document: Mapping[str, str | int]) -> bytes:
         """Content of a file whose name is what counts, with what sets its coordinator apart from others."""
-        return encode_control_file(kind, {"job_id": self._job_id, "number": number}, dict(document))
+        return encode_control_file(kind, {"job_id": self.job_id, "number": number}, dict(document))
 
     @property
     def is_new(self) -> bool:
@@ -130,8 +131,9 @@ class CheckpointStore:
         while not self._first_id:
             given = [*numbers(self._storage.list_files("ids")), *self._stored_ids()]
             # In case files of `ids` were lost: each coordinator took at least one block.
+            completed = [completion.checkpoint_id for completion in self._takeovers.completed()]
             blocks = [takeover.first_id - 1 + ID_BLOCK for takeover in self._takeovers.all()]
-            reserved = max(self._ids_above, *given, *blocks, *self._takeovers.completed(), 0)
+            reserved = max(self._ids_above, *given, *blocks, *completed, 0)
             if self._reserve_block(reserved + ID_BLOCK):
                 self._first_id = reserved + 1
         return self._first_id
@@ -167,16 +169,19 @@ class CheckpointStore:
         """
         first_id = self.first_free_id()
         # Before the list of manifests: what is recorded as completed is in that list, or something newer is.
-        recorded = self._takeovers.recorded()
-        stored = self._stored_ids()
+        completed = self._takeovers.completed()
+        recorded = recorded_ids(completed, self._takeovers.all())
+        found = self._storage.list_files("")
+        stored = stored_ids(found)
         # After the list: what was deleted before it because it does not count is recorded as such by now.
         takeovers = self._takeovers.all()
         accepted = [each for each in stored if counts(each, takeovers)]
         missing = missing_newest(accepted, recorded, takeovers)
-        if missing is not None:
-            # A newer coordinator may have found one that was written after this list.
+        lost = sorted(needed_files(completed).difference(found))
+        if missing is not None or lost:
+            # A newer coordinator may have found what was written after this list.
             self.check_fence()
-            raise self._missing_newest(missing, accepted)
+            raise self._incomplete(manifest_path(missing) if missing else lost[0], accepted)
         for checkpoint_id in accepted:
             self._read_manifest(checkpoint_id)
         if not self._takeovers.record(Takeover(self.epoch, first_id, frozenset(accepted))):
@@ -191,20 +196,18 @@ class CheckpointStore:
         path = manifest_path(checkpoint_id)
         place = f"{self._storage.uri}/{path}"
         manifest = decode_manifest(self._storage.read(path), place)
-        check_place(manifest, place, checkpoint_id, self._job_id)
+        check_place(manifest, place, checkpoint_id, self.job_id)
         self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
         self._retained[checkpoint_id] = manifest
 
-    def _missing_newest(
-        self, missing: CheckpointId, accepted: Sequence[CheckpointId]
-    ) -> CorruptCheckpointError:
+    def _incomplete(self, missing: str, accepted: Sequence[CheckpointId]) -> CorruptCheckpointError:
         newest_left = self.directory_of(max(accepted)) if accepted else "none"
         return CorruptCheckpointError(
-            f"checkpoint {missing} of job {self._job_id} was completed, but {self._storage.uri}/"
-            f"{manifest_path(missing)} is missing. The newest that is left: {newest_left}. The job does not "
-            f"resume from an older checkpoint by itself: sinks may have committed what the missing one "
-            f"covers, and would commit it again. Put the directory back. To accept repeated output, start a "
-            f"new job from an older checkpoint with execution.state-recovery.path"
+            f"{self._storage.uri}/{missing} is missing: job {self.job_id} recorded that it wrote it. "
+            f"The newest checkpoint that is left: {newest_left}. The job does not resume from it by itself: "
+            f"sinks may have committed more than it covers, and would commit that again. Restore the "
+            f"missing file from a copy. To accept repeated output, start a new job from the checkpoint that "
+            f"is left with execution.state-recovery.path"
         )
 
     # ------------------------------------------------------------ completed checkpoints
@@ -218,6 +221,10 @@ class CheckpointStore:
     def retained(self) -> list[CheckpointManifest]:
         """The retained checkpoints, oldest first."""
         return [self._retained[checkpoint_id] for checkpoint_id in sorted(self._retained)]
+
+    def needs(self, path: str) -> None:
+        """A control file without which later coordinators must not resume the job."""
+        self._needed_files.add(path)
 
     def directory_of(self, checkpoint_id: CheckpointId) -> str:
         """Address of a checkpoint, as `execution.state-recovery.path` takes it."""
@@ -249,8 +256,12 @@ class CheckpointStore:
             raise
         # After the fence: what is recorded counts for every later coordinator. Before the checkpoint is
         # announced: what sinks commit must be recorded in a second place.
-        self._takeovers.record_completed(self.epoch, checkpoint_id)
+        self._record_completed(checkpoint_id)
         self._retained[checkpoint_id] = self._doubtful.pop(checkpoint_id)
+
+    def _record_completed(self, checkpoint_id: CheckpointId) -> None:
+        needs = frozenset(self._needed_files)
+        self._takeovers.record_completed(Completion(self.epoch, checkpoint_id, needs))
 
     def settle_doubtful(self) -> None:
         """Find out which failed checkpoints exist after all, before the job goes back to the newest one.
@@ -268,7 +279,7 @@ class CheckpointStore:
         self.check_fence()
         found = stored.intersection(self._doubtful)
         if found:
-            self._takeovers.record_completed(self.epoch, max(found))
+            self._record_completed(max(found))
         for checkpoint_id, manifest in self._doubtful.items():
             if checkpoint_id in stored:
                 self._retained[checkpoint_id] = manifest

@@ -15,7 +15,7 @@ from ..protocol.ids import JobId
 from ..protocol.manifest import CheckpointManifest, decode_manifest
 from ..state.storage import is_absolute, open_storage
 from ..state.stored_checkpoint import MANIFEST_NAME
-from .savepoints import CLAIM_NAME
+from .savepoints import CLAIM_NAME, encode_claim, read_claim
 
 logger = logging.getLogger("tidegate")
 
@@ -39,7 +39,7 @@ class ClaimedCheckpoint:
         """Raise `CheckpointStorageError` if another job has claimed it."""
         storage = open_storage(self.path)
         if CLAIM_NAME in storage.list_files(""):
-            owner = storage.read(CLAIM_NAME).decode()
+            owner = read_claim(storage)
             if owner != self._job_id:
                 raise CheckpointStorageError(
                     f"{self.path} is claimed by job {owner}, which removes it when it needs it no more; "
@@ -52,7 +52,7 @@ class ClaimedCheckpoint:
         Raises:
             CheckpointStorageError: Another job has claimed it, or storage refuses.
         """
-        open_storage(self.path).create_exclusive(CLAIM_NAME, self._job_id.encode())
+        open_storage(self.path).create_exclusive(CLAIM_NAME, encode_claim(self._job_id))
         self.check()
 
     def remove(self) -> None:
@@ -63,7 +63,7 @@ class ClaimedCheckpoint:
         """
         storage = open_storage(self.path)
         found = storage.list_files("")
-        if CLAIM_NAME not in found or storage.read(CLAIM_NAME).decode() != self._job_id:
+        if CLAIM_NAME not in found or read_claim(storage) != self._job_id:
             return
         if MANIFEST_NAME in found:
             # With missing files it must not seem to exist, but somebody has to know what they were.

@@ -6,9 +6,13 @@ It belongs to the user: no job deletes it, unless the user let a job claim it.
 
 from __future__ import annotations
 
+import re
+
 from ..common.errors import CheckpointNotFoundError, CheckpointStorageError
+from ..protocol.control_file import decode_control_file, encode_control_file
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import CheckpointId, JobId
+from ..protocol.json_fields import Fields
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import MANIFEST_NAME
@@ -18,6 +22,45 @@ CLAIM_NAME = "CLAIMED"
 
 _PREFIX = "savepoint-"
 _PROBE = f"{_PREFIX}probe"
+_OLD_CLAIM = re.compile(rb"[0-9a-f]{32}")
+_REMEDY = (
+    "It names the job that owns this checkpoint and deletes it when it no longer needs it. If no job does, "
+    "delete the file"
+)
+
+
+def encode_claim(job_id: JobId) -> bytes:
+    """The content of a claim. It names no place: savepoints may be moved, with their claims."""
+    return encode_control_file("claim", {}, {"job_id": job_id})
+
+
+def read_claim(storage: CheckpointStorage) -> JobId:
+    """The job that has claimed a savepoint or checkpoint.
+
+    Args:
+        storage: Its directory.
+
+    Raises:
+        CorruptCheckpointError: The claim is damaged.
+    """
+    path = f"{storage.uri.rstrip('/')}/{CLAIM_NAME}"
+    return decode_claim(storage.read(CLAIM_NAME), path)
+
+
+def decode_claim(data: bytes, path: str) -> JobId:
+    """The job in the content of a claim that was read from `path`.
+
+    Raises:
+        CorruptCheckpointError: The claim is damaged.
+    """
+    file = decode_control_file(data, path, "claim", {}, _REMEDY, _old_claim)
+    return JobId(Fields(file.document, path, "").text("job_id"))
+
+
+def _old_claim(data: bytes) -> dict[str, str]:
+    if not _OLD_CLAIM.fullmatch(data):
+        raise ValueError("it is not the id of a job")
+    return {"job_id": data.decode()}
 
 
 def savepoint_path(directory: str, job_id: JobId, checkpoint_id: CheckpointId) -> str:
@@ -96,7 +139,7 @@ def dispose_savepoint(path: str, force: bool = False) -> CheckpointManifest:
             f"files may be shared with other checkpoints, and the job removes it when it needs it no more"
         )
     if CLAIM_NAME in found and not force:
-        owner = storage.read(CLAIM_NAME).decode()
+        owner = read_claim(storage)
         raise CheckpointStorageError(
             f"the savepoint {path} is claimed by job {owner}, which removes it when it needs it no more. "
             f"If that job is gone, use --force"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..common.errors import CheckpointNotFoundError, CorruptCheckpointError
+from ..protocol.checkpoint_paths import check_address
 from ..protocol.manifest import CheckpointManifest, decode_manifest
 from ..state.storage import CheckpointStorage, open_storage
 from ..state.stored_checkpoint import MANIFEST_NAME
@@ -47,6 +48,8 @@ def stored_checkpoints(directory: str) -> list[StoredCheckpoint]:
 def _read(storage: CheckpointStorage, path: str) -> StoredCheckpoint:
     place = f"{storage.uri.rstrip('/')}/{path}".removesuffix(f"/{MANIFEST_NAME}")
     try:
-        return StoredCheckpoint(place, decode_manifest(storage.read(path), f"{place}/{MANIFEST_NAME}"))
+        manifest = decode_manifest(storage.read(path), f"{place}/{MANIFEST_NAME}")
+        check_address(manifest, place)
+        return StoredCheckpoint(place, manifest)
     except CorruptCheckpointError as error:
         return StoredCheckpoint(place, None, str(error))

@@ -8,15 +8,20 @@ have written since. A checkpoint fits any parallelism, so this needs no other bo
 
 from __future__ import annotations
 
-import json
+import re
 
 from ..common import failpoints
-from ..common.errors import CheckpointStorageError
+from ..protocol.control_file import decode_control_file, encode_control_file, old_json
+from ..protocol.json_fields import Fields
 from ..protocol.plan import JobGraph
 from ..protocol.rescaling import RescaleError, parallelism_of, rescaled
+from ..state.storage import CheckpointStorage
 from .checkpoint_store import CheckpointStore
 
 _DIRECTORY = "parallelism"
+_PLACE = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
+_OLD_RECORD = old_json("submitted", "current")
+_REMEDY = "Delete the file to run the job with the parallelism that its program has"
 
 
 def store_parallelism(store: CheckpointStore, submitted: JobGraph, current: JobGraph) -> None:
@@ -35,9 +40,11 @@ def store_parallelism(store: CheckpointStore, submitted: JobGraph, current: JobG
     storage = store.storage
     store.check_fence()
     record = {"submitted": parallelism_of(submitted), "current": parallelism_of(current)}
-    before = [path for path in storage.list_files(_DIRECTORY) if _place(path)[0] <= store.epoch]
-    number = max((n for epoch, n in map(_place, before) if epoch == store.epoch), default=0) + 1
-    storage.create_exclusive(f"{_DIRECTORY}/{store.epoch}-{number}", json.dumps(record).encode())
+    before = [path for path, (epoch, _) in _places(storage).items() if epoch <= store.epoch]
+    number = max((n for epoch, n in _places(storage).values() if epoch == store.epoch), default=0) + 1
+    name = f"{store.epoch}-{number}"
+    data = encode_control_file(_DIRECTORY, {"job_id": store.job_id, "name": name}, record)
+    storage.create_exclusive(f"{_DIRECTORY}/{name}", data)
     store.check_fence()
     storage.delete(before)
     failpoints.reach("rescale_done")
@@ -47,26 +54,32 @@ def restored_parallelism(store: CheckpointStore, submitted: JobGraph) -> JobGrap
     """The job as it ran last; as the program has it, where the program was changed since.
 
     Raises:
+        CorruptCheckpointError: The record is damaged.
         CheckpointStorageError: Storage could not be read.
     """
-    found = store.storage.list_files(_DIRECTORY)
-    if not found:
+    places = _places(store.storage)
+    if not places:
         return submitted
-    path = max(found, key=_place)
+    newest = max(places, key=lambda path: places[path])
+    record = _read(store, newest)
+    if record.plain("submitted") != parallelism_of(submitted):
+        return submitted
+    current = record.child("current")
     try:
-        record = json.loads(store.storage.read(path))
-        if record["submitted"] != parallelism_of(submitted):
-            return submitted
-        return rescaled(submitted, record["current"])
-    except (ValueError, KeyError) as error:
-        if isinstance(error, RescaleError):
-            return submitted
-        raise CheckpointStorageError(
-            f"{store.storage.uri}/{path} is damaged ({error}); remove it to start the job with the "
-            f"parallelism that its program has"
-        ) from error
+        return rescaled(submitted, {uid: current.integer(uid) for uid in record.plain("current")})
+    except RescaleError:
+        return submitted
 
 
-def _place(path: str) -> tuple[int, int]:
-    epoch, _, number = path.rpartition("/")[2].partition("-")
-    return int(epoch), int(number)
+def _read(store: CheckpointStore, path: str) -> Fields:
+    name, address = path.rpartition("/")[2], f"{store.storage.uri.rstrip('/')}/{path}"
+    identity = {"job_id": store.job_id, "name": name}
+    data = store.storage.read(path)
+    file = decode_control_file(data, address, _DIRECTORY, identity, _REMEDY, _OLD_RECORD)
+    return Fields(file.document, address, "")
+
+
+def _places(storage: CheckpointStorage) -> dict[str, tuple[int, int]]:
+    """The epoch and the number of each record, by its path; files with other names are left out."""
+    found = {path: _PLACE.fullmatch(path.rpartition("/")[2]) for path in storage.list_files(_DIRECTORY)}
+    return {path: (int(match[1]), int(match[2])) for path, match in found.items() if match is not None}

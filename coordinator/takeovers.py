@@ -9,11 +9,11 @@ is lost would silently resume from the one before.
 
 from __future__ import annotations
 
-from ..common.errors import CorruptCheckpointError
 from ..protocol.checkpoint_paths import numbers
-from ..protocol.control_file import decode_control_file, encode_control_file, old_json, required
+from ..protocol.control_file import decode_control_file, encode_control_file, old_json
 from ..protocol.ids import CheckpointId, JobId
-from ..protocol.takeover import Takeover
+from ..protocol.json_fields import Fields
+from ..protocol.takeover import Completion, Takeover
 from ..state.storage import CheckpointStorage
 
 _OLD_TAKEOVER = old_json("first_id", "checkpoints")
@@ -36,10 +36,8 @@ def decode_takeover(data: bytes, path: str, job_id: JobId, epoch: int) -> Takeov
     file = decode_control_file(
         data, path, "accepted", _identity(job_id, epoch), _REMEDY_ACCEPTED, _OLD_TAKEOVER
     )
-    record = required(file.document, path, _REMEDY_ACCEPTED, first_id=int, checkpoints=list)
-    if not all(type(checkpoint_id) is int for checkpoint_id in record["checkpoints"]):
-        raise CorruptCheckpointError(f"{path} is damaged: it does not list ids. {_REMEDY_ACCEPTED}")
-    return Takeover(epoch, record["first_id"], frozenset(record["checkpoints"]))
+    fields = Fields(file.document, path, "")
+    return Takeover(epoch, fields.integer("first_id"), frozenset(fields.integers("checkpoints")))
 
 
 class Takeovers:
@@ -88,16 +86,7 @@ class Takeovers:
         path, data = self._data("accepted", epoch)
         return decode_takeover(data, path, self._job_id, epoch)
 
-    def recorded(self) -> set[CheckpointId]:
-        """The checkpoints that coordinators completed last, or found: the newest of them must be there.
-
-        Raises:
-            CorruptCheckpointError: A record is damaged.
-        """
-        found = {CheckpointId(each) for takeover in self.all() for each in takeover.checkpoints}
-        return found.union(self.completed())
-
-    def completed(self) -> list[CheckpointId]:
+    def completed(self) -> list[Completion]:
         """The newest checkpoint that each coordinator completed.
 
         Raises:
@@ -105,22 +94,24 @@ class Takeovers:
         """
         return [self._completed(epoch) for epoch in numbers(self._storage.list_files("completed"))]
 
-    def record_completed(self, epoch: int, checkpoint_id: CheckpointId) -> None:
+    def record_completed(self, completion: Completion) -> None:
         """Record the newest checkpoint that a coordinator completed, in place of the one before."""
-        data = encode_control_file(
-            "completed", _identity(self._job_id, epoch), {"checkpoint_id": checkpoint_id}
-        )
-        self._storage.write_file(f"completed/{epoch}", data)
+        document = {"checkpoint_id": completion.checkpoint_id, "needs": sorted(completion.needs)}
+        data = encode_control_file("completed", _identity(self._job_id, completion.epoch), document)
+        self._storage.write_file(f"completed/{completion.epoch}", data)
 
     def forget_completed(self, epoch: int) -> None:
         """Remove the record of a coordinator that wrote it when the job had ended."""
         self._storage.delete([f"completed/{epoch}"])
 
-    def _completed(self, epoch: int) -> CheckpointId:
+    def _completed(self, epoch: int) -> Completion:
         path, data = self._data("completed", epoch)
-        file = decode_control_file(data, path, "completed", _identity(self._job_id, epoch), _REMEDY_COMPLETED)
-        record = required(file.document, path, _REMEDY_COMPLETED, checkpoint_id=int)
-        return CheckpointId(record["checkpoint_id"])
+        identity = _identity(self._job_id, epoch)
+        file = decode_control_file(data, path, "completed", identity, _REMEDY_COMPLETED)
+        fields = Fields(file.document, path, "")
+        return Completion(
+            epoch, CheckpointId(fields.integer("checkpoint_id")), frozenset(fields.texts("needs"))
+        )
 
     def _data(self, directory: str, epoch: int) -> tuple[str, bytes]:
         path = f"{directory}/{epoch}"

@@ -89,27 +89,6 @@ def decode_control_file(
     return ControlFile(_document(described, path, kind, identity, remedy), payload)
 
 
-def required(document: Any, path: str, remedy: str, **fields: type) -> dict[str, Any]:
-    """The document of a control file, which must be an object with these fields.
-
-    Args:
-        document: What the file holds.
-        path: Names it in errors.
-        remedy: What a person is to do when it is damaged, a sentence.
-        fields: The type of each field. An `int` must not be negative.
-
-    Raises:
-        CorruptCheckpointError: It is not.
-    """
-    if not isinstance(document, dict):
-        raise CorruptCheckpointError(f"{path} is damaged: it does not hold a JSON object. {remedy}")
-    for name, kind in fields.items():
-        value = document.get(name)
-        if type(value) is not kind or (isinstance(value, int) and value < 0):
-            raise CorruptCheckpointError(f"{path} is damaged: its {name!r} is {value!r:.80}. {remedy}")
-    return document
-
-
 def old_json(*fields: str) -> Callable[[bytes], Any]:
     """Reads control files of earlier releases: a bare JSON object with exactly these fields."""
 

@@ -92,6 +92,17 @@ class Fields:
         """A number without fraction, within bounds."""
         return self._integer(name, self._get(name), least, most)
 
+    def integers(self, name: str) -> list[int]:
+        """A list of numbers without fraction, none of them negative."""
+        return [self._integer(name, value, 0, MAX_INTEGER) for value in self._list(name)]
+
+    def texts(self, name: str) -> list[str]:
+        """A list of texts."""
+        values = self._list(name)
+        if not all(isinstance(value, str) for value in values):
+            self._fail(name, "is not a list of texts")
+        return values
+
     def time_ms(self, name: str) -> int:
         """A moment, in milliseconds since the epoch."""
         return self.integer(name, 0, MAX_TIME_MS)

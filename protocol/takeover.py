@@ -28,6 +28,33 @@ class Takeover:
     checkpoints: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The newest checkpoint that the coordinator of one epoch completed.
+
+    Attributes:
+        epoch: Its number among the coordinators of the job.
+        checkpoint_id: The checkpoint.
+        needs: Paths of other control files without which the job must not be resumed.
+    """
+
+    epoch: int
+    checkpoint_id: CheckpointId
+    needs: frozenset[str] = frozenset()
+
+
+def recorded_ids(completions: Iterable[Completion], takeovers: Iterable[Takeover]) -> set[CheckpointId]:
+    """The checkpoints that coordinators completed last, or found: the newest of them must be there."""
+    found = {CheckpointId(each) for takeover in takeovers for each in takeover.checkpoints}
+    return found.union(completion.checkpoint_id for completion in completions)
+
+
+def needed_files(completions: Iterable[Completion]) -> frozenset[str]:
+    """The other control files that must be there: the newest coordinator found or wrote all of them."""
+    newest = max(completions, key=lambda completion: completion.epoch, default=None)
+    return frozenset() if newest is None else newest.needs
+
+
 def counts(checkpoint_id: CheckpointId, takeovers: Iterable[Takeover]) -> bool:
     """Whether a checkpoint was completed in time, as the newest coordinator that had to judge it recorded.
 

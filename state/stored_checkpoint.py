@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..common.errors import CheckpointNotFoundError, CheckpointStorageError
+from ..protocol.checkpoint_paths import MANIFEST_NAME as MANIFEST_NAME
+from ..protocol.checkpoint_paths import check_address
 from ..protocol.elements import SnapshotKind
 from ..protocol.manifest import CheckpointManifest, decode_manifest
 from .storage import open_storage
 
-MANIFEST_NAME = "MANIFEST"
 _OF_FLINK = "_metadata"
 
 
@@ -25,7 +26,7 @@ def read_checkpoint(path: str) -> CheckpointManifest:
 
     Raises:
         CheckpointNotFoundError: There is no checkpoint at `path`.
-        CorruptCheckpointError: Its manifest is damaged.
+        CorruptCheckpointError: Its manifest is damaged, or that of another checkpoint.
     """
     path = path.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
     storage = open_storage(path)
@@ -47,6 +48,7 @@ def read_checkpoint(path: str) -> CheckpointManifest:
         ) from error
     manifest = decode_manifest(data, f"{path}/{MANIFEST_NAME}")
     directory = storage.uri.rstrip("/")
+    check_address(manifest, directory)
     # A savepoint's files are below its own directory, those of a checkpoint beside it.
     is_savepoint = manifest.kind is SnapshotKind.SAVEPOINT
     root = directory if is_savepoint else directory.rpartition("/")[0] or "/"

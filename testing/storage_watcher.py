@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from ..coordinator.savepoints import CLAIM_NAME
+from ..coordinator.savepoints import CLAIM_NAME, decode_claim
 from ..coordinator.takeovers import decode_takeover
 from ..protocol.checkpoint_paths import numbers
 from ..protocol.elements import SnapshotKind
@@ -53,7 +53,7 @@ class StorageWatcher:
     def created(self, path: str) -> None:
         """A file was created: if it is a manifest, all it names must be there."""
         if posixpath.basename(path) == CLAIM_NAME:
-            self._claims[posixpath.dirname(path)] = self._files[path].decode()
+            self._claims[posixpath.dirname(path)] = decode_claim(self._files[path], path)
         checkpoint, savepoint = _CHECKPOINT.fullmatch(path), _SAVEPOINT.fullmatch(path)
         if checkpoint is None and savepoint is None:
             return

@@ -168,7 +168,7 @@ def test_a_missing_newest_checkpoint_is_an_error_and_no_step_back(storage: Memor
     lost = storage.read("chk-2/MANIFEST")
     storage.delete(["chk-2/MANIFEST"])
     for _ in range(2):
-        with pytest.raises(CorruptCheckpointError, match=r"checkpoint 2 .*chk-2/MANIFEST is missing.*chk-1"):
+        with pytest.raises(CorruptCheckpointError, match=r"/chk-2/MANIFEST is missing: .*chk-1\."):
             store(storage, num_retained=2)
     storage.write_file("chk-2/MANIFEST", lost)
     assert store(storage, num_retained=2).newest == manifest(2)
@@ -181,14 +181,14 @@ def test_a_missing_checkpoint_that_was_restored_is_an_error_too(storage: MemoryC
         opened.complete(manifest(checkpoint_id))
     store(storage, num_retained=2)
     storage.delete(["chk-2/MANIFEST", "completed/1"])
-    with pytest.raises(CorruptCheckpointError, match="checkpoint 2 of job job was completed"):
+    with pytest.raises(CorruptCheckpointError, match="chk-2/MANIFEST is missing"):
         store(storage, num_retained=2)
 
 
 def test_a_missing_only_checkpoint_is_no_new_start(storage: MemoryCheckpointStorage) -> None:
     store(storage).complete(manifest(1))
     storage.delete(["chk-1/MANIFEST"])
-    with pytest.raises(CorruptCheckpointError, match="The newest that is left: none"):
+    with pytest.raises(CorruptCheckpointError, match="that is left: none"):
         store(storage)
 
 
@@ -221,7 +221,7 @@ def test_a_completed_checkpoint_whose_record_fails_is_not_announced() -> None:
     opened.settle_doubtful()
     assert opened.newest == manifest(1)
     storage.delete(["chk-1/MANIFEST"])
-    with pytest.raises(CorruptCheckpointError, match="checkpoint 1 of job job was completed"):
+    with pytest.raises(CorruptCheckpointError, match="chk-1/MANIFEST is missing"):
         store(storage)
 
 

@@ -123,7 +123,7 @@ def test_no_reader_follows_a_path_out_of_the_directory(
 
 def test_names_with_percent_signs_are_names(tmp_path: Path) -> None:
     """States with unusual names are stored under quoted ones, which the parser of an address unquotes."""
-    store = CheckpointStore(open_storage(str(tmp_path)).sub("old"), 2)
+    store = CheckpointStore(open_storage(str(tmp_path)).sub("old"), JobId("old"), 2)
     store.claim()
     store.load()
     file = store.storage.write_file("shared/op-totals/any%20key%2F-0-1-9.parquet", b"content")

@@ -12,7 +12,6 @@ from tidegate.protocol.control_file import (
     decode_control_file,
     encode_control_file,
     old_json,
-    required,
 )
 
 IDENTITY = {"job_id": "5b", "number": 2}
@@ -85,10 +84,3 @@ def test_a_body_of_another_program_is_an_error(body: bytes) -> None:
     data = b"tidegate-control 1 %s\n" % hashlib.sha256(body).hexdigest().encode() + body
     with pytest.raises(CorruptCheckpointError, match="not a control file of Tidegate"):
         decode(data)
-
-
-def test_a_document_must_have_its_fields() -> None:
-    assert required(DOCUMENT, "x", "", first_id=int, checkpoints=list) == DOCUMENT
-    for document in ([], {}, {"first_id": "1"}, {"first_id": True}, {"first_id": -1}):
-        with pytest.raises(CorruptCheckpointError, match="x is damaged"):
-            required(document, "x", "", first_id=int)

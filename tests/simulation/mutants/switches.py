@@ -20,7 +20,7 @@ def _switch_at_once(original: Any) -> Any:
 
 
 def _switch_forgotten(original: Any) -> Any:
-    return lambda storage: None
+    return lambda storage, job_id: None
 
 
 def _unchecked(original: Any) -> Any:
