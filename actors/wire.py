@@ -23,7 +23,7 @@ from ..protocol.elements import Batch, StreamElement
 Decode = Callable[[Any, int], tuple[list[StreamElement], int | None]]
 """The next elements of a payload, from a position, and the position after them, `None` at its end."""
 
-_PICKLING_ERRORS = (pickle.PicklingError, AttributeError, TypeError)
+_PICKLING_ERRORS = (pickle.PicklingError, AttributeError, TypeError, RecursionError)
 # What an Arrow batch may take beside its records before it is worth a copy.
 _SLACK = 1.25
 

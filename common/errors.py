@@ -59,7 +59,16 @@ class LostMessageError(TidegateError):
 
 
 class UserCodeError(TidegateError):
-    """A user function raised. The cause is chained; the message names operator and subtask."""
+    """A user function raised. The cause is chained; the message names operator and subtask.
+
+    Attributes:
+        record: The record on which it raised, if there is one. It stays in the process: a pickle has none.
+    """
+
+    record: object = None
+
+    def __reduce__(self) -> tuple[type[UserCodeError], tuple[object, ...]]:
+        return type(self), self.args
 
 
 class ResourceError(TidegateError):

@@ -500,5 +500,9 @@ class _Inside:
 
 def shortened(value: object, limit: int = 200) -> str:
     """How a value prints, cut where that gets long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception as error:
+        # A value that is nested too deeply, or a class of the user's.
+        text = f"<{type(value).__name__} whose repr() raises {type(error).__name__}>"
     return text if len(text) <= limit else text[:limit] + "…"

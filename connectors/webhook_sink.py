@@ -146,14 +146,15 @@ def _post(hook: _Hook, key: str, body: bytes, where: str) -> None:
         except urllib.error.HTTPError as error:
             cause: Exception = error
             if error.code not in _RETRIED_STATUS:
-                answer = error.read(300).decode("utf-8", "replace")
+                answer = _answer_of(error)
                 raise WebhookError(
                     f"{where}: {_shown(hook.url)} refused a request of {len(body)} bytes with {error.code} "
                     f"{error.reason}: {answer}; correct the URL, the headers or the body"
                 ) from error
             after = error.headers.get("Retry-After", "")
             wait_s = max(pause_s, float(after)) if after.isdecimal() else pause_s
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ValueError, OverflowError) as error:
+            # The last two come from redirects to what is no URL.
             cause = error
         if time.monotonic() + wait_s > deadline:
             raise WebhookError(
@@ -163,6 +164,14 @@ def _post(hook: _Hook, key: str, body: bytes, where: str) -> None:
         logger.warning("%s: posting failed (%s); trying again in %.1f s", where, cause, wait_s)
         time.sleep(wait_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _answer_of(error: urllib.error.HTTPError) -> str:
+    """The beginning of what a service answers with an error."""
+    try:
+        return error.read(300).decode("utf-8", "replace")
+    except (OSError, HTTPException) as broken:
+        return f"its answer broke off ({broken})"
 
 
 def _shown(url: str) -> str:

@@ -408,10 +408,12 @@ class StreamOperator(ABC):
         if isinstance(error, TidegateError):
             return error
         shown = f" on the record {shortened(record)}" if record is not None else ""
-        return UserCodeError(
+        raised = UserCodeError(
             f"operator {self.context.name_with_subtask}: {action} raised "
             f"{type(error).__name__}: {error}{shown}"
         )
+        raised.record = record
+        return raised
 
 
 def rows(batch: Batch) -> list[Any]:

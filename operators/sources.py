@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..common import failpoints
-from ..common.errors import ConfigurationError
+from ..common.errors import (
+    ConfigurationError,
+    KeyTypeError,
+    OutputTypeError,
+    SerializationError,
+    TidegateError,
+    UserCodeError,
+)
 from ..common.output_tag import OutputTag
 from ..common.watermark_strategy import WatermarkStrategy
 from ..protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
@@ -33,6 +40,9 @@ from .event_time import EventTime
 from .output import Emit
 from .source_alignment import SourceAlignment
 from .split_event_time import SplitEventTime
+
+_OF_RECORDS = (UserCodeError, OutputTypeError, KeyTypeError, SerializationError)
+"""Errors that a record causes in an operator that is chained to its source."""
 
 
 class SourceReader(ABC):
@@ -77,6 +87,19 @@ class SourceReader(ABC):
     def take_side_outputs(self) -> Sequence[tuple[OutputTag, Batch]]:
         """What the last `poll` found for side outputs; asked once after each."""
         return ()
+
+    def polled_place(self, index: int | None) -> str | None:
+        """Where the records of the last `poll` came from, for the error when one of them cannot be processed.
+
+        Called at most once, after the failure, so it may read again.
+
+        Args:
+            index: Of the record in the batch; `None` if the batch as a whole is meant.
+
+        Returns:
+            A file and an offset, for example; `None` if the reader does not know.
+        """
+        return None
 
     def add_splits(self, splits: list[Any]) -> None:
         """Read these too. Only a source with an enumerator calls it."""
@@ -289,10 +312,19 @@ class SourceOperator(PolledOperator):
             return self._nothing_left()
         if len(batch):
             failpoints.reach("process")
-            self._pass_on(batch)
+            try:
+                self._pass_on(batch)
+            except _OF_RECORDS as error:
+                raise self._placed(error, batch).with_traceback(error.__traceback__) from error.__cause__
         # Behind the batch: a split may have ended with it.
         self._follow_splits()
         return len(batch) > 0
+
+    def _placed(self, error: TidegateError, batch: Batch) -> TidegateError:
+        """The error of a chained operator, with the place that the record came from."""
+        assert self._reader is not None
+        place = self._reader.polled_place(_index_of(getattr(error, "record", None), batch))
+        return error if place is None else type(error)(f"{error}; its input was read from {place}")
 
     def _nothing_left(self) -> bool:
         if not self._source.is_enumerated or self._no_more_splits:
@@ -354,6 +386,14 @@ class SourceOperator(PolledOperator):
             raise self.user_error("closing the source", error) from error
         finally:
             super().close()
+
+
+def _index_of(record: object, batch: Batch) -> int | None:
+    """Which record of a batch it is; `None` if it is none of them, or may be several."""
+    if record is None or not isinstance(batch.values, list):
+        return None
+    found = [index for index, value in enumerate(batch.values) if value is record]
+    return found[0] if len(found) == 1 else None
 
 
 class EndOfSource(Exception):

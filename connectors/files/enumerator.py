@@ -8,10 +8,11 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from ...common.errors import TidegateError
 from ...operators.enumerators import SplitEnumerator, SplitEnumeratorContext
-from .errors import file_errors
+from .errors import FileConnectorError, file_errors
 from .formats import FileFormat, FileSplit
-from .location import Location
+from .location import FoundFile, Location
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +43,19 @@ class Discovery:
                 for file in location.files():
                     if file.path not in known and file.path not in seen:
                         seen.add(file.path)
-                        splits += self.file_format.split(
-                            location.file_system, file.path, file.size_bytes, self.split_bytes
-                        )
+                        splits += self._parts(location, file)
         return splits
+
+    def _parts(self, location: Location, file: FoundFile) -> list[FileSplit]:
+        try:
+            return self.file_format.split(location.file_system, file.path, file.size_bytes, self.split_bytes)
+        except (TidegateError, OSError):
+            raise
+        except Exception as error:
+            raise FileConnectorError(
+                f"{WHERE}: {file.path} cannot be read as {self.file_format.suffix}: {error!s:.1000}; "
+                f"repair or remove the file, or see whether the source's format is right"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,9 +77,11 @@ class FileFormat(ABC):
 
     Attributes:
         suffix: How names of files end, without a dot.
+        unit: What the positions of splits count, for errors.
     """
 
     suffix: str
+    unit = "unit"
 
     def split(self, file_system: Any, path: str, size_bytes: int, split_bytes: int) -> list[FileSplit]:
         """Cut a file into parts that can be read in parallel, of roughly so many bytes."""
@@ -92,6 +94,17 @@ class FileFormat(ABC):
         `None` in between means that a bounded part of the work for the next batch is done: the task takes
         part in checkpoints before it continues.
         """
+
+    def place(self, reading: Reading, split: FileSplit, index: int | None) -> str:
+        """Where records are, for errors.
+
+        Args:
+            split: As it was before the batch that has them.
+            index: Of a record in that batch; `None` if the batch as a whole is meant.
+        """
+        row = split.rows + (index or 0)
+        found = f"row {row} from {self.unit} {split.start} on"
+        return found if index is not None else f"the rows after {found}"
 
     def to_batch(self, values: Sequence[Any], schema: pa.Schema, where: str) -> pa.RecordBatch:
         """Records as columns; raises `UserCodeError` for one that does not fit."""
@@ -114,6 +127,7 @@ class ParquetFormat(FileFormat):
     """
 
     suffix = "parquet"
+    unit = "row group"
 
     def __init__(self, compression: str = "snappy") -> None:
         if compression not in _CODECS:
@@ -170,6 +184,7 @@ class ArrowFormat(FileFormat):
     """Arrow's file format (Feather version 2): files are cut at record batches."""
 
     suffix = "arrow"
+    unit = "record batch"
 
     def split(self, file_system: Any, path: str, size_bytes: int, split_bytes: int) -> list[FileSplit]:
         if size_bytes <= split_bytes:
@@ -182,7 +197,7 @@ class ArrowFormat(FileFormat):
         with reading.file_system.open_input_file(split.path) as stream:
             file = pa.ipc.open_file(stream)
             end = file.num_record_batches if split.end is None else split.end
-            stored = (file.get_batch(number) for number in range(split.start, end))
+            stored = (_validated(file.get_batch(number)) for number in range(split.start, end))
             for whole in _without_first(split.rows, stored):
                 chosen = whole if reading.columns is None else whole.select(list(reading.columns))
                 for first in range(0, chosen.num_rows, reading.batch_rows):
@@ -225,6 +240,12 @@ def _ranges(path: str, size_bytes: int, sizes: Sequence[int], split_bytes: int) 
             splits.append(FileSplit(path, size_bytes, start, unit + 1))
             start, gathered = unit + 1, 0
     return splits
+
+
+def _validated(batch: pa.RecordBatch) -> pa.RecordBatch:
+    # Arrow trusts the offsets in its own format: damaged ones lead outside of the file's memory.
+    batch.validate(full=True)
+    return batch
 
 
 def _without_first(rows: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,6 +22,16 @@ Steps = Generator[None, None, _T]
 """Work that is interrupted from time to time, and what it returns."""
 
 
+def done(steps: Steps[_T]) -> _T:
+    """What some work returns, without an interruption."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            returned: _T = end.value
+            return returned
+
+
 def codec_of(path: str) -> str | None:
     """How a file is compressed, by its name."""
     return _CODECS.get(path.rpartition(".")[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...common.errors import ConfigurationError
+from ...common.errors import ConfigurationError, TidegateError
 from ...common.time import Duration
 from ...operators.base import OperatorContext
 from ...operators.columns import same_columns, schema_text
@@ -21,6 +22,8 @@ from .errors import FileConnectorError, file_errors
 from .formats import FileFormat, FileSplit, ParquetFormat, Piece, Reading
 from .location import Location, locate
 from .text_formats import DEFAULT_MAX_LINE_BYTES, TextLineFormat
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_SPLIT_BYTES = 64 << 20
 _END = object()
@@ -202,6 +205,7 @@ class _FileReader(SourceReader):
         self._schema: pa.Schema | None = None
         self._schema_path = ""
         self._emitted = 0
+        self._polled: FileSplit
 
     def open(self, context: OperatorContext) -> None:
         self._where = f"operator {context.name_with_subtask}"
@@ -223,9 +227,25 @@ class _FileReader(SourceReader):
             self._pieces = None
         if not isinstance(piece, tuple):
             return Batch([])
+        self._polled = split
         batch, self._splits[0] = piece
         self._emitted += batch.num_rows
-        return Batch(batch if self._as_columns else self._format.to_records(batch))
+        return Batch(batch if self._as_columns else self._records(split, batch))
+
+    def _records(self, split: FileSplit, batch: pa.RecordBatch) -> list[Any]:
+        try:
+            return self._format.to_records(batch)
+        except Exception as error:
+            raise self._unreadable(split, error) from error
+
+    def polled_place(self, index: int | None) -> str | None:
+        split = self._polled
+        try:
+            return f"{split.path}, {self._format.place(self._reading, split, index)}"
+        except Exception:
+            # It is only to explain another error.
+            logger.debug("the place of a record in %s cannot be found", split.path, exc_info=True)
+            return f"{split.path}, from {self._format.unit} {split.start} on"
 
     def _next_piece(self, split: FileSplit, max_records: int) -> Piece | object:
         try:
@@ -233,15 +253,24 @@ class _FileReader(SourceReader):
                 if self._pieces is None:
                     self._pieces = self._open(split, max_records)
                 piece = next(self._pieces, _END)
-        except (pa.ArrowException, ValueError, KeyError) as error:
-            reason = str(error).rstrip(".")
-            raise FileConnectorError(
-                f"{self._where}: {split.path} cannot be read as {self._format.suffix}: {reason}; repair or "
-                f"remove the file, or see whether the source's format and columns are right"
-            ) from error
+        except TidegateError:
+            raise
+        except Exception as error:
+            raise self._unreadable(split, error) from error
         if isinstance(piece, tuple):
             self._check_schema(piece[0].schema, split.path)
         return piece
+
+    def _unreadable(self, split: FileSplit, error: Exception) -> FileConnectorError:
+        """The error for a file that its format, which may be the user's own, does not read."""
+        reason = str(error).rstrip(".") or type(error).__name__
+        if not isinstance(error, (pa.ArrowException, ValueError, KeyError)):
+            reason = f"{type(error).__name__}: {reason}"
+        return FileConnectorError(
+            f"{self._where}: {split.path} cannot be read as {self._format.suffix}: {reason:.1000} (the part "
+            f"from {self._format.unit} {split.start} on); repair or remove the file, or see whether the "
+            f"source's format and columns are right"
+        )
 
     def _open(self, split: FileSplit, max_records: int) -> Iterator[Piece | None]:
         size_bytes = self._reading.file_system.get_file_info(split.path).size

@@ -22,7 +22,8 @@ import pyarrow.json
 
 from ...common.errors import ConfigurationError, UserCodeError
 from .formats import FileFormat, FileSplit, FileWriter, Piece, Reading
-from .lines import BLOCK_BYTES, Lines, codec_of
+from .json_depth import check_depth
+from .lines import BLOCK_BYTES, Lines, codec_of, done
 
 DEFAULT_MAX_LINE_BYTES = 64 << 20
 _MOST_LINE_BYTES = 1 << 30
@@ -36,6 +37,7 @@ class LineFormat(FileFormat):
         max_line_bytes: A longer line, without its end, is an error. A line is held in memory as a whole.
     """
 
+    unit = "byte"
     has_header = False
     infers_schema = False
     newlines_in_values = False
@@ -75,6 +77,31 @@ class LineFormat(FileFormat):
                     yield batch, split
                 # A position may stem from a time when blocks were larger.
                 skipped = max(0, skipped - whole.num_rows)
+
+    def place(self, reading: Reading, split: FileSplit, index: int | None) -> str:
+        if self.newlines_in_values:
+            return super().place(reading, split, index)
+        offset = self._offset_of_row(reading, split, split.rows + (index or 0))
+        return f"the lines from byte {offset} on" if index is None else f"the line at byte {offset}"
+
+    def _offset_of_row(self, reading: Reading, split: FileSplit, row: int) -> int:
+        """Where the line of a row begins, counted from the start of a split."""
+        with self._lines(reading, split) as lines:
+            head = done(lines.beginning(1)) if self.has_header else b""
+            for found in lines.blocks(len(head)):
+                if found is not None:
+                    offset, block = found
+                    for line in io.BytesIO(block):
+                        if self.is_row(line):
+                            if not row:
+                                return offset
+                            row -= 1
+                        offset += len(line)
+        raise ValueError("the file has changed")
+
+    def is_row(self, line: bytes) -> bool:
+        """Whether a line, with its end, is a row. Empty ones are none in most formats."""
+        return bool(line.strip(b"\r\n"))
 
     def _lines(self, reading: Reading, split: FileSplit) -> Lines:
         return Lines(reading.file_system, split, self.newlines_in_values, self.max_line_bytes)
@@ -193,6 +220,7 @@ class JsonLinesFormat(LineFormat):
 
     def parser(self, head: bytes, sample: bytes) -> Any:
         def table(data: bytes, schema: Any, unexpected: str) -> pa.Table:
+            check_depth(data)
             return pa.json.read_json(
                 pa.BufferReader(data),
                 # A block is parsed as one: pyarrow's own would end within a line.
@@ -254,6 +282,9 @@ class TextLineFormat(LineFormat):
             )
 
         return table
+
+    def is_row(self, line: bytes) -> bool:
+        return True
 
     def to_records(self, batch: pa.RecordBatch) -> list[Any]:
         records: list[Any] = batch.column(0).to_pylist()

@@ -11,6 +11,7 @@ from ...common.errors import ConfigurationError, SerializationError
 from ...common.serialization import DeserializationSchema, SerializationSchema
 from ...common.typeinfo import TypeInformation, Types
 from ...common.types import Row
+from .avro_bounds import AvroBounds
 from .registry import SchemaRegistry
 
 _MAGIC = 0
@@ -25,10 +26,10 @@ class AvroRowDeserializationSchema(DeserializationSchema):
     """
 
     def __init__(self, avro_schema_string: str) -> None:
-        self._parsed: Any = _parse(avro_schema_string)
+        self._records = _Records(_parse(avro_schema_string))
 
     def deserialize(self, message: bytes) -> Any:
-        return _row(_read(io.BytesIO(message), self._parsed, None))
+        return self._records.read(message, 0, None)
 
     def get_produced_type(self) -> TypeInformation:
         return Types.PICKLED_BYTE_ARRAY()
@@ -64,7 +65,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
     def __init__(self, url: str, reader_schema: str | None = None) -> None:
         self._registry = SchemaRegistry(url)
         self._reader: Any = None if reader_schema is None else _parse(reader_schema)
-        self._writers: dict[int, Any] = {}
+        self._writers: dict[int, _Records] = {}
 
     def deserialize(self, message: bytes) -> Any:
         if len(message) < _HEADER.size or message[0] != _MAGIC:
@@ -72,10 +73,8 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
         (_, schema_id) = _HEADER.unpack_from(message)
         writer = self._writers.get(schema_id)
         if writer is None:
-            writer = self._writers[schema_id] = _parse(self._registry.schema(schema_id))
-        source = io.BytesIO(message)
-        source.seek(_HEADER.size)
-        return _row(_read(source, writer, self._reader))
+            writer = self._writers[schema_id] = _Records(_parse(self._registry.schema(schema_id)))
+        return writer.read(message, _HEADER.size, self._reader)
 
     def get_produced_type(self) -> TypeInformation:
         return Types.PICKLED_BYTE_ARRAY()
@@ -121,14 +120,29 @@ def _parse(text: str) -> Any:
         raise ConfigurationError(f"this is no Avro schema: {error}: {text:.200}") from error
 
 
-def _read(source: io.BytesIO, writer: Any, reader: Any) -> Any:
-    try:
-        found = _fastavro().schemaless_reader(source, writer, reader)
-    except Exception as error:
-        raise SerializationError(f"a message is no record of its Avro schema: {error!r}") from error
-    if source.read(1):
-        raise SerializationError("a message is longer than a record of its Avro schema")
-    return found
+class _Records:
+    """Reads records of one schema."""
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self._bounds = AvroBounds(schema)
+
+    def read(self, message: bytes, start: int, reader: Any) -> Any:
+        """The record that takes a message from an offset to its end.
+
+        Args:
+            reader: The schema to read it as; as it was written if `None`.
+        """
+        self._bounds.check(message, start)
+        source = io.BytesIO(message)
+        source.seek(start)
+        try:
+            found = _fastavro().schemaless_reader(source, self._schema, reader)
+        except Exception as error:
+            raise SerializationError(f"a message is no record of its Avro schema: {error!r:.300}") from error
+        if source.read(1):
+            raise SerializationError("a message is longer than a record of its Avro schema")
+        return Row(**found) if isinstance(found, dict) else found
 
 
 def _write(output: io.BytesIO, schema: Any, value: Any) -> None:
@@ -140,7 +154,3 @@ def _write(output: io.BytesIO, schema: Any, value: Any) -> None:
         _fastavro().schemaless_writer(output, schema, value, strict=True)
     except Exception as error:
         raise SerializationError(f"{value!r:.200} does not fit its Avro schema: {error}") from error
-
-
-def _row(record: Any) -> Any:
-    return Row(**record) if isinstance(record, dict) else record

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...common.errors import ConfigurationError, SerializationError
 from ...common.serialization import DeserializationSchema, SerializationSchema
-from ...common.type_conversion import Converter, WrongValueError, converter_of
+from ...common.type_conversion import Converter, WrongValueError, converter_of, shortened
 from ...common.typeinfo import RowTypeInfo, TypeInformation, Types
 from ...common.types import Row
 
@@ -52,7 +52,9 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                 self._check_fields(objects, names)
             fields = [tuple(map(found.get, names)) for found in objects]
             return list(self._converter()(fields))
-        except (ValueError, WrongValueError) as error:
+        except RecursionError as error:
+            raise SerializationError("a message is JSON that is nested too deeply to be read") from error
+        except (ValueError, OverflowError, WrongValueError) as error:
             raise SerializationError(
                 f"a message is no JSON object of type {self.type_info}: {error}"
             ) from error
@@ -61,7 +63,9 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         for found in objects:
             missing = [name for name in names if name not in found]
             if missing:
-                raise SerializationError(f"a message lacks the fields {missing}; it has {sorted(found)}")
+                raise SerializationError(
+                    f"a message lacks the fields {missing}; it has {shortened(sorted(found))}"
+                )
 
     def _converter(self) -> Converter:
         converter = converter_of(self.type_info)
@@ -124,11 +128,11 @@ class JsonRowSerializationSchema(SerializationSchema):
         names = self.type_info.get_field_names()
         fields = list(value)
         if len(fields) != len(names):
-            raise SerializationError(f"{value!r} has {len(fields)} fields, the type {len(names)}")
+            raise SerializationError(f"{shortened(value)} has {len(fields)} fields, the type {len(names)}")
         try:
             return json.dumps(dict(zip(names, fields)), default=_plain).encode()
-        except (TypeError, ValueError) as error:
-            raise SerializationError(f"{value!r} cannot be written as JSON: {error}") from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise SerializationError(f"{shortened(value)} cannot be written as JSON: {error}") from error
 
 
 class JsonRowSerializationSchemaBuilder:

@@ -131,6 +131,9 @@ class HybridReader(SourceReader, CheckpointListener):
     def take_side_outputs(self) -> Sequence[tuple[OutputTag, Batch]]:
         return () if self._reader is None else self._reader.take_side_outputs()
 
+    def polled_place(self, index: int | None) -> str | None:
+        return None if self._reader is None else self._reader.polled_place(index)
+
     # ------------------------------------------------------------ splits
 
     def split_ids(self) -> frozenset[str] | None:

@@ -195,12 +195,20 @@ class KafkaReader(SourceReader, CheckpointListener):
                 self._aside.append((tag, Batch(list(bad))))
         if not messages:
             return Batch([])
+        self._decoded_from = messages
         # A topic of an old format has no times; all messages of a partition are of one kind.
         if messages[0].timestamp()[0] == self._kafka.TIMESTAMP_NOT_AVAILABLE:
             return Batch(records)
         return Batch(records, list(map(_SECOND, map(self._kafka.Message.timestamp, messages))))
 
     # ------------------------------------------------------------ trouble
+
+    def polled_place(self, index: int | None) -> str | None:
+        first, last = self._decoded_from[0], self._decoded_from[-1]
+        partition = f"{first.topic()}-{first.partition()}"
+        if index is not None:
+            return f"{partition}, offset {self._decoded_from[index].offset()}"
+        return f"{partition}, offsets {first.offset()} to {last.offset()}"
 
     def _is_error(self, message: Any) -> bool:
         error = message.error()

@@ -15,11 +15,13 @@ import struct
 import time
 
 from ...common.errors import ConfigurationError
+from .answers import MOST_BYTES, Answer, MalformedAnswerError
 from .client import KafkaConnectorError, KafkaProperties
 from .sasl import authenticate, check_sasl
 
 logger = logging.getLogger(__name__)
 
+_CORRELATION = 1
 _FIND_COORDINATOR, _INIT_PRODUCER_ID, _END_TXN = 10, 22, 26
 
 _PASSING = {
@@ -59,8 +61,7 @@ class TransactionCoordinators:
             KafkaConnectorError: The broker has aborted the transaction: its records are lost to the topic.
         """
         body = _string(transactional_id) + struct.pack(">qh?", producer_id, epoch, True)
-        answer = self._ask(transactional_id, _END_TXN, 1, body)
-        (error,) = struct.unpack_from(">h", answer, 4)
+        error, _ = self._ask(transactional_id, _END_TXN, 1, body)
         if error == _FORGOTTEN:
             logger.warning(
                 "%s: the broker no longer knows the transaction %s: it ended long ago, and is taken to be "
@@ -77,11 +78,11 @@ class TransactionCoordinators:
         """
         timeout_ms = 60_000
         body = _compact_string(transactional_id) + struct.pack(">iqh", timeout_ms, -1, -1) + b"\0"
-        answer = self._ask(transactional_id, _INIT_PRODUCER_ID, 4, body)
-        error, _, epoch = struct.unpack_from(">hqh", answer, 4)
+        error, answer = self._ask(transactional_id, _INIT_PRODUCER_ID, 4, body)
         if error:
             raise self._refused("aborting", transactional_id, error)
-        return bool(epoch > 0)
+        answer.long()
+        return answer.short() > 0
 
     def close(self) -> None:
         """End the connections."""
@@ -89,20 +90,27 @@ class TransactionCoordinators:
         for link in links.values():
             link.close()
 
-    def _ask(self, transactional_id: str, api: int, version: int, body: bytes) -> bytes:
-        """Ask the coordinator of an id, and again while it is not ready."""
+    def _ask(self, transactional_id: str, api: int, version: int, body: bytes) -> tuple[int, Answer]:
+        """Ask the coordinator of an id, and again while it is not ready.
+
+        Returns:
+            The error code of the answer, and the answer from there on.
+        """
         deadline_s = time.monotonic() + self._properties.patience_s
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
                 answer = self._coordinator(transactional_id).call(api, version, body)
-                (error,) = struct.unpack_from(">h", answer, 4)
+                answer.number()
+                error = answer.short()
                 if error not in _PASSING:
-                    return answer
+                    return error, answer
                 problem = _NAMES[error]
             except OSError as error:
                 self.close()
                 problem = str(error)
+            except MalformedAnswerError as error:
+                raise MalformedAnswerError(f"{self._where}: {error}") from error
             if time.monotonic() > deadline_s:
                 raise KafkaConnectorError(
                     f"{self._where}: the coordinator of the transaction {transactional_id} does not answer: "
@@ -149,6 +157,7 @@ class _Link:
     """A connection to one broker."""
 
     def __init__(self, address: tuple[str, int], properties: KafkaProperties) -> None:
+        self._peer = f"{address[0]}:{address[1]}"
         plain = socket.create_connection(address, properties.request_timeout_s)
         try:
             self._socket = _encrypted(plain, address[0], properties)
@@ -157,14 +166,26 @@ class _Link:
             plain.close()
             raise
 
-    def call(self, api: int, version: int, body: bytes) -> bytes:
-        """Send a request and wait for its answer, without the header."""
+    def call(self, api: int, version: int, body: bytes) -> Answer:
+        """Send a request and wait for its answer, without the header.
+
+        Raises:
+            MalformedAnswerError: The answer is none of Kafka's protocol, or to something else.
+        """
         # Only the fourth version of InitProducerId has headers with tags.
         tags = b"\0" if api == _INIT_PRODUCER_ID else b""
-        message = struct.pack(">hhi", api, version, 1) + _string("tidegate") + tags + body
+        message = struct.pack(">hhi", api, version, _CORRELATION) + _string("tidegate") + tags + body
         self._socket.sendall(struct.pack(">i", len(message)) + message)
-        (length,) = struct.unpack(">i", self._received(4))
-        return self._received(length)[4 + len(tags) :]
+        prefix = self._received(4)
+        (length,) = struct.unpack(">i", prefix)
+        if not 0 <= length <= MOST_BYTES:
+            raise Answer(prefix, self._peer).malformed(f"it declares a length of {length}")
+        answer = Answer(self._received(length), self._peer)
+        if answer.number() != _CORRELATION:
+            raise answer.malformed("it answers another request")
+        if tags:
+            answer.skip(len(tags))
+        return answer
 
     def _received(self, count: int) -> bytes:
         parts = bytearray()
@@ -231,18 +252,26 @@ def _encrypted(plain: socket.socket, host: str, properties: KafkaProperties) -> 
     return context.wrap_socket(plain, server_hostname=host)
 
 
-def _coordinator_in(answer: bytes) -> tuple[str, int]:
-    (error,) = struct.unpack_from(">h", answer, 4)
+def _coordinator_in(answer: Answer) -> tuple[str, int]:
+    answer.number()
+    error = answer.short()
     if error in _PASSING:
         raise ConnectionError(_NAMES[error])
     if error:
         raise KafkaConnectorError(f"finding a transaction's coordinator failed: {_NAMES.get(error, error)}")
-    (length,) = struct.unpack_from(">h", answer, 6)
-    at = 8 + max(0, length) + 4
-    (host_length,) = struct.unpack_from(">h", answer, at)
-    host = answer[at + 2 : at + 2 + host_length].decode()
-    (port,) = struct.unpack_from(">i", answer, at + 2 + host_length)
-    return host, int(port)
+    answer.string()
+    answer.number()
+    host, port = answer.string(), answer.number()
+    if not (0 < port < 65_536 and _is_host(host)):
+        raise answer.malformed(f"it names {host!r:.200} with port {port} as a broker")
+    return host, port
+
+
+def _is_host(text: str) -> bool:
+    try:
+        return bool(text.encode("idna")) and "\0" not in text
+    except UnicodeError:
+        return False
 
 
 def _string(text: str) -> bytes:
