@@ -162,9 +162,9 @@ def _list_file(
         if "map_key" in names
         else pa.nulls(count)
     )
-    pickled = table["value_pickled"].combine_chunks() if "value_pickled" in names else pa.nulls(count)
+    encoded = table["value_encoded"].combine_chunks() if "value_encoded" in names else pa.nulls(count)
     column = writing.cast("value", table["value"].combine_chunks(), values.arrow_type)
-    items = EncodedItems(map_keys, column, pickled.cast(pa.large_binary()))
+    items = EncodedItems(map_keys, column, encoded.cast(pa.large_binary()))
     data = write_list_file(items, where.operator_uid, where.state_name, handle.schema)
     path = f"{as_file_name(where.operator_uid)}/operator/{quote(where.state_name, safe='')}-0-0-0.parquet"
     return storage.write_file(path, data)

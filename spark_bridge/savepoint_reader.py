@@ -97,7 +97,7 @@ class SavepointReader:
         """The live entries of a keyed state.
 
         Columns: `key_group`, `key`, `namespace` (of windows), `map_key` (map state; one row per entry),
-        `position` (list state; one row per element), `value`, `value_pickled` (what the typed column could
+        `position` (list state; one row per element), `value`, `value_encoded` (what the typed column could
         not hold), `expiry` (with TTL; null: never).
 
         Args:
@@ -106,7 +106,7 @@ class SavepointReader:
             keys: Read only these keys: only the row groups that may hold them are read.
             key_groups: Read only these key groups, the first and the last.
             explode: Whether a list becomes one row per element; else it is one array. An element that was
-                pickled with its whole list, and the expiries of such a list, need False.
+                encoded with its whole list, and the expiries of such a list, need False.
             key_type: Type of the keys, where the job declared none.
             namespace_type: Type of the namespaces, such as `Types.TUPLE([Types.LONG(), Types.LONG()])` of
                 time windows; without it those that are neither integers nor text are shown as text.
@@ -144,7 +144,7 @@ class SavepointReader:
     def operator_state(self, uid: str, state: str) -> Any:
         """An operator state, one row per item: a list, a union list, or broadcast state.
 
-        Columns: `subtask` that stored the item, `map_key` (broadcast state), `value`, `value_pickled`. One
+        Columns: `subtask` that stored the item, `map_key` (broadcast state), `value`, `value_encoded`. One
         task reads it, since every item of it has room in the memory of a subtask.
 
         Raises:
@@ -259,7 +259,7 @@ def _exploded(frame: Any) -> Any:
 
     has_expiry = "expiry" in frame.columns
     zipped = F.arrays_zip("value", "expiry") if has_expiry else F.arrays_zip("value")
-    before = [name for name in frame.columns if name not in ("value", "value_pickled", "expiry")]
-    rows = frame.select(*before, "value_pickled", F.posexplode_outer(zipped).alias("position", "element"))
+    before = [name for name in frame.columns if name not in ("value", "value_encoded", "expiry")]
+    rows = frame.select(*before, "value_encoded", F.posexplode_outer(zipped).alias("position", "element"))
     after = [F.col("element.expiry").alias("expiry")] if has_expiry else []
-    return rows.select(*before, "position", F.col("element.value").alias("value"), "value_pickled", *after)
+    return rows.select(*before, "position", F.col("element.value").alias("value"), "value_encoded", *after)

@@ -101,7 +101,7 @@ class SavepointWriter:
         """Put the rows of a DataFrame in the place of a keyed state, which may be new.
 
         The DataFrame has the columns of `SavepointReader.keyed_state`: `key`, `value`, and for some states
-        `namespace`, `map_key`, `position`, `value_pickled`, `expiry`. One row per key, or per key and map
+        `namespace`, `map_key`, `position`, `value_encoded`, `expiry`. One row per key, or per key and map
         key, or per key and position.
 
         Args:

@@ -15,7 +15,7 @@ from ..state.snapshot_files import StateLocation
 from .exchange import arrow_schema_of
 from .state_types import EXPIRY, spark_type
 
-_OPTIONAL = {"key_group", "subtask", "key", "value", "value_pickled", "expiry"}
+_OPTIONAL = {"key_group", "subtask", "key", "value", "value_encoded", "expiry"}
 
 
 def keyed_frame(
@@ -38,7 +38,7 @@ def keyed_frame(
     elif "expiry" in frame.columns:
         raise StateError(f"{where}: the DataFrame has a column expiry, but the state has no time to live")
     _check_types(frame, where, values, key_types, is_list)
-    optional = [name for name in ("value_pickled", "expiry") if name in frame.columns]
+    optional = [name for name in ("value_encoded", "expiry") if name in frame.columns]
     return frame.select(*needed, "value", *optional)
 
 
@@ -50,7 +50,7 @@ def item_frame(
     needed = ["map_key"] if "map_key_type" in schema else []
     _check_columns(frame, where, [*needed, "value"], has_position=False)
     _check_types(frame, where, values, key_types, is_list=False)
-    optional = [name for name in ("subtask", "value_pickled") if name in frame.columns]
+    optional = [name for name in ("subtask", "value_encoded") if name in frame.columns]
     return frame.select(*needed, "value", *optional)
 
 
@@ -62,7 +62,7 @@ def _check_columns(frame: Any, where: StateLocation, needed: list[str], has_posi
         raise StateError(
             f"{where}: the DataFrame has the columns {', '.join(frame.columns)}; "
             + (f"it lacks {', '.join(missing)}" if missing else f"the state has no {', '.join(unknown)}")
-            + f". Select {', '.join(needed)} and, where there are such, value_pickled and expiry"
+            + f". Select {', '.join(needed)} and, where there are such, value_encoded and expiry"
         )
 
 
@@ -71,16 +71,16 @@ def _collected(frame: Any, by: list[str]) -> Any:
     from pyspark.sql import functions as F
 
     columns = ["position", "value", *(["expiry"] if "expiry" in frame.columns else [])]
-    pickled = [F.first("value_pickled").alias("value_pickled")] if "value_pickled" in frame.columns else []
-    rows = frame.groupBy(*by).agg(F.collect_list(F.struct(*columns)).alias("elements"), *pickled)
-    # A list without elements, or a pickled one, was read as one row without a position.
+    encoded = [F.first("value_encoded").alias("value_encoded")] if "value_encoded" in frame.columns else []
+    rows = frame.groupBy(*by).agg(F.collect_list(F.struct(*columns)).alias("elements"), *encoded)
+    # A list without elements, or one that is encoded as a whole, was read as one row without a position.
     there = F.filter("elements", lambda element: element["position"].isNotNull())
     ordered = F.array_sort(there, lambda a, b: (a["position"] - b["position"]).cast("int"))
     rows = rows.withColumn("elements", ordered)
     for name in columns[1:]:
         rows = rows.withColumn(name, F.col(f"elements.{name}"))
-    if pickled:
-        rows = rows.withColumn("value", F.when(F.col("value_pickled").isNull(), F.col("value")))
+    if encoded:
+        rows = rows.withColumn("value", F.when(F.col("value_encoded").isNull(), F.col("value")))
     return rows.drop("elements")
 
 
@@ -98,7 +98,7 @@ def _check_types(
     frame: Any, where: StateLocation, values: StoredValues, key_types: Mapping[str, str], is_list: bool
 ) -> None:
     found = arrow_schema_of(frame)
-    expected = {"value": spark_type(values.arrow_type), "value_pickled": pa.binary()}
+    expected = {"value": spark_type(values.arrow_type), "value_encoded": pa.binary()}
     expected["expiry"] = pa.list_(EXPIRY) if is_list else EXPIRY
     for name, text in key_types.items():
         if "CUSTOM(" in text:

@@ -141,8 +141,8 @@ class KeyedWriting:
                 "key_group": rows["key_group"].cast(pa.uint16()),
                 **keys,
                 "value": self.cast("value", rows["value"], self.values.arrow_type),
-                "value_pickled": (
-                    rows["value_pickled"].cast(pa.large_binary()) if "value_pickled" in names else no_pickles
+                "value_encoded": (
+                    rows["value_encoded"].cast(pa.large_binary()) if "value_encoded" in names else no_pickles
                 ),
                 "expiry": _stored_expiry(_array(rows["expiry"])) if "expiry" in names else unused,
                 "deleted": pa.array(np.zeros(count, dtype=bool)),

@@ -101,7 +101,7 @@ def _unpacked(parts: list[PackedRows], table: StateTable, max_parallelism: int) 
             "namespace": unused,
             "map_key": unused,
             "value": values,
-            "value_pickled": pa.nulls(len(keys), pa.large_binary()),
+            "value_encoded": pa.nulls(len(keys), pa.large_binary()),
             "expiry": unused,
             "deleted": pa.repeat(False, len(keys)),
         }
@@ -115,7 +115,7 @@ def _change_rows(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns | 
         turns: with the task's loop; None on its own thread.
     """
     table = frozen.table
-    chunks, (values, pickled, expiries) = _value_columns(_chunks(frozen), table.codec, table.expiry, turns)
+    chunks, (values, encoded, expiries) = _value_columns(_chunks(frozen), table.codec, table.expiry, turns)
     hints = table.key_hints
     key_lists, namespace_lists = _keys_and_namespaces(chunks, table.is_namespaced)
     keys = _key_column(key_lists, hints, "key")
@@ -132,7 +132,7 @@ def _change_rows(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns | 
                 else unused
             ),
             "value": values,
-            "value_pickled": pickled,
+            "value_encoded": encoded,
             "expiry": unused if expiries is None else expiries,
             "deleted": pa.array(deleted),
         }
@@ -240,7 +240,7 @@ def _value_columns(
     turns: WriteTurns | None,
 ) -> tuple[list[_Chunk], tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray | None]]:
     """The pieces of a buffer, and the columns of what is in them; in turns with the task's loop."""
-    chunks, values, pickled, expiries = [], [], [], []
+    chunks, values, encoded, expiries = [], [], [], []
     while True:
         with nullcontext() if turns is None else turns.writing():
             chunk = next(pieces, None)
@@ -250,7 +250,7 @@ def _value_columns(
             rows = len(chunk.keys)
             if chunk.values is None:
                 values.append(pa.nulls(rows, codec.arrow_type))
-                pickled.append(pa.nulls(rows, pa.large_binary()))
+                encoded.append(pa.nulls(rows, pa.large_binary()))
                 if form is not None:
                     expiries.append(pa.nulls(rows, form.arrow_type))
                 continue
@@ -260,10 +260,10 @@ def _value_columns(
                 expiries.append(column)
             column, opaque = codec.to_arrow(plain)
             values.append(column)
-            pickled.append(_opaque_column(rows, opaque))
+            encoded.append(_opaque_column(rows, opaque))
     return chunks, (
         pa.chunked_array(values),
-        pa.chunked_array(pickled),
+        pa.chunked_array(encoded),
         None if form is None else pa.chunked_array(expiries),
     )
 

@@ -15,19 +15,32 @@ from ..common.errors import StateMigrationError
 from ..common.type_inference import is_missing
 from ..common.types import Row
 from .composite_forms import RowForm, StructForm
-from .value_forms import ValueForm
+from .value_forms import ValueForm, checked
 
 
 def class_form(type_info: ClassTypeInfo, fields: list[ValueForm]) -> StructForm:
     """The form of a class; of rows where the class is unknown."""
     names = type_info.get_field_names()
     if type_info.python_class is None:
-        return RowForm(tuple(names), names, fields)
+        return _UnknownClassForm(tuple(names), names, fields)
     return ClassForm(type_info.kind, type_info.python_class, names, fields)
 
 
+class _UnknownClassForm(RowForm):
+    """Rows for instances of a class that is not here. They may have more or fewer names than the class."""
+
+    def parts(self, value: Any) -> Iterable[Any] | None:
+        if type(value) is not Row or value._fields is None:
+            return super().parts(value)
+        by_name = value.as_dict()
+        return [by_name.get(name) for name in self._names]
+
+
 class ClassForm(StructForm):
-    """Instances of exactly one class; those of a subclass, or with more attributes, are pickled."""
+    """Instances of exactly one class; those with more or fewer attributes are encoded by themselves.
+
+    The encoding is a row of their attributes, so that it can be read without the class.
+    """
 
     def __init__(
         self, kind: ClassKind, python_class: type[Any], names: list[str], fields: list[ValueForm]
@@ -47,9 +60,36 @@ class ClassForm(StructForm):
         return not (self._is_pydantic and any(v.__pydantic_private__ or v.__pydantic_extra__ for v in values))
 
     def parts(self, value: Any) -> Iterable[Any] | None:
-        if not isinstance(value, self._class):
+        if type(value) is not self._class:
             return None
         return [getattr(value, name, None) for name in self._names]
+
+    def to_encoded(self, value: Any) -> Any:
+        forms = dict(zip(self._names, self._fields))
+        found = fields_of_instance(value, self._names)
+        found |= vars(value) if self._has_dict else {}
+        if self._is_pydantic:
+            found |= (value.__pydantic_extra__ or {}) | (value.__pydantic_private__ or {})
+        parts = {
+            name: forms[name].to_encoded(part) if name in forms and part is not None else part
+            for name, part in found.items()
+        }
+        return Row(**parts)
+
+    def from_encoded(self, data: Any) -> Any:
+        if type(data) is not Row or data._fields is None:
+            return checked(self, data)
+        forms = dict(zip(self._names, self._fields))
+        parts = {
+            name: forms[name].from_encoded(part) if name in forms and part is not None else part
+            for name, part in data.as_dict().items()
+        }
+        if self._is_pydantic:
+            return _model(self._class, self._names, parts)
+        instance = object.__new__(self._class)
+        for name, part in parts.items():
+            object.__setattr__(instance, name, part)
+        return instance
 
     def _maker(self, names: list[str]) -> Callable[[Any], Any]:
         python_class = self._class
@@ -109,6 +149,23 @@ def fields_of_instance(value: Any, names: Iterable[str]) -> dict[str, Any]:
     if isinstance(value, Row):
         return value.as_dict()
     return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
+
+def _model(python_class: Any, names: list[str], parts: dict[str, Any]) -> Any:
+    """A model with attributes that it declares, private ones and extra ones."""
+    declared = {name: part for name, part in parts.items() if name in names}
+    private = {name: part for name, part in parts.items() if name in python_class.__private_attributes__}
+    extra = {name: part for name, part in parts.items() if name not in declared and name not in private}
+    instance = python_class.__new__(python_class)
+    instance.__setstate__(
+        {
+            "__dict__": declared,
+            "__pydantic_extra__": extra if python_class.model_config.get("extra") == "allow" else None,
+            "__pydantic_fields_set__": {*declared, *extra},
+            "__pydantic_private__": private if python_class.__private_attributes__ else None,
+        }
+    )
+    return instance
 
 
 def _model_maker(python_class: Any, names: list[str]) -> Callable[[Any], Any]:

@@ -3,14 +3,15 @@
 Three forms, chosen from the declared type:
 
 * *packed*: fixed-width numbers and tuples of them; a leading tag byte 1 and then little-endian fields.
-  A value that does not fit (None, an integer out of range) is pickled behind a tag byte 0.
+  A value that does not fit (None, an integer out of range) is encoded behind a tag byte 0.
 * *typed*: every other known type: a typed Arrow column in snapshots, its plain form in LMDB.
 * *pickled*: values of unknown type.
 
 A value that is not exactly what its column can hold, but not of a wrong type either (an integer out of
-range, an instance of a subclass), is pickled by itself into a second column, so that what is read back
-equals what was stored. Only a NumPy integer in an integer column comes back as the int it equals, and a
-moment in another time zone comes back in UTC.
+range, a tuple in place of a list), is encoded by itself into a second column (see `encoded_values`), so that
+what is read back equals what was stored. Only a scalar of a subclass, such as a NumPy integer, comes back as
+the scalar it equals, and a moment in another time zone comes back in UTC or with a fixed offset. Values of
+declared types are never pickled or unpickled, except for their parts of unknown type.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..common.types import Row, RowKind
-from .value_forms import LIST_LIKE, ValueForm, nullable, same
+from .value_forms import LIST_LIKE, ValueForm, checked, nullable, same
 
 _NONE = type(None)
 
@@ -39,7 +39,7 @@ class ListForm(ValueForm):
         return self._element.are_exact(elements) and (self._with_none or None not in elements)
 
     def refusal(self, value: Any) -> str | None:
-        if not isinstance(value, LIST_LIKE):
+        if type(value) not in LIST_LIKE:
             return f"{value!r:.100} of type {type(value).__name__}"
         for index, element in enumerate(value):
             if element is None and not self._with_none:
@@ -48,6 +48,14 @@ class ListForm(ValueForm):
             if reason is not None and isinstance(value, list | tuple):
                 return f"{reason} as element {index}"
         return None
+
+    def to_encoded(self, value: Any) -> Any:
+        return _elementwise(value, nullable(self._element.to_encoded))
+
+    def from_encoded(self, data: Any) -> Any:
+        if type(data) not in LIST_LIKE:
+            return checked(self, data)
+        return _elementwise(data, nullable(self._element.from_encoded))
 
     def column(self, plains: list[Any]) -> pa.Array:
         elements = self._element.column(list(chain.from_iterable(filter(None, plains))))
@@ -88,7 +96,7 @@ class MapForm(ValueForm):
         return self._value.are_exact(list(chain.from_iterable(map(dict.values, filled))))
 
     def refusal(self, value: Any) -> str | None:
-        if not isinstance(value, dict):
+        if type(value) is not dict:
             return f"{value!r:.100} of type {type(value).__name__}"
         for key, entry in value.items():
             reason = part_refusal(self._key, key)
@@ -98,6 +106,16 @@ class MapForm(ValueForm):
             if reason is not None:
                 return f"{reason} under the key {key!r:.50}"
         return None
+
+    def to_encoded(self, value: Any) -> Any:
+        key, entry = nullable(self._key.to_encoded), nullable(self._value.to_encoded)
+        return {key(k): entry(v) for k, v in value.items()}
+
+    def from_encoded(self, data: Any) -> Any:
+        if type(data) is not dict:
+            return checked(self, data)
+        key, entry = nullable(self._key.from_encoded), nullable(self._value.from_encoded)
+        return {key(k): entry(v) for k, v in data.items()}
 
     def column(self, plains: list[Any]) -> pa.Array:
         filled = list(filter(None, plains))
@@ -178,6 +196,12 @@ class StructForm(ValueForm):
                 return f"{reason} in field {name}"
         return None
 
+    def of_fields(self, parts: Iterable[Any], method: str) -> list[Any]:
+        """The parts of a value, each as a method of the form of its field gives it."""
+        return [
+            None if part is None else getattr(form, method)(part) for form, part in zip(self._fields, parts)
+        ]
+
     def column(self, plains: list[Any]) -> pa.Array:
         mask = None
         if None in plains:
@@ -209,14 +233,22 @@ class TupleForm(StructForm):
         return set(map(type, values)) == {tuple} and set(map(len, values)) == {len(self._fields)}
 
     def parts(self, value: Any) -> Iterable[Any] | None:
-        return value if isinstance(value, tuple) and len(value) == len(self._fields) else None
+        return value if type(value) is tuple and len(value) == len(self._fields) else None
+
+    def to_encoded(self, value: Any) -> Any:
+        return tuple(self.of_fields(value, "to_encoded"))
+
+    def from_encoded(self, data: Any) -> Any:
+        if self.parts(data) is None:
+            return checked(self, data)
+        return tuple(self.of_fields(data, "from_encoded"))
 
 
 class RowForm(StructForm):
     """A `Row`, with or without field names.
 
     A row without names, with the names in another order, or of another kind than INSERT is not wrong,
-    but it is pickled, because it must come back as it was.
+    but it is encoded by itself, because it must come back as it was.
     """
 
     immutable = False
@@ -243,13 +275,51 @@ class RowForm(StructForm):
         )
 
     def parts(self, value: Any) -> Iterable[Any] | None:
-        if not isinstance(value, Row | tuple) or len(value) != len(self._fields):
+        if not (type(value) is Row or type(value) is tuple) or len(value) != len(self._fields):
             return None
         names = value._fields if isinstance(value, Row) else None
         if names is None or self._row_fields is None:
             return value
         by_name = dict(zip(names, value))
         return [by_name[name] for name in self._names] if by_name.keys() == set(self._names) else None
+
+    def to_encoded(self, value: Any) -> Any:
+        return self._each(value, "to_encoded")
+
+    def from_encoded(self, data: Any) -> Any:
+        return checked(self, data) if self.parts(data) is None else self._each(data, "from_encoded")
+
+    def _each(self, value: Any, method: str) -> Any:
+        """A row of the same kind with the same names in the same order, or a tuple."""
+        if type(value) is tuple:
+            return tuple(self.of_fields(value, method))
+        names = value._fields
+        if names is None or self._row_fields is None:
+            row = Row(*self.of_fields(value._values, method))
+        else:
+            forms = dict(zip(self._names, self._fields))
+            row = Row(
+                *(
+                    getattr(forms[name], method)(part) if name in forms and part is not None else part
+                    for name, part in zip(names, value._values)
+                )
+            )
+        row.set_row_kind(value.get_row_kind())
+        if names is not None:
+            row.set_field_names(list(names))
+        return row
+
+
+def _elementwise(values: Any, convert: Callable[[Any], Any]) -> Any:
+    """A list of the same kind; an array of numbers has nothing to convert."""
+    if type(values) in (list, tuple):
+        return type(values)(map(convert, values))
+    if not (isinstance(values, np.ndarray) and values.dtype.kind == "O"):
+        return values
+    converted = np.empty(values.size, object)
+    for index, value in enumerate(values.ravel()):
+        converted[index] = convert(value)
+    return converted.reshape(values.shape)
 
 
 def part_refusal(form: ValueForm, part: Any) -> str | None:

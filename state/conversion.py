@@ -1,13 +1,14 @@
 """Turns stored values of an older schema into values of the one a job declares now.
 
-Works on whole columns, in plain forms (see `value_forms`). Rows whose value was pickled by itself are
-unpickled, converted and stored again: typed where the new column can hold them.
+Works on whole columns, in plain forms (see `value_forms`). Rows whose value was encoded by itself are
+decoded, converted and stored again: typed where the new column can hold them. All of this happens without the
+classes of the program, whose instances are rows here, and nothing is unpickled.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -27,15 +28,19 @@ from ..common.typeinfo import (
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    type_text,
 )
 from ..common.types import Row
 from .arrow_forms import arrow_form
-from .class_forms import default_of, fields_of_instance
-from .codecs import value_codec
+from .class_forms import default_of
+from .encoded_values import PickledValue, decode_value
 from .evolution import SchemaChangeKind, compare_schemas
-from .value_forms import nullable, same
+from .value_codecs import TypedCodec
+from .value_forms import ScalarForm, ValueForm, nullable, same
 
 _CHUNK_ROWS = 16_384
+# In the place of pickles, wherever in a value they are: only `trusted` readers load them.
+OPAQUE = ScalarForm(pa.large_binary(), PickledValue, attrgetter("data"), PickledValue)
 _Convert = Callable[[Any], Any]
 _BIG_INT = BasicTypeInfo(BasicType.BIG_INT)
 
@@ -48,8 +53,6 @@ class StateConversion:
         schema: the declared schema (`StateDescriptor.schema`).
         type_info: declared type of the values; of one element for a list.
         is_list: whether one stored value is a whole list.
-        opens_pickles: whether values that were pickled by themselves are converted too; else they stay as
-            they are, and no code of theirs runs.
     """
 
     def __init__(
@@ -58,17 +61,15 @@ class StateConversion:
         schema: Mapping[str, object],
         type_info: TypeInformation,
         is_list: bool = False,
-        opens_pickles: bool = True,
     ) -> None:
         self._where = where
-        self._opens_pickles = opens_pickles
         self.schema = schema
         self._is_list = is_list and not isinstance(type_info, PickledBytesTypeInfo)
         self._type = self._stored(type_info)
-        self._codec = value_codec(self._type)
+        self._reader_codec = TypedCodec(self._type, _reader_form(self._type))
 
     def converted(self, table: pa.Table, stored_schema: Mapping[str, object]) -> pa.Table:
-        """The table with its columns `value` and `value_pickled` in the declared schema.
+        """The table with its columns `value` and `value_encoded` in the declared schema.
 
         Raises:
             StateMigrationError: when the stored schema does not fit the declared one.
@@ -89,7 +90,7 @@ class StateConversion:
             self._chunk(table.slice(start, _CHUNK_ROWS), before, plain, live)
             for start in range(0, max(table.num_rows, 1), _CHUNK_ROWS)
         ]
-        for name, index in (("value", 0), ("value_pickled", 1)):
+        for name, index in (("value", 0), ("value_encoded", 1)):
             column = pa.chunked_array([part[index] for part in parts])
             table = table.set_column(table.schema.get_field_index(name), name, column)
         return table
@@ -103,18 +104,23 @@ class StateConversion:
         stored = part["value"].combine_chunks()
         # A table without rows has no chunks, and combining those gives a chunked array.
         plains = arrow_form(before).plains(stored) if part.num_rows else []
-        pickled: list[bytes | None] = part["value_pickled"].to_pylist()
-        form = arrow_form(self._type)
+        encoded: list[bytes | None] = part["value_encoded"].to_pylist()
+        form, old_form = _reader_form(self._type), _reader_form(before)
         convert = nullable(plain)
         result = plains if convert is same else list(map(convert, plains))
         to_plain = nullable(form.plain)
-        for row, data in enumerate(pickled):
-            if data is not None and self._opens_pickles:
-                value = nullable(live)(pickle.loads(data))
-                opaque = self._codec.to_arrow([value])[1]
-                pickled[row] = opaque.get(0)
+        for row, data in enumerate(encoded):
+            if data is not None:
+                value = nullable(live)(nullable(old_form.from_encoded)(decode_value(data)))
+                opaque = self._reader_codec.to_arrow([value])[1]
+                encoded[row] = opaque.get(0)
                 result[row] = None if opaque else to_plain(value)
-        return form.column(result), pa.array(pickled, type=pa.large_binary())
+        return form.column(result), pa.array(encoded, type=pa.large_binary())
+
+
+def _reader_form(type_info: TypeInformation) -> ValueForm:
+    """The form of a type as a reader has it that knows no classes and opens no pickles."""
+    return arrow_form(type_from_text(type_text(type_info)), OPAQUE)
 
 
 def plain_conversion(before: TypeInformation, after: TypeInformation) -> _Convert:
@@ -236,17 +242,22 @@ def _live_row_conversion(before: Any, after: Any) -> _Convert:
 
 
 def _live_class_conversion(before: ClassTypeInfo, after: ClassTypeInfo) -> _Convert:
-    """Instances: unpickled with the attributes they had, they get those they lack and lose the rest."""
+    """Instances, which are rows of the attributes they had: they get those they lack and lose the rest."""
     fields = _fields(before, after, live_conversion)
     gone = set(before.get_field_names()) - set(after.get_field_names())
+    types = dict(zip(after.get_field_names(), after.get_field_types(), strict=True))
+
+    def default(name: str) -> Any:
+        value = default_of(after, name)
+        to_encoded = nullable(arrow_form(types[name]).to_encoded)
+        return nullable(_reader_form(types[name]).from_encoded)(to_encoded(value))
 
     def converted(value: Any) -> Any:
-        present = fields_of_instance(value, [name for name, _, _ in fields])
-        for name, _, convert in fields:
-            part = convert(present[name]) if name in present else default_of(after, name)
-            object.__setattr__(value, name, part)
-        for name in gone & vars(value).keys() if hasattr(value, "__dict__") else ():
-            del value.__dict__[name]
-        return value
+        present = value.as_dict()
+        parts = {
+            name: convert(present[name]) if name in present else default(name) for name, _, convert in fields
+        }
+        others = {name: part for name, part in present.items() if name not in parts and name not in gone}
+        return Row(**parts, **others)
 
     return converted

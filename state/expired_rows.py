@@ -49,7 +49,7 @@ def without_expired(expiration: Expiration, table: pa.Table, info: SegmentInfo, 
 def _with_tombstones(table: pa.Table, live: pa.Table, is_expired: _BoolArray) -> pa.Table:
     removed = table.filter(pa.array(is_expired))
     rows = removed.num_rows
-    for name in ("value", "value_pickled", "expiry"):
+    for name in ("value", "value_encoded", "expiry"):
         removed = _with_column(removed, name, pa.nulls(rows, removed[name].type))
     removed = _with_column(removed, "deleted", pa.repeat(True, rows))
     order = np.concatenate([np.flatnonzero(~is_expired), np.flatnonzero(is_expired)])
@@ -86,7 +86,7 @@ def _with_parts(table: pa.Table, codec: ValueCodec, kept: Mapping[int, _BoolArra
     at = list(kept)
     some = table.take(pa.array(at))
     lists = codec.from_arrow(
-        some["value"].combine_chunks(), opaque_values(some["value_pickled"].combine_chunks())
+        some["value"].combine_chunks(), opaque_values(some["value_encoded"].combine_chunks())
     )
     shorter: list[Any] = [
         [element for element, keep in zip(elements, kept[row], strict=True) if keep]
@@ -96,7 +96,7 @@ def _with_parts(table: pa.Table, codec: ValueCodec, kept: Mapping[int, _BoolArra
     encoded = pa.array([opaque.get(index) for index in range(len(at))], pa.large_binary())
     order = np.arange(table.num_rows)
     order[at] = table.num_rows + np.arange(len(at))
-    for name, new in (("value", column), ("value_pickled", encoded)):
+    for name, new in (("value", column), ("value_encoded", encoded)):
         before = table[name]
         joined = pa.chunked_array([*before.chunks, new.cast(before.type)])
         table = _with_column(table, name, joined.take(pa.array(order)))

@@ -28,6 +28,7 @@ from .descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from .encoded_values import damage_named
 from .epochs import Epoch, FrozenTables, cut_off_of
 from .evolution import check_restored_schema
 from .expiration import Expiration
@@ -478,16 +479,17 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     def _load(self, table: StateTable, conversion: StateConversion, cut_off: int | None) -> None:
         """Fill a table with what was restored for its state."""
-        with self._persist_lock:
-            stored = self._log.read(table.name, conversion, cut_off)
-            if stored is None:
-                return
-            if table.store is not None and not self._fits(table, stored):
-                self._settle()
-                table.store.write(stored)
-                table.back_by_store()
-                return
-        load_into_memory(table, stored)
+        with damage_named(f"{self.where}: state {table.name!r}"):
+            with self._persist_lock:
+                stored = self._log.read(table.name, conversion, cut_off)
+                if stored is None:
+                    return
+                if table.store is not None and not self._fits(table, stored):
+                    self._settle()
+                    table.store.write(stored)
+                    table.back_by_store()
+                    return
+            load_into_memory(table, stored)
 
     def _fits(self, table: StateTable, stored: pa.Table) -> bool:
         """Whether memory can hold restored entries, and LMDB can be filled later if it cannot any more."""

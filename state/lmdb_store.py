@@ -226,7 +226,7 @@ class LmdbTable:
             return []
         values = self._codec.stored_bytes(
             column_slice(part["value"], 0, part.num_rows),
-            opaque_values(column_slice(part["value_pickled"], 0, part.num_rows)),
+            opaque_values(column_slice(part["value_encoded"], 0, part.num_rows)),
         )
         if not pa.types.is_null(part["map_key"].type):
             encoded = _encoded(part["map_key"].combine_chunks())

@@ -21,6 +21,7 @@ from ..protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
 from .codecs import value_codec
 from .conversion import StateConversion
 from .descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
+from .encoded_values import damage_named
 from .evolution import check_restored_schema
 from .kinds import BroadcastState, ListState
 from .list_files import EncodedItems, decode_items, read_list_file, write_list_file
@@ -177,9 +178,11 @@ class OperatorStateBackend(OperatorStateStore):
         where = f"{self._where}: operator state {state.name!r}"
         conversion = StateConversion(where, state.schema, descriptor.type_info)
         for part in stored.parts:
-            table, schema = read_list_file(self._files.read(part.file), part.file.path)
-            rows = conversion.converted(table.slice(part.start, part.end - part.start), schema)
-            state.load(*decode_items(state.codec, rows))
+            data = self._files.read(part.file)
+            with damage_named(where):
+                table, schema = read_list_file(data, part.file.path)
+                rows = conversion.converted(table.slice(part.start, part.end - part.start), schema)
+                state.load(*decode_items(state.codec, rows))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import struct
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +15,7 @@ import pyarrow as pa
 from ..common.counting import all_are
 from ..common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation, type_text
 from .arrow_forms import arrow_form
-from .pickling import dumps
+from .encoded_values import decode_value, encode_value
 from .value_codecs import Opaque, ValueCodec, wrong_type
 from .value_forms import ValueForm
 
@@ -33,7 +32,7 @@ _CODES = {
 _NUMPY = {"b": "<i1", "h": "<i2", "i": "<i4", "q": "<i8", "d": "<f8", "?": "?"}
 # A look at one entry of a column takes as long as a look at so many in a row.
 _CANDIDATE_COST = 4
-_NONE = b"\x00" + dumps(None)
+_NONE = b"\x00" + encode_value(None)
 _UNSIGNED = {"b": "<u1", "h": "<u2", "i": "<u4", "q": "<u8"}
 _PYTHON: dict[str, type] = {"b": int, "h": int, "i": int, "q": int, "d": float, "?": bool}
 _EXACT: dict[str, type] = {"d": float, "?": bool}
@@ -54,7 +53,7 @@ class PackedCodec(ValueCodec):
     Args:
         codes: one `struct` code per field, of `b h i q d ?`.
         is_tuple: whether values are tuples.
-        form: of the type, to tell wrong values from those that are only pickled.
+        form: of the type, to tell wrong values from those that are only encoded by themselves.
     """
 
     immutable = True
@@ -89,7 +88,7 @@ class PackedCodec(ValueCodec):
 
     def decode(self, data: bytes) -> Any:
         if data[0] == 0:
-            return pickle.loads(memoryview(data)[1:])
+            return self._decode_opaque(data[1:])
         return self._unpack(data) if self._is_tuple else self._unpack(data)[0]
 
     def decode_many(self, stored: list[bytes]) -> list[Any]:
@@ -132,7 +131,7 @@ class PackedCodec(ValueCodec):
         for position in _nulls(column):
             values[position] = None
         for position, data in opaque.items():
-            values[position] = pickle.loads(data)
+            values[position] = self._decode_opaque(data)
         return values
 
     def stored_bytes(self, column: pa.Array, opaque: Opaque) -> list[bytes]:
@@ -144,6 +143,8 @@ class PackedCodec(ValueCodec):
         for position in _nulls(column):
             stored[position] = _NONE
         for position, data in opaque.items():
+            # What is damaged fails here, and not when a record needs it.
+            decode_value(data)
             stored[position] = b"\x00" + data
         return stored
 
@@ -214,7 +215,11 @@ class PackedCodec(ValueCodec):
         reason = None if value is None else self._form.refusal(value)
         if reason is not None:
             raise wrong_type(value, self.type_text, reason)
-        return dumps(value)
+        return encode_value(None if value is None else self._form.to_encoded(value))
+
+    def _decode_opaque(self, data: bytes) -> Any:
+        value = decode_value(data)
+        return None if value is None else self._form.from_encoded(value)
 
 
 def _nulls(column: pa.Array) -> list[int]:

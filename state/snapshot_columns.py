@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,27 +13,13 @@ from ..common.type_parser import type_from_text
 from ..common.typeinfo import ListTypeInfo, PickledBytesTypeInfo, TypeInformation
 from .arrow_forms import arrow_form
 from .codecs import value_codec
-from .conversion import StateConversion
+from .conversion import OPAQUE, StateConversion
+from .encoded_values import decode_value
 from .segments import column_slice, key_values, opaque_values
-from .value_forms import ScalarForm, ValueForm, nullable
+from .value_forms import ValueForm, nullable
 
 # The namespaces of a job have no declared type; a reader who knows it says so under this name.
 _KEY_COLUMNS = {"key": "key_type", "namespace": "namespace_type", "map_key": "map_key_type"}
-
-
-@dataclass(frozen=True)
-class PickledValue:
-    """A value stored as a pickle, which was not unpickled: that could run any code.
-
-    Attributes:
-        data: the pickle, to be loaded only where the snapshot's origin is trusted (`trusted=True`).
-    """
-
-    data: bytes
-
-
-# In the place of pickles, wherever in a value they are: only `trusted` readers load them.
-_OPAQUE = ScalarForm(pa.large_binary(), PickledValue, attrgetter("data"), PickledValue)
 
 
 class StateEntry(NamedTuple):
@@ -99,7 +84,7 @@ class ColumnLayout:
         fields.append(pa.field("value", stored.arrow_type))
         self.is_pickled = stored.is_pickled
         if not self.is_pickled:
-            fields.append(pa.field("value_pickled", pa.large_binary()))
+            fields.append(pa.field("value_encoded", pa.large_binary()))
         expiries = [each["expiry"] for each in types if "expiry" in each]
         fields += [pa.field("expiry", kind) for kind in expiries[-1:] if not pa.types.is_null(kind)]
         self.schema = pa.schema(fields)
@@ -135,10 +120,10 @@ class ColumnLayout:
         return map(OperatorStateEntry, table["subtask"].to_pylist(), map_keys, self.values(table, trusted))
 
     def values(self, table: pa.Table, trusted: bool) -> list[Any]:
-        """The values of a table with `value` and `value_pickled`, unpickled only when `trusted`."""
+        """The values of a table with `value` and `value_encoded`, unpickled only when `trusted`."""
         rows = table.num_rows
-        pickled = opaque_values(column_slice(table["value_pickled"], 0, rows)) if not self.is_pickled else {}
-        return self._stored.decode(column_slice(table["value"], 0, rows), pickled, trusted)
+        encoded = opaque_values(column_slice(table["value_encoded"], 0, rows)) if not self.is_pickled else {}
+        return self._stored.decode(column_slice(table["value"], 0, rows), encoded, trusted)
 
     def _column(self, table: pa.Table, name: str, start: int, length: int) -> pa.Array:
         column = column_slice(table[name], start, length)
@@ -158,7 +143,7 @@ class StoredValues:
         is_keyed: whether it is keyed: a row of a keyed list state is a list, of an operator list an item.
 
     Attributes:
-        conversion: brings files of older schemas to this one; pickles stay closed.
+        conversion: brings files of older schemas to this one.
     """
 
     def __init__(self, where: object, schema: Mapping[str, object], is_keyed: bool) -> None:
@@ -168,32 +153,32 @@ class StoredValues:
             type_info = ListTypeInfo(type_info)
         self._where = where
         self._codec = value_codec(type_info)
-        self.conversion = StateConversion(str(where), schema, type_info, opens_pickles=False)
-        self._opaque_form = arrow_form(type_info, _OPAQUE)
+        self.conversion = StateConversion(str(where), schema, type_info)
+        self._opaque_form = arrow_form(type_info, OPAQUE)
         self.is_pickled = self._codec.is_pickled
         self.arrow_type = self._codec.arrow_type
 
-    def decode(self, column: pa.Array, pickled: Mapping[int, bytes], trusted: bool) -> list[Any]:
+    def decode(self, column: pa.Array, encoded: Mapping[int, bytes], trusted: bool) -> list[Any]:
         """The values of a column.
 
         Args:
-            pickled: pickles of the values that the column could not hold, by position.
+            encoded: the values that the column could not hold, by position.
             trusted: whether pickles are loaded; else they are `PickledValue`s.
 
         Raises:
             StateError: when a pickle cannot be loaded here.
         """
         if trusted:
-            return self._loaded(column, pickled)
+            return self._loaded(column, encoded)
         back = nullable(self._opaque_form.back)
         values = list(map(back, self._opaque_form.plains(column)))
-        for position, data in pickled.items():
-            values[position] = PickledValue(data)
+        for position, data in encoded.items():
+            values[position] = nullable(self._opaque_form.from_encoded)(decode_value(data))
         return values
 
-    def _loaded(self, column: pa.Array, pickled: Mapping[int, bytes]) -> list[Any]:
+    def _loaded(self, column: pa.Array, encoded: Mapping[int, bytes]) -> list[Any]:
         try:
-            return self._codec.from_arrow(column, dict(pickled))
+            return self._codec.from_arrow(column, dict(encoded))
         except Exception as error:
             raise StateError(
                 f"{self._where}: a pickled value cannot be loaded here: {type(error).__name__}: {error}; "
@@ -201,9 +186,9 @@ class StoredValues:
             ) from error
 
 
-def without_empty_pickles(table: pa.Table) -> pa.Table:
-    """The table without the columns of pickled values in which nothing is."""
-    names = [name for name in table.column_names if name.endswith("value_pickled")]
+def without_empty_encodings(table: pa.Table) -> pa.Table:
+    """The table without the columns of encoded values in which nothing is."""
+    names = [name for name in table.column_names if name.endswith("value_encoded")]
     return table.drop_columns([name for name in names if table[name].null_count == len(table)])
 
 

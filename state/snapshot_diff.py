@@ -13,7 +13,7 @@ from ..common.errors import StateError
 from .array_comparison import differing
 from .change_merge import with_one_key_type
 from .segments import KEY_COLUMNS
-from .snapshot_columns import ColumnLayout, without_empty_pickles
+from .snapshot_columns import ColumnLayout, without_empty_encodings
 from .snapshot_files import StateLocation, key_group_ranges
 from .snapshot_reader import Snapshot, SnapshotOperator, read_snapshot
 from .snapshot_states import RANGE_ROWS, KeyedSnapshotState
@@ -27,7 +27,7 @@ class Changes:
         added: entries that only the newer one has; columns as in `SnapshotState.iter_batches`.
         removed: entries that only the older one has.
         changed: entries of both with different values: the key columns, `old_value`, `new_value`, and
-            `old_value_pickled`, `new_value_pickled` where a value has no typed column.
+            `old_value_encoded`, `new_value_encoded` where a value has no typed column.
     """
 
     added: pa.Table
@@ -95,9 +95,9 @@ class StateDiff:
         old, new = self._layouts()
         parts = [_compared(None, None, old, new), *self.iter_changes()]
         return Changes(
-            without_empty_pickles(pa.concat_tables(part.added for part in parts)),
-            without_empty_pickles(pa.concat_tables(part.removed for part in parts)),
-            without_empty_pickles(pa.concat_tables(part.changed for part in parts)),
+            without_empty_encodings(pa.concat_tables(part.added for part in parts)),
+            without_empty_encodings(pa.concat_tables(part.removed for part in parts)),
+            without_empty_encodings(pa.concat_tables(part.changed for part in parts)),
         )
 
     @property
@@ -212,7 +212,7 @@ def _matched(old: pa.Table, new: pa.Table) -> pa.Table:
 
 def _values_differ(old: pa.Table, new: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     result = np.zeros(len(old), dtype=bool)
-    for name in ("value", "value_pickled"):
+    for name in ("value", "value_encoded"):
         before, after = old[name].combine_chunks(), new[name].combine_chunks()
         if before.type != after.type:
             try:
@@ -229,7 +229,7 @@ def _shown(layout: ColumnLayout, table: pa.Table | None) -> pa.Table:
 
 def _changed(old: pa.Table, new: pa.Table, layout: ColumnLayout) -> pa.Table:
     columns = {name: new[name] for name in layout.key_columns}
-    for name in ("value", "value_pickled"):
+    for name in ("value", "value_encoded"):
         for prefix, side in (("old", old), ("new", new)):
             if name in side.column_names:
                 columns[f"{prefix}_{name}"] = side[name]

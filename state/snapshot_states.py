@@ -17,7 +17,7 @@ from .snapshot_columns import (
     OperatorStateEntry,
     StateEntry,
     StoredValues,
-    without_empty_pickles,
+    without_empty_encodings,
 )
 from .snapshot_files import CheckedFiles, StateLocation, StateSegments
 
@@ -77,7 +77,7 @@ class SnapshotState(ABC):
         """The state in record batches of at most `batch_rows` rows, in bounded memory.
 
         Columns: `key`, `namespace` (if the state has namespaces), `map_key` (map and broadcast state),
-        `subtask` (operator lists), `value`, `value_pickled` (what the typed column could not hold; not
+        `subtask` (operator lists), `value`, `value_encoded` (what the typed column could not hold; not
         for states that are pickled altogether, whose `value` is binary) and `expiry` (with TTL).
 
         Raises:
@@ -89,12 +89,12 @@ class SnapshotState(ABC):
         """Compare every file with its SHA-256; `CorruptCheckpointError` names the first that differs."""
 
     def to_arrow(self) -> pa.Table:
-        """The whole state as one table; without `value_pickled` when nothing is in it.
+        """The whole state as one table; without `value_encoded` when nothing is in it.
 
         Raises:
             CorruptCheckpointError: when a file is missing or damaged.
         """
-        return without_empty_pickles(pa.Table.from_batches(self.iter_batches(), schema=self.arrow_schema))
+        return without_empty_encodings(pa.Table.from_batches(self.iter_batches(), schema=self.arrow_schema))
 
     def to_pandas(self) -> Any:
         """The whole state as a pandas `DataFrame`."""
@@ -136,10 +136,10 @@ class DecodedState(SnapshotState):
         """
         table = self.to_arrow()
         frame = table.to_pandas()
-        if trusted and ("value_pickled" in table.column_names or self.layout.is_pickled):
+        if trusted and ("value_encoded" in table.column_names or self.layout.is_pickled):
             import pandas as pd
 
-            frame = frame.drop(columns="value_pickled", errors="ignore")
+            frame = frame.drop(columns="value_encoded", errors="ignore")
             frame["value"] = pd.Series(self.layout.values(table, True), index=frame.index, dtype=object)
         return frame
 

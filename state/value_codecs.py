@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from ..common.errors import StateError
 from ..common.typeinfo import TypeInformation, type_text
+from .encoded_values import VERSION as ENCODED_VERSION
+from .encoded_values import decode_value, encode_value
 from .pickling import dumps
 from .value_forms import ValueForm, binary_values, nullable, same
 
-# Values that the target column cannot hold, pickled, by their position in the chunk.
+# Values that the target column cannot hold, encoded by themselves, by their position in the chunk.
 Opaque = dict[int, bytes]
-_PICKLE = 0x80
 
 
 class ValueCodec(ABC):
@@ -49,7 +50,7 @@ class ValueCodec(ABC):
 
     @abstractmethod
     def to_arrow(self, values: list[Any]) -> tuple[pa.Array, Opaque]:
-        """A column of values; those it cannot hold are null in it and pickled beside it."""
+        """A column of values; those it cannot hold are null in it and encoded by themselves."""
 
     @abstractmethod
     def from_arrow(self, column: pa.Array, opaque: Opaque) -> list[Any]:
@@ -110,9 +111,9 @@ class TypedCodec(ValueCodec):
         ]
 
     def decode(self, data: bytes) -> Any:
-        # No marshalled value starts with the first byte of a pickle.
-        if data[0] == _PICKLE:
-            return pickle.loads(data)
+        # No marshalled value starts with the first byte of an encoded one.
+        if data[0] == ENCODED_VERSION:
+            return self._encoded(data)
         plain = marshal.loads(data)
         return None if plain is None else self._back(plain)
 
@@ -131,12 +132,14 @@ class TypedCodec(ValueCodec):
         plains = self._form.plains(column)
         values = plains if back is same else list(map(back, plains))
         for position, data in opaque.items():
-            values[position] = pickle.loads(data)
+            values[position] = self._encoded(data)
         return values
 
     def stored_bytes(self, column: pa.Array, opaque: Opaque) -> list[bytes]:
         stored = self._marshalled(self._form.plains(column))
         for position, data in opaque.items():
+            # What is damaged fails here, and not when a record needs it.
+            decode_value(data)
             stored[position] = data
         return stored
 
@@ -173,7 +176,11 @@ class TypedCodec(ValueCodec):
         reason = self._form.refusal(value)
         if reason is not None:
             raise wrong_type(value, self.type_text, reason)
-        return dumps(value)
+        return encode_value(self._form.to_encoded(value))
+
+    def _encoded(self, data: bytes) -> Any:
+        value = decode_value(data)
+        return None if value is None else self._form.from_encoded(value)
 
 
 def wrong_type(value: Any, text: str, reason: str) -> StateError:

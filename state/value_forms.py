@@ -20,9 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from ..common.class_types import CustomTypeInfo, EnumTypeInfo, class_name_of
-from ..common.errors import StateError
+from ..common.errors import CorruptCheckpointError, StateError
 from ..common.time import Instant
 from ..common.typeinfo import BasicType
+from .encoded_values import PickledValue
 
 _NONE = type(None)
 _UNIX_EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -39,6 +40,9 @@ def same(value: Any) -> Any:
 
 class ValueForm(ABC):
     """The layout of one declared type.
+
+    A value that is not exact is *encoded*, by itself: `to_encoded` turns it into what `encode_value` takes,
+    and `from_encoded` turns that back. Neither runs code of the value, and only `PickledForm` unpickles.
 
     Attributes:
         arrow_type: of the column.
@@ -58,7 +62,23 @@ class ValueForm(ABC):
 
     @abstractmethod
     def refusal(self, value: Any) -> str | None:
-        """Why a value that is not exact is of a wrong type; None when it only needs to be pickled."""
+        """Why a value that is not exact is of a wrong type; None when it only needs to be encoded."""
+
+    @abstractmethod
+    def to_encoded(self, value: Any) -> Any:
+        """A value that is not refused, and not None, as `encode_value` takes it.
+
+        Raises:
+            StateError: it, or a part of it, has no encoding.
+        """
+
+    @abstractmethod
+    def from_encoded(self, data: Any) -> Any:
+        """The value of what `decode_value` gave, which is not None.
+
+        Raises:
+            CorruptCheckpointError: it is of another type.
+        """
 
     @abstractmethod
     def column(self, plains: list[Any]) -> pa.Array:
@@ -71,6 +91,21 @@ class ValueForm(ABC):
     @abstractmethod
     def plains(self, column: pa.Array) -> list[Any]:
         """The plain values of a column."""
+
+
+def checked(form: ValueForm, data: Any) -> Any:
+    """What `decode_value` gave, if it is of the type of a form.
+
+    Raises:
+        CorruptCheckpointError: it is not.
+    """
+    reason = None if form.are_exact([data]) else form.refusal(data)
+    if reason is not None:
+        raise CorruptCheckpointError(
+            f"a stored value contains {reason}, which does not fit its declared type; restore another "
+            f"checkpoint or savepoint"
+        )
+    return data
 
 
 def nullable(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -86,7 +121,7 @@ class ScalarForm(ValueForm):
     Args:
         exact: the one Python type of exact values.
         is_exact: a further condition on exact values.
-        also: types that are not wrong, but pickled.
+        also: types that are not wrong, but encoded.
         stored_as: the integer type behind a date or time column.
     """
 
@@ -121,6 +156,12 @@ class ScalarForm(ValueForm):
         )
         return f"{value!r:.100} of type {type(value).__name__}" if is_wrong else None
 
+    def to_encoded(self, value: Any) -> Any:
+        return value
+
+    def from_encoded(self, data: Any) -> Any:
+        return checked(self, data)
+
     def column(self, plains: list[Any]) -> pa.Array:
         return pa.array(plains, type=self.arrow_type)
 
@@ -148,6 +189,17 @@ class PickledForm(ScalarForm):
 
     def refusal(self, value: Any) -> str | None:
         return None
+
+    def to_encoded(self, value: Any) -> Any:
+        return PickledValue(self.plain(value))
+
+    def from_encoded(self, data: Any) -> Any:
+        if type(data) is not PickledValue:
+            raise CorruptCheckpointError(
+                f"a stored value contains {data!r:.100} where a value without a declared type is pickled; "
+                f"restore another checkpoint or savepoint"
+            )
+        return self.back(data.data)
 
 
 class CustomForm(ScalarForm):
@@ -179,7 +231,21 @@ class CustomForm(ScalarForm):
     def are_exact(self, values: Collection[Any]) -> bool:
         return self._any_type or super().are_exact(values)
 
+    def to_encoded(self, value: Any) -> Any:
+        return self.plain(value)
+
+    def from_encoded(self, data: Any) -> Any:
+        return self.back(checked(BYTES_FORM, data))
+
     _any_type = False
+
+
+class _EnumForm(ScalarForm):
+    def to_encoded(self, value: Any) -> Any:
+        return self.plain(value)
+
+    def from_encoded(self, data: Any) -> Any:
+        return self.back(checked(BASIC_FORMS[BasicType.STRING], data))
 
 
 def enum_form(type_info: EnumTypeInfo) -> ScalarForm:
@@ -196,7 +262,7 @@ def enum_form(type_info: EnumTypeInfo) -> ScalarForm:
                 f"{class_name_of(python_class)} has no member {name}, which is stored in state"
             ) from error
 
-    return ScalarForm(pa.large_string(), python_class, lambda member: member.name, back)
+    return _EnumForm(pa.large_string(), python_class, lambda member: member.name, back)
 
 
 def _is_naive(value: Any) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 from ...common.errors import CheckpointStorageError, StateError
 from ...coordinator.job_details import JobDetails
-from ...state.snapshot_columns import OperatorStateEntry, PickledValue, StateEntry
+from ...state.encoded_values import PickledValue
+from ...state.snapshot_columns import OperatorStateEntry, StateEntry
 from ...state.snapshot_reader import SnapshotOperator, read_snapshot
 from ...state.snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
 from . import models

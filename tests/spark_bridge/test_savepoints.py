@@ -138,13 +138,13 @@ def test_values_have_types_and_overwritten_and_removed_entries_are_gone(stored: 
         ("key_group", "int"),
         ("key", "bigint"),
         ("value", "bigint"),
-        ("value_pickled", "binary"),
+        ("value_encoded", "binary"),
     ]
     expected = {key: key if key < 150 else -key for key in range(10, 250)} | {11: None}
     rows = frame.collect()
     assert {row.key: row.value for row in rows} == expected
     assert len(rows) == len(expected)
-    assert {row.key for row in rows if row.value_pickled is not None} == {11}
+    assert {row.key for row in rows if row.value_encoded is not None} == {11}
 
 
 def test_every_type_of_value_has_a_column(stored: Stored) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tidegate.common import Instant, Row
+from tidegate.common import Instant, Row, Types
 from tidegate.state import read_snapshot
+from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.segments import FORMAT_VERSION
 from tidegate.state.snapshot_reader import Snapshot
 
-from .checkpoints import UID
+from .checkpoints import UID, Job
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("format-*/chk-2"))
 
@@ -23,8 +25,23 @@ def snapshot(request: pytest.FixtureRequest) -> Snapshot:
     return read_snapshot(str(request.param))
 
 
-def test_there_is_a_fixture_of_the_first_version() -> None:
-    assert "format-1" in {path.parent.name for path in FIXTURES}
+def test_there_are_fixtures_of_all_versions() -> None:
+    names = {path.parent.name for path in FIXTURES}
+    # Segments of format 1 pickled what did not fit their column.
+    assert {"format-1", f"format-1-{FORMAT_VERSION}"} <= names
+
+
+def test_a_job_starts_from_a_released_format(snapshot: Snapshot, tmp_path: Path) -> None:
+    job = Job(tmp_path, key_type=None)
+    job.restore(snapshot.path)
+    descriptor = ValueStateDescriptor("large", Types.LONG())
+    found = {}
+    for key in (0, 1):
+        backend = job.backends[job.subtask_of(key)]
+        state = backend.get_value_state(descriptor)
+        backend.current_key = key
+        found[key] = state.value()
+    assert found == {0: 1 << 62, 1: 1 << 63}
 
 
 def entries(snapshot: Snapshot, state: str) -> dict[Any, Any]:

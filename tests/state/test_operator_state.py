@@ -232,14 +232,14 @@ def test_a_list_file_says_whose_items_it_holds(storage: CheckpointStorage) -> No
     states.get_broadcast_state(RULES).put("a", 1)
     (handle,) = stored(states)
     file = pq.ParquetFile(BufferReader(storage.read_file(handle.parts[0].file)))
-    assert file.schema_arrow.names == ["operator_uid", "state_name", "map_key", "value", "value_pickled"]
+    assert file.schema_arrow.names == ["operator_uid", "state_name", "map_key", "value", "value_encoded"]
     (row,) = file.read().to_pylist()
     assert row == {
         "operator_uid": "uid",
         "state_name": "rules",
         "map_key": "a",
         "value": 1,
-        "value_pickled": None,
+        "value_encoded": None,
     }
     metadata = file.schema_arrow.metadata
     assert metadata[b"tidegate.kind"] == b"map"

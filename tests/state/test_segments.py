@@ -92,7 +92,7 @@ def test_a_segment_is_a_parquet_file_with_documented_columns() -> None:
         "namespace",
         "map_key",
         "value",
-        "value_pickled",
+        "value_encoded",
         "expiry",
         "deleted",
     ]
@@ -103,7 +103,7 @@ def test_a_segment_is_a_parquet_file_with_documented_columns() -> None:
     assert [row["key_group"] for row in rows] == [key_group_of(3, 128), key_group_of(4, 128)]
     assert [(row["key"], row["value"], row["deleted"]) for row in change.to_pylist()] == [(4, None, True)]
     metadata = change.schema.metadata
-    assert metadata[b"tidegate.format_version"] == b"1"
+    assert metadata[b"tidegate.format_version"] == b"2"
     assert metadata[b"tidegate.kind"] == b"value"
     assert metadata[b"tidegate.value_type"] == b"LONG"
     assert metadata[b"tidegate.key_type"] == b"LONG"
@@ -205,9 +205,9 @@ def test_a_segment_of_a_newer_format_is_refused() -> None:
     segment = backend.freeze().persist().segments[0]
     table = pq.read_table(io.BytesIO(storage.read_file(segment.file)))
     newer = io.BytesIO()
-    metadata = {**table.schema.metadata, b"tidegate.format_version": b"2"}
+    metadata = {**table.schema.metadata, b"tidegate.format_version": b"3"}
     pq.write_table(table.replace_schema_metadata(metadata), newer)
-    with pytest.raises(CorruptCheckpointError, match=r"format version 2.*upgrade"):
+    with pytest.raises(CorruptCheckpointError, match=r"format version 3.*upgrade"):
         read_segment(newer.getvalue(), segment.file.path, segment.key_groups)
 
 
