@@ -33,6 +33,8 @@ API = "/v1/"
 MAX_BODY_BYTES = 64 << 10
 MAX_ADDRESS_BYTES = 8 << 10
 MAX_HEADER_BYTES = 32 << 10
+MAX_REQUESTS = 200
+"""At a time; others are refused, so that a console that is too slow for them says so."""
 _TOO_LARGE = f"a request may have {MAX_BODY_BYTES} bytes at most"
 _READING = ("GET", "HEAD")
 _ACTIONS = ("DELETE", "OPTIONS", "PATCH", "POST", "PUT")
@@ -91,6 +93,7 @@ class Guard:
         self._app = app
         self._access = access
         self._now_s = now_s
+        self._requests = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hand it on."""
@@ -101,7 +104,12 @@ class Guard:
             # There are no web sockets here.
             return
         answer = _Answer(scope, send)
+        self._requests += 1
         try:
+            if self._requests > MAX_REQUESTS:
+                raise _Refused(
+                    503, f"{MAX_REQUESTS} requests are being answered; try again", connection="close"
+                )
             self._check(scope, Headers(scope=scope))
             bounded = _BoundedBody(receive)
             await asyncio.wait_for(self._app(scope, bounded, answer), self._access.timeout_s)
@@ -113,6 +121,7 @@ class Guard:
             # The application has logged it and answered.
             await answer.refuse(500, "this failed in an unexpected way", receive, {})
         finally:
+            self._requests -= 1
             if scope["method"] not in _READING:
                 logger.info("%s: %s", _action(scope), answer.status_code)
 
@@ -125,7 +134,8 @@ class Guard:
         if scope["path"].startswith(API) and (is_action or not self._access.is_open):
             self._check_token(headers)
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > MAX_BODY_BYTES:
+        # Beyond ASCII there are digits that int() does not know.
+        if not (length.isascii() and length.isdigit()) or int(length[:20]) > MAX_BODY_BYTES:
             raise _Refused(413, _TOO_LARGE, connection="close")
 
     def _check_host(self, headers: Headers) -> None:
@@ -170,11 +180,19 @@ def _check_origin(headers: Headers) -> None:
     """A browser says where the page is from that acts; programs say nothing."""
     origin = headers.get("origin")
     site = headers.get("sec-fetch-site")
-    is_own = origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""
+    is_own = origin is None or _network_location(origin) == headers.get("host", "").lower() != ""
     if not is_own or site not in (None, "same-origin", "none"):
         raise _Refused(
             403, "actions are taken from the console's own page, or from outside of browsers, only"
         )
+
+
+def _network_location(origin: str) -> str:
+    """The host and port in an `Origin` header; empty if it is not an address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _host_name(host: str) -> str:

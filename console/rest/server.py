@@ -14,6 +14,7 @@ import uvicorn
 
 from ...common.errors import ConfigurationError, ResourceError
 from .app import guarded_app
+from .connections import bounded_protocol
 from .directory import JobDirectory
 from .guard import MAX_HEADER_BYTES, Access, is_loopback
 from .page import WEB
@@ -23,7 +24,9 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PORT = 8081
 """Flink's `rest.port`."""
-_MAX_REQUESTS = 200
+MAX_CONNECTIONS = 500
+"""Half of the 1,024 files that a process may usually open."""
+STALL_TIMEOUT_S = 10.0
 _STOP_TIMEOUT_S = 5
 
 
@@ -38,6 +41,8 @@ class ServerSettings:
         savepoint_roots: Where savepoints may go beside each job's own directory for them.
         web: Directory of the page's files.
         timeout_s: How long a request may take.
+        stall_timeout_s: How long a client may take for the headers of a request, or to read an answer.
+        max_connections: Above this number, the one whose headers are awaited the longest is closed.
     """
 
     host: str = "127.0.0.1"
@@ -46,6 +51,8 @@ class ServerSettings:
     savepoint_roots: tuple[str, ...] = ()
     web: Path = WEB
     timeout_s: float = 60.0
+    stall_timeout_s: float = STALL_TIMEOUT_S
+    max_connections: int = MAX_CONNECTIONS
 
     def access(self) -> Access:
         """Who may ask what.
@@ -102,11 +109,12 @@ def _config(jobs: JobDirectory, settings: ServerSettings) -> uvicorn.Config:
         server_header=False,
         # What a proxy says about a client can be said by anybody.
         proxy_headers=False,
-        http="h11",
+        http=bounded_protocol(settings.stall_timeout_s, settings.max_connections),
         ws="none",
         lifespan="off",
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        limit_concurrency=_MAX_REQUESTS,
+        # The guard limits requests. uvicorn would count connections, also those without a request.
+        limit_concurrency=None,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=_STOP_TIMEOUT_S,
     )
