@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -54,6 +55,17 @@ class Group(click.Group):
 
     command_class = Command
     group_class = type
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; an unknown one is an error that suggests the nearest."""
+        name = args[0]
+        if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            nearest = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            suggestion = f"; did you mean {nearest[0]}?" if nearest else ""
+            raise click.UsageError(f"{ctx.command_path} has no command {name!r}{suggestion}", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a reader that has gone ends it without a word, as it does in `cat x | head`."""

@@ -48,7 +48,7 @@ class _Commands(Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="tidegate")
+@click.version_option(package_name="tidegate", prog_name="tidegate")
 def commands() -> None:
     """Stateful stream processing with exactly-once checkpoints."""
 
