@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..state.snapshot_diff import SnapshotDiff, StateDiff, diff
+from ..state.snapshot_pickles import PickledPlace, pickled_places
 from ..state.snapshot_reader import Snapshot, SnapshotOperator, read_snapshot
 from .command import Command
 from .output import progress, say, table
@@ -24,9 +25,9 @@ from .text import moment, size
 @click.option("--verify", is_flag=True, help="Also compare every file with its checksum.")
 @click.argument("path")
 def inspect(path: str, verify: bool) -> None:
-    """List the operators and states of the savepoint or checkpoint at PATH.
+    """List the operators and states of the savepoint or checkpoint at PATH, and what a restore unpickles.
 
-    Nothing of it is unpickled.
+    This command itself unpickles nothing.
     """
     opened = read_snapshot(path)
     if verify:
@@ -61,6 +62,15 @@ def _described(opened: Snapshot) -> dict[str, Any]:
         "triggered_ms": opened.triggered_ms,
         "completed_ms": opened.completed_ms,
         "size_bytes": opened.size_bytes,
+        "unpickled_by_a_restore": [
+            {
+                "operator_uid": place.operator_uid,
+                "operator": place.operator_name,
+                "state": place.state,
+                "what": place.what,
+            }
+            for place in pickled_places(opened.manifest)
+        ],
         "operators": [
             {
                 "uid": operator.uid,
@@ -93,6 +103,17 @@ def _shown(opened: Snapshot) -> Iterator[Any]:
             f"{operator.max_parallelism}"
         )
         yield _states(operator)
+    yield ""
+    yield from _pickles(pickled_places(opened.manifest))
+
+
+def _pickles(places: list[PickledPlace]) -> Iterator[str]:
+    if not places:
+        yield "A restore unpickles nothing of it."
+        return
+    yield "A restore unpickles the following, which can run any code. Restore it only if you trust its origin:"
+    for place in places:
+        yield f"  {place}"
 
 
 def _states(operator: SnapshotOperator) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickletools
 import sys
 from array import array
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -22,18 +22,11 @@ import pyarrow as pa
 from ..common.class_types import ClassTypeInfo
 from ..common.errors import CorruptCheckpointError, TidegateError
 from ..common.time import Instant
-from ..common.typeinfo import (
-    BasicArrayTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
+from ..common.typeinfo import TypeInformation
 from ..common.types import Row, RowKind
 from .arrow_forms import arrow_form
 from .encoded_values import encode_value
+from .type_parts import every_type
 
 _MOST_GROWTH = 100
 """Values for each byte of a pickle."""
@@ -51,7 +44,8 @@ def encoded_column(column: pa.ChunkedArray, type_info: TypeInformation, path: st
     """
     if column.null_count == len(column):
         return column
-    form, classes = arrow_form(type_info), set(class_names(type_info))
+    form = arrow_form(type_info)
+    classes = {part.class_name for part in every_type(type_info) if isinstance(part, ClassTypeInfo)}
 
     def encoded(data: bytes | None) -> bytes | None:
         if data is None:
@@ -65,23 +59,6 @@ def encoded_column(column: pa.ChunkedArray, type_info: TypeInformation, path: st
             raise _refused(path, str(error)) from error
 
     return pa.chunked_array([pa.array(map(encoded, column.to_pylist()), pa.large_binary())])
-
-
-def class_names(type_info: TypeInformation) -> Iterator[str]:
-    """The names of all dataclasses and models in a type."""
-    parts: list[TypeInformation] = []
-    if isinstance(type_info, ClassTypeInfo):
-        yield type_info.class_name
-    if isinstance(type_info, TupleTypeInfo | RowTypeInfo | ClassTypeInfo):
-        parts = type_info.get_field_types()
-    elif isinstance(type_info, ListTypeInfo):
-        parts = [type_info.elem_type]
-    elif isinstance(type_info, BasicArrayTypeInfo | ObjectArrayTypeInfo):
-        parts = [type_info.element_type]
-    elif isinstance(type_info, MapTypeInfo):
-        parts = [type_info.key_type, type_info.value_type]
-    for part in parts:
-        yield from class_names(part)
 
 
 def _refused(path: str, reason: str) -> CorruptCheckpointError:

@@ -6,7 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
+from tidegate.common import Types
+from tidegate.common.typeinfo import type_text
 from tidegate.console.main import main
+from tidegate.protocol.elements import SnapshotKind
+from tidegate.protocol.handles import (
+    ChannelStateHandle,
+    FileHandle,
+    KeyedStateHandle,
+    OperatorListHandle,
+    OperatorSnapshot,
+)
+from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 
 from .drivers import checkpoint_of, driver
 
@@ -37,6 +49,57 @@ def test_show_lists_operators_and_states(tmp_path: Path, capsys: pytest.CaptureF
     assert (code, described["job_name"]) == (0, "flights")
     (operator,) = (each for each in described["operators"] if each["uid"] == "totals")
     assert operator["states"][1]["schema"]["value_type"] == "LONG"
+
+
+def test_inspect_lists_every_place_that_a_restore_unpickles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = FileHandle("shared/x", 1, "0" * 64)
+    nested = type_text(Types.TUPLE([Types.LONG(), Types.LIST(Types.PICKLED_BYTE_ARRAY())]))
+    schemas: dict[str, dict[str, object]] = {
+        "typed": {"kind": "value", "value_type": "LONG", "key_type": "LONG"},
+        "nested": {"kind": "value", "value_type": nested},
+        "any": {"kind": "list", "value_type": "PICKLED_BYTE_ARRAY"},
+    }
+    lists = (
+        OperatorListHandle("splits", "even-split", {"kind": "list", "value_type": "PICKLED_BYTE_ARRAY"}),
+        OperatorListHandle("rules", "broadcast", {"kind": "map", "value_type": "DOUBLE"}),
+    )
+    in_flight = ChannelStateHandle(file, ())
+    subtask = OperatorSnapshot(KeyedStateHandle((), schemas), lists, in_flight)
+    operators = {
+        "totals": OperatorManifest("totals", "Totals", 128, (subtask,)),
+        "source": OperatorManifest("source", "Source", 128, (OperatorSnapshot(),), b"pickle"),
+    }
+    manifest = CheckpointManifest("job", "name", CheckpointId(1), SnapshotKind.CHECKPOINT, 1, 2, operators)
+    (tmp_path / "MANIFEST").write_bytes(encode_manifest(manifest))
+    code, out, _ = run(capsys, "savepoint", "inspect", str(tmp_path))
+    assert code == 0
+    listed = out[out.index("A restore unpickles") :].splitlines()[1:]
+    assert listed == [
+        "  operator 'Totals' (uid totals), state 'any': values without a declared type",
+        "  operator 'Totals' (uid totals), state 'nested': parts of its values without a declared type "
+        f"({nested})",
+        "  operator 'Totals' (uid totals), state 'splits': values without a declared type",
+        "  operator 'Totals' (uid totals): records in flight (an unaligned checkpoint)",
+        "  operator 'Source' (uid source): the source's enumerator",
+    ]
+    _, out, _ = run(capsys, "savepoint", "inspect", "--json", str(tmp_path))
+    places = json.loads(out)["unpickled_by_a_restore"]
+    assert [place["state"] for place in places] == ["any", "nested", "splits", None, None]
+
+
+def test_inspect_says_that_a_restore_unpickles_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schemas: dict[str, dict[str, object]] = {"typed": {"kind": "value", "value_type": "LONG"}}
+    operator = OperatorManifest("totals", "Totals", 128, (OperatorSnapshot(KeyedStateHandle((), schemas)),))
+    manifest = CheckpointManifest(
+        "job", "name", CheckpointId(1), SnapshotKind.CHECKPOINT, 1, 2, {"totals": operator}
+    )
+    (tmp_path / "MANIFEST").write_bytes(encode_manifest(manifest))
+    _, out, _ = run(capsys, "savepoint", "inspect", str(tmp_path))
+    assert out.splitlines()[-1] == "A restore unpickles nothing of it."
 
 
 def test_diff_counts_and_names_the_keys_that_differ(
