@@ -111,7 +111,7 @@ def _pickles(places: list[PickledPlace]) -> Iterator[str]:
     if not places:
         yield "A restore unpickles nothing of it."
         return
-    yield "A restore unpickles the following, which can run any code. Restore it only if you trust its origin:"
+    yield "A restore unpickles the following, which can run any code. Restore only what you trust:"
     for place in places:
         yield f"  {place}"
 
