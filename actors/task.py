@@ -372,10 +372,18 @@ class StreamTask:
 
     def _poll_source(self) -> bool:
         try:
-            return self._polling.poll()
+            read = self._chain.records_read
+            progressed = self._polling.poll()
+            if self._chain.records_read > read:
+                self._gave_result()
+            return progressed
         except EndOfSource:
             self._end_of_input()
             return True
+
+    def _gave_result(self) -> None:
+        if not self._deployment.subtask.outgoing and self._measures is not None:
+            self._measures.gave_result(self._ports.now_ns())
 
     def _poll_gate(self) -> bool:
         entry = self._parts.gate.poll()
@@ -389,6 +397,7 @@ class StreamTask:
             failpoints.reach("process")
             self._records_in += len(element)
             self._chain.process_batch(element, self._parts.gate.input_index(channel))
+            self._gave_result()
         elif isinstance(element, Watermark | WatermarkStatus):
             self._advance_event_time(channel, element)
         elif isinstance(element, CheckpointBarrier):

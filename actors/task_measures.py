@@ -72,6 +72,13 @@ class TaskMeasures:
         self._output = output
         self._chain = chain
         self._watermarks = watermarks
+        self._results_ms: tuple[int, int] | None = None
+
+    def gave_result(self, now_ns: int) -> None:
+        """Records reached the end of the graph here."""
+        now_ms = now_ns // 1_000_000
+        # One tuple, so that another thread never sees half of a change.
+        self._results_ms = (now_ms if self._results_ms is None else self._results_ms[0], now_ms)
 
     def taken(
         self, records_in: int, times_ns: tuple[int, int, int], state_bytes: int | None, with_gauges: bool
@@ -86,6 +93,7 @@ class TaskMeasures:
         """
         chain, gate, output = self._chain, self._gate, self._output
         busy_ns, backpressured_ns, idle_ns = times_ns
+        first_ms, last_ms = self._results_ms or (None, None)
         user, scopes = _user_metrics(chain, with_gauges)
         late = (value for name, value in user.items() if scopes[name].path[-1] == LATE_RECORDS)
         # A source's own is what it, or else an operator behind it, made.
@@ -104,6 +112,8 @@ class TaskMeasures:
             state_bytes=state_bytes,
             timers=chain.timer_count,
             late_records=sum(value for value in late if isinstance(value, int)),
+            first_result_ms=first_ms,
+            last_result_ms=last_ms,
             user=user,
             scopes=scopes,
         )

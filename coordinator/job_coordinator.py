@@ -20,6 +20,7 @@ from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import JobGraph
+from ..protocol.task_metrics import ProcessMetrics
 from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer
 from ..telemetry.spans import RECOVERY, RESCALE
@@ -33,12 +34,13 @@ from .job_metrics import JobMetrics
 from .job_storage import claim_epoch, foreign_state, new_store
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
+from .recoveries import COORDINATOR_LOST, Recoveries
 from .rescaler import Rescaler
 from .restart_traces import RestartTraces
 from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
-from .statistics import JobStatistics, RecoveryStatistics, RescaleStatistics, RestoredCheckpoint
+from .statistics import JobStatistics, RescaleStatistics, RestoredCheckpoint
 from .stored_statistics import read_statistics
 from .task_deployments import AttemptStart, task_deployments, task_settings
 from .traces import JobTraces
@@ -104,7 +106,7 @@ class JobCoordinator:
         self._is_beyond_restart = False
         self._stopped_with = ""
         self._failure: Failure | None = None
-        self._to_recover: Failure | None = None
+        self._recoveries = Recoveries(lambda: self.statistics)
         self.fit: Callable[[JobGraph], JobGraph] | None = None
         """In reactive mode, what makes the job fit into its cluster whenever it is deployed."""
         self.fail_points: JobFailPoints | None = None
@@ -173,8 +175,8 @@ class JobCoordinator:
 
     @property
     def restarts(self) -> int:
-        """How often this coordinator restarted the job, not counting rescales."""
-        return max(0, self._restarts - self._rescales)
+        """How often the job was restarted, also by earlier coordinators, not counting rescales."""
+        return self.statistics.restarts
 
     @property
     def store(self) -> CheckpointStore | None:
@@ -219,7 +221,7 @@ class JobCoordinator:
             return
         self._life.handle(JobEvent.DEPLOYED)
         if self._newest is not None:
-            self._restart_traces.begin("the coordinator was started again", self._ports.now_ns())
+            self._restart_traces.begin(COORDINATOR_LOST, self._ports.now_ns())
         self._deploy()
 
     def finish_clean_up(self, keep_checkpoints: bool) -> None:
@@ -232,10 +234,13 @@ class JobCoordinator:
         self._store = new_store(self._spec, self._storage)
         if self._store is None:
             return
-        self._attempt = Attempt((claim_epoch(self._spec, self._store) - 1) * ATTEMPTS_PER_EPOCH)
+        earlier = claim_epoch(self._spec, self._store) - 1
+        self._attempt = Attempt(earlier * ATTEMPTS_PER_EPOCH)
         newest = self._store.load()
         if newest is not None and newest.statistics is not None:
             self.statistics = read_statistics(newest.statistics)
+        if earlier:
+            self._recoveries.resumed(self.now_ms)
         self._checkpoints = CheckpointDriver(
             self._spec,
             self._store,
@@ -258,6 +263,7 @@ class JobCoordinator:
         self._operators.rescaled(graph)
         self._attempt = Attempt(self._attempt + 1)
         self._restarts += 1
+        self._recoveries.deployed(max(0, self._restarts - self._rescales))
         self._restart_at_ms = None
         self._initialized, self._finished = set(), set()
         self._live = set(self._graph.subtasks)
@@ -314,6 +320,7 @@ class JobCoordinator:
             self._on_failed(event)
         elif isinstance(event, events.TaskFinished):
             self.metrics.ended(event.attempt, event.subtask, event.metrics, self.now_ms)
+            self._recoveries.measured({event.subtask: event.metrics}, self._graph.subtasks)
             self._on_finished(event.subtask)
         elif isinstance(event, events.TaskStopped):
             self._live.discard(event.subtask)
@@ -321,6 +328,12 @@ class JobCoordinator:
         elif self._checkpoints is not None:
             self._checkpoints.handle(event)
             self._rescaler.advance()
+
+    def measured(self, taken: ProcessMetrics, taken_ms: int) -> None:
+        """Take what a process measured, at a time in milliseconds since the Unix epoch."""
+        self.metrics.update(taken, taken_ms)
+        if taken.attempt == self._attempt:
+            self._recoveries.measured(taken.subtasks, self._graph.subtasks)
 
     def tick(self) -> None:
         """Time passed: perform what is due."""
@@ -418,16 +431,14 @@ class JobCoordinator:
         self._initialized.add(subtask)
         if len(self._initialized) < len(self._graph.subtasks):
             return
-        was_restart = self.status is JobStatus.RESTARTING
         self._life.handle(JobEvent.TASKS_RUNNING)
         logger.info("The job %s runs, with %d subtasks", self.job_name, len(self._graph.subtasks))
         self.running_since_ms = self.now_ms
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
         self._restart_traces.running()
-        if was_restart and not self._rescaler.running():
-            self._record_recovery()
-        self._to_recover = None
+        restored = None if self._restored is None else self._restored.checkpoint_id
+        self._recoveries.running(self._attempt, restored, self._rescaler.running(), self.now_ms)
         if self._is_stopped or not self._operators.run(self._restored):
             return
         if self._checkpoints is not None:
@@ -437,15 +448,6 @@ class JobCoordinator:
     def _is_stopped(self) -> bool:
         """Whether the job has taken its last checkpoint, so that nothing may be processed any more."""
         return self._newest is not None and self._newest.kind.ends_job
-
-    def _record_recovery(self) -> None:
-        failure, newest = self._to_recover, self._newest
-        # Without one it was a rescale that came to nothing when the tasks had been stopped for it.
-        if failure is not None:
-            restored = None if newest is None else newest.checkpoint_id
-            self.statistics.recoveries.append(
-                RecoveryStatistics(self._attempt, failure.occurred_ms, self.now_ms, failure.cause, restored)
-            )
 
     def _on_finished(self, subtask: SubtaskId) -> None:
         self._finished.add(subtask)
@@ -523,7 +525,8 @@ class JobCoordinator:
         return self._strategy.on_failure(self.now_ms) if is_recoverable else GiveUp("")
 
     def _fails(self, failure: Failure) -> None:
-        self._failure = self._to_recover = failure
+        self._failure = failure
+        self._recoveries.failed(failure.cause, failure.occurred_ms)
         self.history.failed(failure.cause, failure.details, failure.occurred_ms)
 
     def _stop_tasks(self) -> None:

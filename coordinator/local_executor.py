@@ -171,7 +171,7 @@ class LocalExecutor:
         live = {subtask: task for subtask, task in self._tasks.items() if not task.phase.is_terminal}
         metrics = {subtask: task.metrics() for subtask, task in live.items()}
         taken = ProcessMetrics(self._attempt, socket.gethostname(), 0, metrics)
-        self.coordinator.metrics.update(taken, now_ms)
+        self.coordinator.measured(taken, now_ms)
 
     def _take_requests(self) -> bool:
         progressed = bool(self._requests)

@@ -153,7 +153,7 @@ class JobHost:
         """A process is alive."""
         self._order.counted(heartbeat.attempt, heartbeat.reports)
         if heartbeat.metrics is not None:
-            self._coordinator.metrics.update(heartbeat.metrics, heard_ms)
+            self._coordinator.measured(heartbeat.metrics, heard_ms)
 
     def _look_for_lost_reports(self) -> None:
         job = self._coordinator

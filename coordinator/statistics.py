@@ -160,18 +160,40 @@ class RestoredCheckpoint:
 
 @dataclass(frozen=True)
 class RecoveryStatistics:
-    """One restart; times in milliseconds since the Unix epoch."""
+    """One recovery; times in milliseconds since the Unix epoch.
+
+    Attributes:
+        attempt: The one in which every subtask ran again.
+        failed_ms: When the coordinator noticed the first failure.
+        running_ms: When every subtask ran again.
+        cause: Of the first failure.
+        restored_checkpoint: The checkpoint or savepoint that the job went back to; `None` for its beginning.
+        failures: How many failures it took until then: others may occur while the job restarts.
+        last_result_ms: When a task at the end of the graph gave the last result before the failure, as far as
+            the coordinator was told; `None` where it was told of none.
+        first_result_ms: When one gave the first result afterwards; `None` until then.
+    """
 
     attempt: Attempt
     failed_ms: int
     running_ms: int
     cause: str
     restored_checkpoint: CheckpointId | None
+    failures: int = 1
+    last_result_ms: int | None = None
+    first_result_ms: int | None = None
 
     @property
     def duration_ms(self) -> int:
-        """From the failure until every subtask ran again."""
+        """From the first failure until every subtask ran again."""
         return self.running_ms - self.failed_ms
+
+    @property
+    def outage_ms(self) -> int | None:
+        """From the last result before the failure to the first after it; `None` while one is unknown."""
+        if self.last_result_ms is None or self.first_result_ms is None:
+            return None
+        return self.first_result_ms - self.last_result_ms
 
 
 @dataclass(frozen=True)
@@ -220,6 +242,10 @@ class JobStatistics:
     latest_savepoint: CheckpointStatistics | None = None
     latest_restored: RestoredCheckpoint | None = None
     recoveries: deque[RecoveryStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+    restarts: int = 0
+    """How often the job was restarted, not counting rescales."""
+    last_result_ms: int | None = None
+    """When a task at the end of the graph gave its last result, as far as the coordinator was told."""
     rescales: deque[RescaleStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
     """Those that ended, well or not, in the order of their end."""
     requests: dict[RequestId, AnswerRequest | None] = field(default_factory=dict)

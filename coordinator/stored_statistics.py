@@ -12,11 +12,19 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
+from ..common.secrets import masked_text
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import AcknowledgeResult, SubtaskMetrics
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import CheckpointId, SubtaskId
-from .statistics import CheckpointOutcome, CheckpointStatistics, JobShape, JobStatistics, TaskShape
+from .statistics import (
+    CheckpointOutcome,
+    CheckpointStatistics,
+    JobShape,
+    JobStatistics,
+    RecoveryStatistics,
+    TaskShape,
+)
 
 _values = attrgetter(
     *(field.name for field in dataclasses.fields(SubtaskMetrics) if field.name != "upstream")
@@ -25,6 +33,11 @@ _VALUE_COUNT = len(dataclasses.fields(SubtaskMetrics)) - 1
 
 STORED_CHECKPOINTS = 20
 """The newest ones travel in a manifest; each takes some 180 bytes there."""
+
+STORED_RECOVERIES = 20
+"""The newest ones travel too, each with the start of its cause."""
+
+STORED_CAUSE_CHARS = 300
 
 STORED_SUBTASKS = 400
 """As long as there are not more of them, subtasks travel too, at some 120 bytes each; those of the newest
@@ -53,7 +66,15 @@ def stored_statistics(statistics: JobStatistics, newest: CheckpointStatistics) -
             {task_id: [task.name, task.parallelism] for task_id, task in shape.items()} for shape in shapes
         ],
         "checkpoints": _within_bounds(kept, shapes),
+        "restarts": statistics.restarts,
+        "last_result_ms": statistics.last_result_ms,
+        "recoveries": [_recovery_to_json(one) for one in list(statistics.recoveries)[-STORED_RECOVERIES:]],
     }
+
+
+def _recovery_to_json(recovery: RecoveryStatistics) -> dict[str, Any]:
+    cause = masked_text(recovery.cause)[:STORED_CAUSE_CHARS]
+    return {**dataclasses.asdict(recovery), "cause": cause}
 
 
 def read_statistics(stored: Mapping[str, Any]) -> JobStatistics:
@@ -71,6 +92,10 @@ def read_statistics(stored: Mapping[str, Any]) -> JobStatistics:
         **{AcknowledgeResult[name]: n for name, n in stored["acknowledgements"].items()},
     }
     statistics.restored_count = stored["restored_count"]
+    # Earlier releases did not store these.
+    statistics.restarts = stored.get("restarts", 0)
+    statistics.last_result_ms = stored.get("last_result_ms")
+    statistics.recoveries.extend(RecoveryStatistics(**one) for one in stored.get("recoveries", ()))
     return statistics
 
 

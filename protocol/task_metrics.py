@@ -53,6 +53,9 @@ class TaskMetrics:
         output_bytes: What it sent and the receivers have not consumed.
         state_bytes: Estimated size of its keyed and operator state, `None` where it has none.
         timers: Registered timers.
+        first_result_ms: When a subtask at the end of the graph first processed records in this attempt, in
+            milliseconds since the Unix epoch; `None` before, and elsewhere.
+        last_result_ms: When it last did.
         user: Metrics of user functions by dotted name: operator, groups, metric.
         scopes: What those names are made of.
     """
@@ -70,6 +73,8 @@ class TaskMetrics:
     state_bytes: int | None = None
     timers: int = 0
     late_records: int = 0
+    first_result_ms: int | None = None
+    last_result_ms: int | None = None
     user: Mapping[str, UserMetric] = field(default_factory=dict)
     scopes: Mapping[str, MetricScope] = field(default_factory=dict)
 

@@ -22,6 +22,7 @@ from ..coordinator.statistics import (
     CheckpointOutcome,
     CheckpointStatistics,
     JobStatistics,
+    RecoveryStatistics,
     RescaleStatistics,
     job_shape,
 )
@@ -30,7 +31,7 @@ from ..protocol.checkpoint_events import AnswerRequest, RequestId, SubtaskMetric
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.execution_plan import execution_plan
-from ..protocol.ids import CheckpointId, SubtaskId
+from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from ..protocol.task_metrics import ExecutionState, TaskMetrics, TaskRates
@@ -296,6 +297,20 @@ def _statistics(graph: ExecutionGraph, count: int, started_ms: int) -> JobStatis
     statistics = JobStatistics(checkpoints=deque(maxlen=max(1, count)))
     for checkpoint in _checkpoints(graph, count, started_ms):
         statistics.ended(checkpoint)
+    for place in (2, 1):
+        failed_ms = NOW_MS - 60_000 * place - 1_000
+        statistics.recoveries.append(
+            RecoveryStatistics(
+                Attempt(3 - place),
+                failed_ms,
+                failed_ms + 2_100,
+                f"operator 'enrich 1' failed at record {place}: ValueError: not a number: 'x{place}'",
+                CheckpointId(count) if count else None,
+                place,
+                failed_ms - 12_000,
+                failed_ms + 2_300,
+            )
+        )
     return statistics
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 
 from ... import __version__
 from ...common.job_status import JobStatus
-from . import job_views, metric_views, models
+from . import job_views, metric_views, models, recovery_views
 from .job_graph import plan_of
 from .requests import ConsoleState, Job, Vertex, Wanted, names_in
 
@@ -107,6 +107,12 @@ def exceptions(
 ) -> models.JobExceptions:
     """Why a job failed or was restarted, the newest first."""
     return job_views.job_exceptions(job.details, limit)
+
+
+@router.get("/jobs/{jobid:hex}/recoveries")
+def recoveries(job: Job, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> recovery_views.JobRecoveries:
+    """How the job recovered from its failures, the newest first (beyond Flink)."""
+    return recovery_views.job_recoveries(job.details, limit)
 
 
 @router.get("/jobs/{jobid:hex}/metrics")

@@ -36,9 +36,11 @@ DRAIN_BECAUSE_OF_PREEMPTION = 2
 
 
 @contextmanager
-def cluster_of(directory: Path, head_cpus: int, *worker_cpus: int) -> Iterator[Cluster]:
+def cluster_of(
+    directory: Path, head_cpus: int, *worker_cpus: int, system: dict[str, Any] = SOON
+) -> Iterator[Cluster]:
     """A cluster to which this process is connected; nothing of it stays."""
-    head = {"num_cpus": head_cpus, "temp_dir": str(directory), "_system_config": SOON}
+    head = {"num_cpus": head_cpus, "temp_dir": str(directory), "_system_config": system}
     cluster = Cluster(initialize_head=True, head_node_args={**head, "include_dashboard": False})
     try:
         for cpus in worker_cpus:
@@ -65,6 +67,8 @@ def said(text: str) -> None:
     print(f"{time.monotonic():.1f} {text}", flush=True)
 
 
+RECOVERED_S = 45
+"""`heartbeat.timeout`, a restart, and much for a busy machine; Ray itself takes a minute."""
 NODE_LOST_S = 180
 """Ray takes a quarter of a minute to count a node as dead, and several times that on a busy machine."""
 
@@ -97,6 +101,48 @@ def node_lost_and_node_drained(directory: Path) -> None:
             assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
             client.result()
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+
+
+def node_silent(directory: Path) -> None:
+    """A node with several task processes stops answering without dying: its machine is cut off, or hangs."""
+    gate, output = jobs.Gate(directory), directory / "output"
+    with cluster_of(Path(sys.argv[3]), 0, 2, 2, 2, system={"worker_niceness": 0}) as cluster:
+        settings = jobs.configuration(directory, parallelism=4)
+        settings.set_string("tidegate.slot.cpus", "1")
+        # One attempt is enough: the failure of a node is one failure, whatever ran there.
+        settings.set_string("restart-strategy.type", "fixed-delay")
+        settings.set_string("restart-strategy.fixed-delay.attempts", "1")
+        settings.set_string("restart-strategy.fixed-delay.delay", "100 ms")
+        with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
+            jobs.half_way(client)
+            coordinator = jobs.coordinator_pid(client)
+            others = [node for node in cluster.worker_nodes if _parent_of(coordinator) != raylet_of(node)]
+            silent = max(others, key=lambda node: tasks_on(client, node))
+            assert tasks_on(client, silent) > 1, client.processes()
+            stopped = [raylet_of(silent), *_children_of(raylet_of(silent))]
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            start_s = time.monotonic()
+            said("the node is silent")
+            try:
+                (recovery,) = jobs.eventually(
+                    "the recovery", lambda: client.report().statistics.recoveries, client, NODE_LOST_S
+                )
+                took_s = time.monotonic() - start_s
+                said(f"recovered after {took_s:.1f} s in {recovery.duration_ms} ms: {recovery.cause}")
+                assert tasks_on(client, silent) == 0
+                assert took_s < RECOVERED_S, took_s
+                gate.open()
+                assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED, client.report().cause
+                assert client.report().restarts == 1
+            finally:
+                for pid in stopped:
+                    os.kill(pid, signal.SIGKILL)
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+
+
+def _children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def tasks_on(client: JobClient, node: Any) -> int:
@@ -165,7 +211,7 @@ def retained(directory: Path) -> Any:
 
 
 SCENARIOS: dict[str, Callable[[Path], None]] = {
-    each.__name__: each for each in (node_lost_and_node_drained, head_lost, head_is_back)
+    each.__name__: each for each in (node_lost_and_node_drained, node_silent, head_lost, head_is_back)
 }
 
 if __name__ == "__main__":

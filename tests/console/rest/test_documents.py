@@ -100,6 +100,18 @@ def test_failures_come_newest_first_with_their_subtask_and_as_many_as_asked_for(
     assert (len(short["entries"]), short["truncated"]) == (1, True)
 
 
+def test_recoveries_come_newest_first_with_their_outage(reader: httpx.Client) -> None:
+    path = f"/v1/jobs/{id_of(FAILED)}/recoveries"
+    found = _get(reader, path)
+    assert [one["failures"] for one in found["recoveries"]] == [1, 2]
+    assert not found["truncated"]
+    newest = found["recoveries"][0]
+    assert (newest["duration"], newest["outage"]) == (2_100, 14_300)
+    assert newest["first_result"] - newest["last_result"] == newest["outage"]
+    assert "not a number: 'x1'" in newest["cause"]
+    assert _get(reader, f"{path}?limit=1")["truncated"]
+
+
 def test_checkpoints_are_counted_summed_up_and_paged(reader: httpx.Client) -> None:
     whole = _get(reader, f"{JOB}/checkpoints?limit=200")
     assert whole["counts"] == {"restored": 0, "total": 30, "in_progress": 0, "completed": 27, "failed": 3}

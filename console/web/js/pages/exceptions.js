@@ -2,7 +2,7 @@
 
 import { get, path } from "../api.js";
 import { h, reconcile, setText } from "../dom.js";
-import { count, time, utc } from "../format.js";
+import { count, duration, time, utc } from "../format.js";
 import { poll } from "../poll.js";
 
 const EVERY_MS = 2_000;
@@ -13,7 +13,10 @@ export function exceptionsTab(body, { jid, signal, fail }) {
   const words = h("span", { class: "soft push small" });
   const list = h("div", {});
   const card = h("section", { class: "card", "aria-label": "Failures" }, h("header", {}, h("h2", {}, "Failures"), words), root, list);
-  body.append(card);
+  const restarts = h("span", { class: "soft push small" });
+  const past = h("div", {});
+  const recoveries = h("section", { class: "card", "aria-label": "Recoveries" }, h("header", {}, h("h2", {}, "Recoveries"), restarts), past);
+  body.append(card, recoveries);
   const show = (found) => {
     const { entries, truncated } = found.exceptionHistory;
     root.hidden = entries.length > 0;
@@ -23,7 +26,29 @@ export function exceptionsTab(body, { jid, signal, fail }) {
     reconcile(list, entries, key, failure, () => {});
   };
   poll((asked) => get(path`jobs/${jid}/exceptions` + `?maxExceptions=${MOST}`, asked), { show, fail, everyMs: () => EVERY_MS, signal });
+  const showRecoveries = (found) => {
+    setText(restarts, found.restarts === 1 ? "1 restart" : `${count(found.restarts)} restarts`);
+    recoveries.hidden = found.recoveries.length === 0;
+    const key = (one) => `${one.failed} ${one.running} ${one.outage}`;
+    reconcile(past, found.recoveries, key, recovery, () => {});
+  };
+  poll((asked) => get(path`jobs/${jid}/recoveries` + `?limit=${MOST}`, asked), { show: showRecoveries, fail, everyMs: () => EVERY_MS, signal });
   return {};
+}
+
+function recovery(one) {
+  const words = [
+    one.restored_checkpoint === null ? "from the beginning" : `from checkpoint ${one.restored_checkpoint}`,
+    `running after ${duration(one.duration)}`,
+    one.outage === null ? "no result yet" : `no results for ${duration(one.outage)}`,
+    one.failures > 1 ? `${count(one.failures)} failures` : null,
+  ];
+  return h(
+    "article",
+    { class: "failure" },
+    h("div", { class: "failure-when" }, h("time", { title: utc(one.failed) }, time(one.failed))),
+    h("div", {}, h("p", { class: "failure-cause" }, one.cause), h("p", { class: "soft small" }, words.filter(Boolean).join(" · "))),
+  );
 }
 
 function failure(entry) {
