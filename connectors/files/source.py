@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 DEFAULT_SPLIT_BYTES = 64 << 20
 _END = object()
 COLUMNS_BATCH_ROWS = 65_536
+_PACED_BATCHES_PER_SECOND = 10
+"""A reader with a rate emits its records of a second in as many batches, or one by one below that rate."""
 
 
 class FileSource(Source):
@@ -281,6 +283,8 @@ class _FileReader(SourceReader):
                 f"it; put the old file back, or start the job without its checkpoint"
             )
         batch_rows = self._reading.batch_rows if self._as_columns else max_records
+        if self._records_per_second is not None:
+            batch_rows = min(batch_rows, max(1, int(self._records_per_second / _PACED_BATCHES_PER_SECOND)))
         return self._format.read(replace(self._reading, batch_rows=batch_rows), split)
 
     def _check_schema(self, schema: pa.Schema, path: str) -> None:

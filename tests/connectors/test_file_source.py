@@ -159,6 +159,20 @@ def test_a_paced_reader_keeps_to_its_rate(files: list[Path], reader: MakeReader)
     assert len(paced.poll(20)) > 0
 
 
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_a_paced_reader_spreads_the_records_of_a_second(
+    files: list[Path], reader: MakeReader, as_columns: bool
+) -> None:
+    source = FileSource(files, columns=["number"], records_per_second=50, as_columns=as_columns)
+    clock = Clock()
+    paced = reader(source, None, clock)
+    sizes = []
+    for _ in range(10):
+        sizes.append(len(paced.poll(4_096)))
+        clock.now_ms += 100
+    assert sizes == [5] * 10
+
+
 def test_a_watched_directory_gives_each_new_file_once_and_never_ends(files: list[Path]) -> None:
     directory = files[0].parent
     source = FileSource(directory, monitor_interval_ms=10)
