@@ -441,6 +441,8 @@ class StateRecoveryOptions:
         .no_default_value()
         .with_deprecated_keys("execution.savepoint.path")
     )
+    """A savepoint, a checkpoint, or `latest:<directory>`: the latest checkpoint of a job, or of the runs of a
+    program that keep theirs in one directory."""
     SAVEPOINT_IGNORE_UNCLAIMED_STATE: ConfigOption[bool] = (
         ConfigOptions.key("execution.state-recovery.ignore-unclaimed-state")
         .boolean_type()

@@ -33,6 +33,7 @@ from .settings import configuration_of, settings_options
         "tidegate run --local -D parallelism.default=1 driver.py",
         "tidegate run --address 10.0.0.1:6379 --detached --conf-file config.yaml driver.py",
         "tidegate run --from-savepoint /savepoints/savepoint-3f2a1c-7 driver.py",
+        "tidegate run --from-savepoint latest:/checkpoints driver.py",
     ],
 )
 @click.option("--local", is_flag=True, help="In this process, without Ray (execution.target: local).")
@@ -52,7 +53,7 @@ from .settings import configuration_of, settings_options
     "-s",
     "savepoint",
     metavar="PATH",
-    help="Start from this savepoint or checkpoint.",
+    help="Start from this savepoint or checkpoint, or from the latest checkpoint (latest:DIR).",
 )
 @click.option(
     "--allow-non-restored-state", "-n", is_flag=True, help="State of operators that are gone may be dropped."

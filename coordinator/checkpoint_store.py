@@ -2,7 +2,9 @@
 
 Layout below the job's directory:
 
-    epochs/<n>           claimed by the n-th coordinator of the job, create-if-absent
+    epochs/<n>           claimed by the n-th coordinator of the job, or by a job that starts from a
+                         checkpoint of this one (ADR 063), create-if-absent
+    continued/<job id>   a job that started from a checkpoint of this one has completed one of its own
     ids/<n>              ids up to n may have been given; holds the epoch of who may give the last of them
     accepted/<n>         which checkpoints of earlier coordinators the n-th one found, see ADR 009
     completed/<n>        the newest checkpoint that the n-th coordinator completed, see ADR 059
@@ -15,27 +17,26 @@ named otherwise is not the job's: it is ignored and stays.
 
 from __future__ import annotations
 
-import uuid
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from ..common import failpoints
 from ..common.errors import CheckpointStorageError, CorruptCheckpointError
 from ..protocol.checkpoint_paths import check_place, manifest_path, numbers, stored_ids
-from ..protocol.control_file import encode_control_file
 from ..protocol.handles import FileHandle
 from ..protocol.ids import CheckpointId, JobId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ..protocol.registry import SharedStateRegistry
+from ..protocol.restorers import Restorers, RestoringJob
 from ..protocol.takeover import Completion, Takeover, counts, missing_newest, needed_files, recorded_ids
 from ..state.storage import CheckpointStorage, is_absolute
 from .claim import ClaimedCheckpoint
+from .epochs import Epochs, check_not_restored
+from .id_blocks import IdBlocks
 from .job_directory import delete_files, remove_directory, remove_rest
 from .takeovers import Takeovers
-
-ID_BLOCK = 256
 
 
 class FencedError(CheckpointStorageError):
@@ -80,13 +81,16 @@ class CheckpointStore:
         self._not_deleted: deque[Garbage] = deque()
         self._condemned: set[str] = set()
         self._aborted_count = 0
-        self._first_id = 0
-        self._ids_above = 0
-        self._reserved_until = 0
+        self._ids = IdBlocks(storage, job_id, self._takeovers)
         self._claimed: ClaimedCheckpoint | None = None
         self._needed_files: set[str] = set()
         self._is_removed = False
+        self._epochs = Epochs(storage, job_id)
         self.epoch = 0
+        self.restorers: Restorers = ()
+        """The jobs that had started from a checkpoint of this one when it was claimed."""
+        self.before_first: Callable[[], None] = lambda: None
+        """Called before the first checkpoint of the job comes to exist."""
 
     @property
     def storage(self) -> CheckpointStorage:
@@ -100,43 +104,31 @@ class CheckpointStore:
 
     # ------------------------------------------------------------ taking over
 
-    def claim(self) -> int:
-        """Become the job's coordinator; returns the epoch, higher than any before."""
-        epoch = max([*numbers(self._storage.list_files("epochs")), *self._takeovers.epochs()], default=0) + 1
-        # Unique: a retry whose first answer was lost must not take another coordinator's claim for its own.
-        claim = {"token": uuid.uuid4().hex}
-        while not self._storage.create_exclusive(f"epochs/{epoch}", self._record("epochs", epoch, claim)):
-            epoch += 1
-        self.epoch = epoch
-        return epoch
+    def claim(self, restoring: RestoringJob | None = None, ignores_damage: bool = False) -> int:
+        """Become the job's coordinator, or end the job; returns the epoch, higher than any before.
 
-    def _record(self, kind: str, number: int, document: Mapping[str, str | int]) -> bytes:
-        """Content of a file whose name is what counts, with what sets its coordinator apart from others."""
-        return encode_control_file(kind, {"job_id": self.job_id, "number": number}, dict(document))
+        Args:
+            restoring: The job that ends this one, as it starts from a checkpoint of it.
+            ignores_damage: See `Epochs.claim`.
+        """
+        self.epoch, self.restorers = self._epochs.claim(restoring, ignores_damage)
+        return self.epoch
 
     @property
     def is_new(self) -> bool:
         """Whether no coordinator of this job may have given an id yet."""
-        return not self._storage.list_files("ids") and not self._stored_ids()
+        return not self._storage.list_files("ids") and not self.stored_ids()
 
     def give_ids_above(self, checkpoint_id: int) -> None:
         """The job starts from the checkpoint of another one: its ids go on from there, as in Flink.
 
         Functions may keep what they are to commit by checkpoint id, and commit all up to a completed one.
         """
-        self._ids_above = checkpoint_id
+        self._ids.above = checkpoint_id
 
     def first_free_id(self) -> int:
         """An id above every one that any coordinator of this job may have given."""
-        while not self._first_id:
-            given = [*numbers(self._storage.list_files("ids")), *self._stored_ids()]
-            # In case files of `ids` were lost: each coordinator took at least one block.
-            completed = [completion.checkpoint_id for completion in self._takeovers.completed()]
-            blocks = [takeover.first_id - 1 + ID_BLOCK for takeover in self._takeovers.all()]
-            reserved = max(self._ids_above, *given, *blocks, *completed, 0)
-            if self._reserve_block(reserved + ID_BLOCK):
-                self._first_id = reserved + 1
-        return self._first_id
+        return self._ids.first_free(self.epoch)
 
     def reserve(self, checkpoint_id: int) -> None:
         """Make durable that ids up to at least `checkpoint_id` are used.
@@ -144,17 +136,8 @@ class CheckpointStore:
         Raises:
             FencedError: Another coordinator gives these ids.
         """
-        while self._reserved_until < checkpoint_id:
-            if not self._reserve_block(self._reserved_until + ID_BLOCK):
-                raise FencedError(f"the coordinator of epoch {self.epoch} is fenced: its ids are taken")
-
-    def _reserve_block(self, until: int) -> bool:
-        path, owner = f"ids/{until}", self._record("ids", until, {"epoch": self.epoch})
-        # An attempt whose answer was lost may have succeeded.
-        if not self._storage.create_exclusive(path, owner) and self._storage.read(path) != owner:
-            return False
-        self._reserved_until = until
-        return True
+        if not self._ids.reserve(checkpoint_id, self.epoch):
+            raise FencedError(f"the coordinator of epoch {self.epoch} is fenced: its ids are taken")
 
     def load(self) -> CheckpointManifest | None:
         """Read all completed checkpoints, record which ones count, and return the newest.
@@ -165,6 +148,21 @@ class CheckpointStore:
         Raises:
             CorruptCheckpointError: A manifest is damaged, the newest one is missing, or a record of which
                 checkpoints there are is damaged.
+            RestoredElsewhereError: Another job has started from a checkpoint of this one.
+            FencedError: Another coordinator took over in the meantime.
+        """
+        check_not_restored(self.restorers)
+        self.accept(self._read_manifest)
+        return self.newest
+
+    def accept(self, read: Callable[[CheckpointId], None] = lambda checkpoint_id: None) -> list[CheckpointId]:
+        """Record which checkpoints of the coordinators before this one count; returns them, oldest first.
+
+        Args:
+            read: Called for each before it is recorded.
+
+        Raises:
+            CorruptCheckpointError: The newest one is missing, or a record of which there are is damaged.
             FencedError: Another coordinator took over in the meantime.
         """
         first_id = self.first_free_id()
@@ -183,14 +181,14 @@ class CheckpointStore:
             self.check_fence()
             raise self._incomplete(manifest_path(missing) if missing else lost[0], accepted)
         for checkpoint_id in accepted:
-            self._read_manifest(checkpoint_id)
+            read(checkpoint_id)
         if not self._takeovers.record(Takeover(self.epoch, first_id, frozenset(accepted))):
             raise FencedError(f"accepted/{self.epoch} exists already: the job is claimed twice")
         # After the record: a newer coordinator claims first and looks for records then. If it missed this
         # one, it may count other checkpoints, and nothing may be deleted or restored here.
         self.check_fence()
         self._storage.delete([manifest_path(late) for late in stored if late not in accepted])
-        return self.newest
+        return accepted
 
     def _read_manifest(self, checkpoint_id: CheckpointId) -> None:
         path = manifest_path(checkpoint_id)
@@ -242,6 +240,8 @@ class CheckpointStore:
         self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
         # Until storage has answered, the manifest may exist, and its files must.
         self._doubtful[checkpoint_id] = manifest
+        if not self._retained:
+            self.before_first()
         written = bytes(failpoints.passing("before_manifest", data))
         if not self._storage.create_exclusive(path, written):
             raise FencedError(f"{path} exists already: another coordinator completed it")
@@ -274,7 +274,7 @@ class CheckpointStore:
         """
         if not self._doubtful:
             return
-        stored = set(self._stored_ids())
+        stored = set(self.stored_ids())
         # After the list, as in `complete`: a newer coordinator that is not there yet will find them too.
         self.check_fence()
         found = stored.intersection(self._doubtful)
@@ -307,7 +307,9 @@ class CheckpointStore:
             # The job has ended and is removed, perhaps before this coordinator recorded its last checkpoint.
             self._takeovers.forget_completed(self.epoch)
         if self.epoch not in found or max(found) > self.epoch:
-            raise FencedError(f"coordinator of epoch {self.epoch} is fenced: a newer one claimed the job")
+            raise FencedError(
+                f"coordinator of epoch {self.epoch} is fenced: {self._epochs.claimant(max(found, default=0))}"
+            )
 
     def owns(self, claimed: ClaimedCheckpoint | None) -> None:
         """The job was started from this, if anything, and removes it as the oldest of its checkpoints."""
@@ -387,7 +389,12 @@ class CheckpointStore:
         return garbage if manifests or files or claimed else None
 
     def delete(self, garbage: Garbage) -> None:
-        """Remove what was classified; what cannot be removed is taken again the next time."""
+        """Remove what was classified; what cannot be removed is taken again the next time.
+
+        Raises:
+            FencedError: Another coordinator or job took over, and may need these files.
+        """
+        self.check_fence()
         try:
             failpoints.reach("cleanup")
             delete_files(self._storage, self._deleting_threads, garbage.manifests)
@@ -409,11 +416,12 @@ class CheckpointStore:
         Raises:
             FencedError: Another coordinator took over, and its tasks may have written files.
         """
+        check_not_restored(self.restorers)
         self._condemn_excess()
         # A coordinator that was replaced may have written more since this one looked: they do not count, and
         # nobody will look again.
         known = {*self._retained, *self._doubtful}
-        late = {manifest_path(each) for each in self._stored_ids() if each not in known}
+        late = {manifest_path(each) for each in self.stored_ids() if each not in known}
         garbage = self._orphans()
         delete_files(self._storage, self._deleting_threads, sorted(late.union(garbage.manifests)))
         delete_files(self._storage, self._deleting_threads, garbage.files)
@@ -450,6 +458,7 @@ class CheckpointStore:
         Raises:
             FencedError: Another coordinator took over, and everything is its own.
         """
+        check_not_restored(self.restorers)
         remove_directory(self._storage, self._deleting_threads, self.check_fence)
         self._is_removed = True
         self._retained.clear()
@@ -477,7 +486,8 @@ class CheckpointStore:
             for path in _own_paths(manifest.files()):
                 assert self._registry.is_referenced(path), f"{path} of a retained checkpoint is not"
 
-    def _stored_ids(self) -> list[CheckpointId]:
+    def stored_ids(self) -> list[CheckpointId]:
+        """Ids of all checkpoints that have a manifest, whether they count or not, oldest first."""
         return stored_ids(self._storage.list_files(""))
 
 

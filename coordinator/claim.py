@@ -32,7 +32,7 @@ class ClaimedCheckpoint:
     """
 
     def __init__(self, path: str, job_id: JobId) -> None:
-        self.path = path.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
+        self.path = checkpoint_directory(path)
         self._job_id = job_id
 
     def check(self) -> None:
@@ -90,6 +90,11 @@ class ClaimedCheckpoint:
                     logger.warning("The files of %s stay, beside a damaged checkpoint: %s", self.path, error)
                     return
         root.delete(sorted(_files(manifest) - kept))
+
+
+def checkpoint_directory(path: str) -> str:
+    """The directory of a checkpoint that is given by its directory or its manifest."""
+    return path.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
 
 
 def storage_root(path: str) -> str:

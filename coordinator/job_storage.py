@@ -11,6 +11,7 @@ from ..state.stored_checkpoint import read_checkpoint
 from .checkpoint_store import CheckpointStore
 from .claim import ClaimedCheckpoint
 from .restore import check_restore
+from .restore_fence import check_still_fenced, mark_continued, restoring_job
 from .spec import JobSpec
 from .step_back import newer_checkpoints, step_back_warning
 
@@ -54,6 +55,7 @@ def foreign_state(
     """The checkpoint of another job to start from, if there is one and the job has none of its own yet.
 
     Raises:
+        FencedError: Another job has started from the same job's checkpoints since.
         StateMigrationError: It does not fit the job.
     """
     path = spec.settings.restore_path
@@ -66,6 +68,10 @@ def foreign_state(
     if path is None or not is_first_start:
         return None
     foreign = read_checkpoint(path)
+    restoring = restoring_job(spec)
+    check_still_fenced(path, foreign, restoring)
+    if store is not None:
+        store.before_first = lambda: mark_continued(path, foreign, restoring)
     newer = newer_checkpoints(path, foreign)
     if newer:
         warn(step_back_warning(path, newer, spec.settings.claims_restored))

@@ -11,7 +11,7 @@ from ..protocol.ids import CheckpointId
 from ..protocol.manifest import CheckpointManifest
 from ..state.storage import open_storage
 from ..state.stored_checkpoint import MANIFEST_NAME
-from .claim import storage_root
+from .claim import checkpoint_directory, storage_root
 
 
 def newer_checkpoints(path: str, manifest: CheckpointManifest) -> list[CheckpointId]:
@@ -25,7 +25,7 @@ def newer_checkpoints(path: str, manifest: CheckpointManifest) -> list[Checkpoin
     if manifest.kind is SnapshotKind.SAVEPOINT:
         return []
     found = []
-    for file in open_storage(storage_root(path.rstrip("/").removesuffix(f"/{MANIFEST_NAME}"))).list_files(""):
+    for file in open_storage(storage_root(checkpoint_directory(path))).list_files(""):
         directory, _, name = file.rpartition("/")
         number = directory.removeprefix("chk-")
         if name == MANIFEST_NAME and number != directory and number.isdigit():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-from ..common.errors import ConfigurationError
+from ..common.errors import CheckpointStorageError, ConfigurationError
 from ..common.failpoints import VARIABLE
 from ..operators.chain import load_operator
 from ..protocol.elements import CheckpointingMode
@@ -13,6 +13,29 @@ from ..state.storage import CheckpointStorage, check_exclusive, open_storage
 from .spec import JobSpec
 
 logger = logging.getLogger("tidegate")
+
+
+def prepare_start(spec: JobSpec) -> JobSpec:
+    """Check a job, and only then end the job whose checkpoint it starts from.
+
+    Returns:
+        The job with the address of one checkpoint or savepoint as its restore path, if it has any.
+
+    Raises:
+        TidegateError: The job could not run, see `validate_before_start`; or the other one cannot be ended.
+    """
+    validate_before_start(spec)
+    if spec.settings.restore_path is None:
+        return spec
+    # Here and not above: most jobs start without a checkpoint, and need not import what reads one.
+    from .latest_checkpoint import is_latest, secure_restored
+
+    secured = secure_restored(spec)
+    if is_latest(spec.settings.restore_path) and secured.settings.restore_path is not None:
+        # The job that was ended may have completed another checkpoint since the first look.
+        _check_restored(secured, secured.settings.restore_path)
+        logger.info("%s is %s", spec.settings.restore_path, secured.settings.restore_path)
+    return secured
 
 
 def validate_before_start(spec: JobSpec) -> None:
@@ -30,7 +53,7 @@ def validate_before_start(spec: JobSpec) -> None:
         assert settings.checkpoint_dir is not None
         _check_storage(open_storage(settings.checkpoint_dir).sub(spec.job_id), settings.mode)
     if settings.restore_path is not None:
-        _check_restored(spec, settings.restore_path)
+        _check_restorable(spec, settings.restore_path)
     _check_directory("tidegate.local-dir", settings.local_dir)
     if settings.local_snapshots_dir is not None:
         _check_directory("execution.checkpointing.local-backup.dirs", settings.local_snapshots_dir)
@@ -63,6 +86,20 @@ def _check_directory(key: str, path: str) -> None:
         raise ConfigurationError(
             f"{key} {path} cannot be used: {error}; choose a directory that can be written"
         ) from error
+
+
+def _check_restorable(spec: JobSpec, path: str) -> None:
+    from .latest_checkpoint import is_latest, latest_now
+
+    if not is_latest(path):
+        _check_restored(spec, path)
+        return
+    latest = latest_now(path)
+    try:
+        _check_restored(spec, latest)
+    except CheckpointStorageError as error:
+        # A job that still runs may have replaced it; it is looked for again once that job is fenced.
+        logger.info("%s was the latest checkpoint, and cannot be read: %s", latest, error)
 
 
 def _check_restored(spec: JobSpec, path: str) -> None:

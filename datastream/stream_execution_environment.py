@@ -32,7 +32,7 @@ from ..connectors.collection import CollectionSource
 from ..connectors.socket_source import SocketTextSource
 from ..coordinator.job_client import DetachedJob, FinishedJob, JobClient, JobHandle
 from ..coordinator.spec import JobSpec
-from ..coordinator.validation import validate_before_start
+from ..coordinator.validation import prepare_start
 from ..operators.checkpointed import CheckpointedFunction, ListCheckpointed
 from ..operators.enumerators import Boundedness
 from ..operators.source_function import ParallelSourceFunction, SourceFunction, SourceFunctionOperator
@@ -548,7 +548,7 @@ class StreamExecutionEnvironment(Dependencies):
         offer(spec)
         if self._is_local:
             check_local_python(settings.python)
-        validate_before_start(spec)
+        spec = prepare_start(spec)
         if settings.trigger is not None:
             warn_about_generated_uids(graph)
         self._transformations = []

@@ -15,7 +15,17 @@ MANIFEST_NAME = "MANIFEST"
 _DIRECTORY = re.compile(r"chk-([1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
-_DIRECTORIES = {"epochs", "ids", "accepted", "completed", "mode", "parallelism", "shared", "fail-points"}
+_DIRECTORIES = {
+    "epochs",
+    "ids",
+    "accepted",
+    "completed",
+    "continued",
+    "mode",
+    "parallelism",
+    "shared",
+    "fail-points",
+}
 
 
 def manifest_path(checkpoint_id: CheckpointId) -> str:

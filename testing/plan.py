@@ -32,6 +32,8 @@ _LMDB_SHARE = 0.02
 _COPIES_SHARE = 0.08
 _RESCALED_SHARE = 0.3
 _LOSSES_SHARE = 0.15
+_ABANDONED_SHARE = 0.12
+_MOST_RUNS = 3
 _EXTRA_STATES = ("map", "list", "reducing", "aggregating", "folding")
 _SPREAD = (
     Partitioning.REBALANCE,
@@ -116,6 +118,8 @@ class Ending(enum.Enum):
     """The same, after its sources were told to end."""
     GO_BACK = "go back"
     """Cancelled; another job starts from the newest savepoint, with the outside world as it was then."""
+    ABANDON = "abandon"
+    """Its driver is killed; another job starts from its latest checkpoint, while its processes live on."""
 
 
 _ENDING_SHARES = {
@@ -288,7 +292,8 @@ def draw_plan(seed: int) -> Plan:
     plan = Plan(seed, stages, splits, records, runs, settings, faults, requests)
     # Drawn by themselves: the other seeds stay what they were.
     plan = _with_losses(plan, Random(f"losses of {seed}"))
-    return _with_rescales(plan, Random(f"rescales of {seed}"))
+    plan = _with_rescales(plan, Random(f"rescales of {seed}"))
+    return _with_abandoned_jobs(plan, Random(f"abandoned jobs of {seed}"))
 
 
 def draw_stages(random: Random) -> tuple[Stage, ...]:
@@ -392,6 +397,19 @@ def _with_rescales(plan: Plan, random: Random) -> Plan:
         plan.faults, no_room=random.choice((0.0, 0.3)), crash_at_rescale=random.choice((0.0, 0.5, 0.8))
     )
     return replace(plan, faults=faults, requests=(*plan.requests, *rescales))
+
+
+def _with_abandoned_jobs(plan: Plan, random: Random) -> Plan:
+    if random.random() >= _ABANDONED_SHARE:
+        return plan
+    runs = list(plan.runs)
+    index = random.randrange(min(len(runs), _MOST_RUNS - 1))
+    handover = Handover(is_claimed=random.random() < 0.5, is_moved=random.random() < 0.5)
+    ends_at = random.randint(100, _EVENTS_OF_A_JOB)
+    if index == len(runs) - 1:
+        runs.append(Run(_draw_parallelism(random, plan.stages)))
+    runs[index] = replace(runs[index], ends_at=ends_at, ending=Ending.ABANDON, handover=handover)
+    return replace(plan, runs=tuple(runs))
 
 
 def _draw_parallelism(random: Random, stages: tuple[Stage, ...]) -> tuple[int, ...]:

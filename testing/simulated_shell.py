@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..actors.ports import TaskDeployment
+from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
+from ..coordinator.latest_checkpoint import secure_restored
 from ..coordinator.spec import JobSettings, JobSpec
 from ..protocol.elements import CheckpointBarrier
 from ..protocol.ids import CheckpointId, JobId
@@ -25,6 +27,9 @@ from .world import World
 _RESTARTED_NS = 10 * MILLISECOND
 _PARTITION_NS = 150 * MILLISECOND
 _MOST_UNPLANNED_CRASHES = 2
+_ENDS_SOON = 0.5
+_LIVES_ON_NS = 400 * MILLISECOND
+"""How long, at most, a job runs on whose driver was killed, if anything ends it at all."""
 _SOON_EVENTS = 300
 """Within so many events after its cause an unplanned crash comes."""
 
@@ -54,6 +59,7 @@ class SimulatedShell:
         self._next_at = 0
         self._unplanned_crashes = _MOST_UNPLANNED_CRASHES
         self._jobs = 1
+        self._job_id = JobId("job-1")
         copies = self._settings.local_snapshots_dir
         self.copies = None if copies is None else LocalCopies(world, copies, plan.faults.damaged_copy)
         self.user = SimulatedUser(self)
@@ -62,30 +68,39 @@ class SimulatedShell:
         self._lives = 0
         self._triggered: dict[tuple[JobId, CheckpointId], int] = {}
         self._newest_id: dict[JobId, int] = {}
+        self.past: list[Incarnation] = []
+        """Coordinators of jobs from whose checkpoint another one was started while they still ran."""
         self.current = self._new_life()
 
     # ------------------------------------------------------------ lives
 
     def _spec(self) -> JobSpec:
-        run = self.run_number
+        return self._spec_of(self._job_id, self.run_number, self.user.restore_path, self.user.claims_restored)
+
+    def _spec_of(self, job_id: JobId, run: int, restore_path: str | None, claims: bool) -> JobSpec:
         if run not in self._graphs:
             self._graphs[run] = self.new_graph(run)
-        user = self.user
-        settings = replace(
-            self._settings, restore_path=user.restore_path, claims_restored=user.claims_restored
-        )
-        return JobSpec(JobId(f"job-{self._jobs}"), self._graphs[run], settings)
+        settings = replace(self._settings, restore_path=restore_path, claims_restored=claims)
+        return JobSpec(job_id, self._graphs[run], settings)
+
+    def next_spec(self, restore_path: str | None, claims: bool) -> JobSpec:
+        """The job of the next run, with an id of its own for each driver that starts it."""
+        self._jobs += 1
+        return self._spec_of(JobId(f"job-{self._jobs}"), self.run_number + 1, restore_path, claims)
 
     def new_graph(self, run: int) -> JobGraph:
         """The job of a run of the plan."""
         return job_graph(self.plan, self.plan.runs[run])
 
     def _new_life(self) -> Incarnation:
-        self._lives += 1
-        life = Incarnation(self, self._lives, self._spec())
+        life = self._life_of(self._spec())
         self.network.current = life
         self.current = life
         return life
+
+    def _life_of(self, spec: JobSpec) -> Incarnation:
+        self._lives += 1
+        return Incarnation(self, self._lives, spec)
 
     def start(self) -> None:
         """Start the first run."""
@@ -122,8 +137,34 @@ class SimulatedShell:
         self.storage.watcher.ended(self.current.spec.job_id)
         if self.current.status is JobStatus.FINISHED:
             self.check_files()
+        user = self.user
+        while True:
+            spec = self.next_spec(user.restore_path, user.claims_restored)
+            try:
+                secured = secure_restored(spec)
+                break
+            except CheckpointStorageError as error:
+                self.world.note(f"the driver fails: {error}")
+        self._start_next(secured)
+
+    def start_while_running(self, spec: JobSpec) -> None:
+        """The next job starts, from a checkpoint of the current one, whose processes may live on."""
+        self.world.note(
+            f"{spec.job_id} starts from {spec.settings.restore_path} while the job before may run"
+        )
+        before, self.past = self.current, [*self.past, self.current]
+        self.storage.watcher.abandoned(before.spec.job_id)
+        self.user.restore_path, self.user.claims_restored = (
+            spec.settings.restore_path,
+            spec.settings.claims_restored,
+        )
+        self._start_next(spec)
+        if self.world.chance(_ENDS_SOON):
+            self.world.soon(_LIVES_ON_NS, lambda: self._end_life(before))
+
+    def _start_next(self, spec: JobSpec) -> None:
         self.run_number += 1
-        self._jobs += 1
+        self._job_id = spec.job_id
         self._new_life().start()
 
     # ------------------------------------------------------------ crashes
@@ -188,7 +229,7 @@ class SimulatedShell:
         """A coordinator dies; Ray kills what it owned, and starts it again."""
         self.world.note("the coordinator crashes")
         self._end_life(life)
-        if life is self.current:
+        if life is self.current or life in self.past:
             self._restart(life)
 
     def _end_life(self, life: Incarnation) -> None:
@@ -198,8 +239,13 @@ class SimulatedShell:
 
     def _restart(self, life: Incarnation) -> None:
         def restart() -> None:
-            self.world.note("the coordinator is back")
-            self._new_life().start()
+            self.world.note(f"the coordinator of {life.spec.job_id} is back")
+            if life.spec.job_id == self._job_id:
+                self._new_life().start()
+            else:
+                # Another job has started from its checkpoint meanwhile, of which Ray knows nothing.
+                self.past.append(self._life_of(life.spec))
+                self.past[-1].start()
 
         self.world.soon(_RESTARTED_NS, restart)
 

@@ -12,6 +12,7 @@ from ..protocol.elements import CheckpointBarrier, SavepointFormatType, Snapshot
 from ..protocol.ids import JobId
 from .outside import outside
 from .plan import ALIGNED_TIMEOUTS_MS, MODES, Ask, Ending, Handover, Request, Victim
+from .simulated_driver import SimulatedDriver
 from .simulated_storage import ROOT
 from .storage_watcher import SAVEPOINTS
 from .watched_rescales import WatchedRescales
@@ -53,9 +54,13 @@ class SimulatedUser:
         self.restore_path: str | None = None
         """What the current job was started from."""
         self.claims_restored = False
+        self._driver: SimulatedDriver | None = None
+        """Starts the next job while the current one runs, if it is not over."""
 
     def next_at(self) -> int:
         """After how many events there is something to do."""
+        if self._driver is not None and not self._driver.is_over:
+            return 1 << 62
         if self.ending is not None:
             return 0
         ends_at = self._plan.runs[self._shell.run_number].ends_at
@@ -72,11 +77,15 @@ class SimulatedUser:
         if self.ending is not None:
             self._go_on_ending(events)
             return
+        if self._driver is not None and not self._driver.is_over:
+            return
         life, run = self._shell.current, self._plan.runs[self._shell.run_number]
         if run.ends_at is None or events < run.ends_at or life.end is not None or not life.is_alive:
             return
         if run.ending is Ending.REPLACE:
             self._shell.replace_coordinator()
+        elif run.ending is Ending.ABANDON:
+            self._abandon()
         else:
             self._shell.world.note(f"the job is to end: {run.ending.value}")
             self.ending, self._stops, self._asks_at, self._stop = run.ending, 0, 0, None
@@ -162,6 +171,16 @@ class SimulatedUser:
 
     # ------------------------------------------------------------ from job to job
 
+    def _abandon(self) -> None:
+        """The driver of the job is killed and started again, while the processes of the job live on."""
+        directory = "" if self._handover.is_moved else self._shell.current.spec.job_id
+        self._waiting.clear()
+        self._shell.world.note(
+            f"the driver is killed, and started again from the latest checkpoint ({directory})"
+        )
+        self._driver = SimulatedDriver(self._shell, directory, self._handover.is_claimed)
+        self._driver.begin()
+
     def _go_on_ending(self, events: int) -> None:
         life, ending = self._shell.current, self.ending
         if life.end is not None:
@@ -196,6 +215,8 @@ class SimulatedUser:
 
     def starts_another(self, end: JobReport) -> bool:
         """Whether the next run follows, now that the job has ended."""
+        if self._driver is not None and not self._driver.is_over:
+            return True
         if self.ending is None:
             return False
         if end.status is JobStatus.CANCELED:

@@ -40,6 +40,16 @@ class StorageWatcher:
         self._claims: dict[str, str] = {}
         self._ended: set[str] = set()
         self._late: set[str] = set()
+        self._abandoned: set[str] = set()
+        self._restored: dict[str, str] = {}
+
+    def abandoned(self, job: str) -> None:
+        """Another job has started from a checkpoint of this one, which may still run: no job cleans it up."""
+        self._abandoned.add(job)
+
+    def is_restored(self, directory: str, job: str) -> None:
+        """A job starts from this checkpoint, and needs it until it has one of its own."""
+        self._restored[directory] = job
 
     def ended(self, job: str) -> None:
         """A job has ended, and its coordinator has cleaned up."""
@@ -88,6 +98,10 @@ class StorageWatcher:
             if path.startswith(f"{savepoint}/"):
                 assert self._is_replaced(savepoint), f"{path} is deleted, and the savepoint is somebody's"
         if _CHECKPOINT.fullmatch(path) or _SAVEPOINT.fullmatch(path):
+            if directory in self._restored:
+                starting = self._restored[directory]
+                is_needed = not any(job == starting for job, _ in self.completed)
+                assert not is_needed, f"{path} is deleted, but {starting} starts from it"
             if directory in self._claims:
                 assert self._is_replaced(directory), f"{path} is deleted, but its new owner has nothing else"
             self._needed.pop(path, None)
@@ -142,7 +156,11 @@ class StorageWatcher:
         """Files of state that no checkpoint needs, apart from those that came after the end of their job."""
         needed = {path for files in self._needed.values() for path in files}
         stored = (path for path in self._files if "/shared/" in path and path not in self._late)
-        return [path for path in stored if path not in needed and not path.startswith(f"{SAVEPOINTS}/")]
+        return [
+            path
+            for path in stored
+            if path not in needed and path.partition("/")[0] not in {SAVEPOINTS, *self._abandoned}
+        ]
 
     def check_savepoints(self) -> None:
         """Raise `AssertionError` unless every savepoint that somebody has can still be read, by itself."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from tidegate.common.errors import CheckpointStorageError, ConfigurationError
 from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.latest_checkpoint import secure_restored
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.protocol import task_events as events
 from tidegate.protocol.abort_reasons import AbortReason
@@ -358,7 +359,7 @@ def test_state_of_another_job_is_not_owned_and_gives_way_to_own_checkpoints() ->
         first.complete_checkpoint()
     store = first.coordinator.store
     assert store is not None
-    second = FakeCluster(job_spec(restore_path=store.directory_of(CheckpointId(1)))).run()
+    second = FakeCluster(secure_restored(job_spec(restore_path=store.directory_of(CheckpointId(1))))).run()
     assert not any(deployment.restored_is_owned for deployment in second.deployments[0])
     restored = {d.subtask_id: d.restored for d in second.deployments[0]}
     assert restored[SOURCE]["numbers"].lists[0] == position_handle(1)  # type: ignore[index]

@@ -16,12 +16,12 @@ from .base import Mutant
 
 
 def _savepoint_commits(original: Any) -> Any:
-    def written(self: CheckpointCoordinator, checkpoint_id: Any, now_ms: int) -> Any:
-        pending = self._pending.get(checkpoint_id)
-        commands = original(self, checkpoint_id, now_ms)
+    def written(self: CheckpointCoordinator, event: Any, now_ms: int) -> Any:
+        pending = self._pending.get(event.checkpoint_id)
+        commands = original(self, event, now_ms)
         if pending is None or pending.barrier.kind is not SnapshotKind.SAVEPOINT:
             return commands
-        return [NotifyComplete(checkpoint_id, tuple(sorted(self._subtasks))), *commands]
+        return [NotifyComplete(event.checkpoint_id, tuple(sorted(self._subtasks))), *commands]
 
     return written
 

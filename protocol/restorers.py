@@ -1,0 +1,100 @@
+"""Jobs that start from a checkpoint of another job, and what follows from that (ADR 063).
+
+A job that starts from a checkpoint takes over the job that wrote it, for good: the epoch that it claims there
+names it, and every later epoch repeats that. Such a record ends the job; no coordinator runs it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from .ids import CheckpointId
+from .json_fields import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class RestoringJob:
+    """A job that started from a checkpoint of another one.
+
+    Attributes:
+        job_id: Its id.
+        directory: Address of its own checkpoints; an empty text for a job that takes none.
+    """
+
+    job_id: str
+    directory: str
+
+    def __str__(self) -> str:
+        return f"{self.job_id} ({self.directory})" if self.directory else self.job_id
+
+    def is_beside(self, directory: str) -> bool:
+        """Whether its directory is next to another job's: what is recorded elsewhere is not followed."""
+        return self.directory == f"{directory.rpartition('/')[0]}/{self.job_id}"
+
+
+Restorers = tuple[RestoringJob, ...]
+"""The jobs that started from checkpoints of one job, the latest last."""
+
+
+def ended_by(restorers: Restorers) -> str:
+    """Why a job has ended from whose checkpoints others have started."""
+    return (
+        f"job {restorers[-1]} was started from a checkpoint of this job, which ends this one. To copy a job "
+        f"and leave it running, start the copy from a savepoint"
+    )
+
+
+def encode_restorers(restorers: Restorers) -> list[dict[str, str]]:
+    """The restorers as plain JSON data."""
+    return [{"job_id": each.job_id, "directory": each.directory} for each in restorers]
+
+
+def decode_restorers(fields: Fields, name: str) -> Restorers:
+    """The restorers in a field of a document, none if there is no such field.
+
+    Raises:
+        CorruptCheckpointError: The document is damaged.
+    """
+    if not fields.has(name):
+        return ()
+    return tuple(RestoringJob(each.text("job_id"), each.text("directory")) for each in fields.children(name))
+
+
+def with_restorer(restorers: Restorers, newest: RestoringJob, continued: Collection[str]) -> Restorers:
+    """The restorers of a job that `newest` starts from now.
+
+    Jobs before the last one that completed a checkpoint of its own are left out: nothing follows from them.
+
+    Args:
+        continued: Ids of the restorers that completed a checkpoint.
+    """
+    kept = [each for each in restorers if each != newest]
+    last = max((index for index, each in enumerate(kept) if each.job_id in continued), default=0)
+    return (*kept[last:], newest)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """What the directory of one job's checkpoints holds.
+
+    Attributes:
+        checkpoints: Ids of its completed checkpoints.
+        restorers: The jobs that started from one of them.
+    """
+
+    checkpoints: frozenset[CheckpointId]
+    restorers: Restorers = ()
+
+
+def origins(jobs: Mapping[str, StoredJob]) -> list[str]:
+    """The jobs with which the histories in a directory of checkpoints begin, sorted.
+
+    A history is a job, the jobs that started from its checkpoints, those that started from theirs, and so on.
+    A job without any checkpoint is one too: it may be the last one that was started, and may still run.
+
+    Args:
+        jobs: By the address of their directories.
+    """
+    successors = {each.directory for job in jobs.values() for each in job.restorers}
+    return sorted(each for each in jobs if each not in successors)

@@ -1,0 +1,89 @@
+"""The driver of a simulated job that starts from the latest checkpoint of one that may still run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..common.errors import CheckpointNotFoundError, CheckpointStorageError
+from ..coordinator import latest_checkpoint
+from ..coordinator.spec import JobSpec
+from .plan import MILLISECOND
+from .simulated_storage import ROOT
+
+if TYPE_CHECKING:
+    from .simulated_shell import SimulatedShell
+
+_STEP_NS = 15 * MILLISECOND
+"""A driver takes at most this long between two steps; Ray's takes seconds, in which a job does as much."""
+_MOST_TRIES = 50
+
+
+class SimulatedDriver:
+    """Starts the next job from the latest checkpoint of the current one, which may go on running meanwhile.
+
+    A driver that fails is started again, with another job id.
+
+    Args:
+        shell: Runs the jobs.
+        directory: Where the latest checkpoint is looked for, below the root of storage.
+        claims: Whether the next job owns what it is started from.
+    """
+
+    def __init__(self, shell: SimulatedShell, directory: str, claims: bool) -> None:
+        self._shell = shell
+        self._path = f"{latest_checkpoint.PREFIX}{ROOT}/{directory}".rstrip("/")
+        self._claims = claims
+        self._tries = 0
+        self.looked_at = ""
+        """The latest checkpoint before the fence."""
+        self.is_over = False
+
+    def begin(self) -> None:
+        """Start the driver, or start it again."""
+        self._tries += 1
+        self._then(self._look)
+
+    def _then(self, step: Callable[[], None]) -> None:
+        self._shell.world.soon(_STEP_NS, step)
+
+    def _look(self) -> None:
+        try:
+            self.looked_at = latest_checkpoint.latest_now(self._path)
+        except CheckpointStorageError as error:
+            self._failed(error)
+            return
+        self._then(self._fence)
+
+    def _fence(self) -> None:
+        spec = self._shell.next_spec(self._path, self._claims)
+        try:
+            secured = self.secure(spec)
+        except CheckpointStorageError as error:
+            self._failed(error)
+            return
+        path = secured.settings.restore_path
+        assert path is not None
+        self._shell.storage.watcher.is_restored(path.removeprefix(f"{ROOT}/"), spec.job_id)
+        self._then(lambda: self._start(secured))
+
+    def secure(self, spec: JobSpec) -> JobSpec:
+        """End the job that still runs, and find its latest checkpoint."""
+        return latest_checkpoint.secure_restored(spec)
+
+    def _start(self, spec: JobSpec) -> None:
+        self.is_over = True
+        self._shell.start_while_running(spec)
+
+    def _failed(self, error: CheckpointStorageError) -> None:
+        self._shell.world.note(f"the driver fails: {error}")
+        is_missing = isinstance(error, CheckpointNotFoundError)
+        if self._shell.current.end is not None and is_missing:
+            # It has finished, and left nothing to start from.
+            self.is_over = True
+            return
+        if not is_missing and "none was started from a checkpoint" in str(error):
+            # One of the jobs was started from a savepoint, so its history is another one.
+            self._path = f"{latest_checkpoint.PREFIX}{ROOT}/{self._shell.current.spec.job_id}"
+        assert self._tries < _MOST_TRIES or is_missing, f"the driver fails again and again: {error}"
+        self.begin()
