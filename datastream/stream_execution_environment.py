@@ -218,7 +218,16 @@ class StreamExecutionEnvironment(Dependencies):
         return self
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
-        """Where keyed state lives."""
+        """Where keyed state lives.
+
+        Raises:
+            ConfigurationError: `state_backend` is a name or a class instead of an instance.
+        """
+        if not isinstance(state_backend, StateBackend):
+            raise ConfigurationError(
+                f"set_state_backend() needs a state backend, such as LmdbStateBackend(), but got "
+                f"{state_backend!r}; to choose one by its name, set state.backend.type"
+            )
         self._state_backend = state_backend
         return self
 

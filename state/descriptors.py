@@ -106,7 +106,7 @@ class ValueStateDescriptor(StateDescriptor):
     kind = "value"
 
     def __init__(
-        self, name: str, value_type_info: TypeInformation | None = None, *, default_value: Any = None
+        self, name: str, value_type_info: TypeInformation | None = None, default_value: Any = None
     ) -> None:
         super().__init__(name, value_type_info)
         self.default_value = default_value

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tidegate.common import Configuration
 from tidegate.common.errors import ConfigurationError
 from tidegate.datastream import StreamExecutionEnvironment
+from tidegate.state.lmdb_backend import LmdbStateBackend
 
 from .jobs import environment
 
@@ -31,3 +34,10 @@ def test_switches_without_effect_can_be_read_back() -> None:
     assert env.enable_changelog_state_backend(True).is_changelog_state_backend_enabled() is True
     assert env.is_chaining_of_operators_with_different_max_parallelism_enabled() is False
     assert list(env.from_collection([1]).execute_and_collect()) == [1]
+
+
+@pytest.mark.parametrize("backend", ["lmdb", LmdbStateBackend])
+def test_a_state_backend_is_an_instance(backend: Any) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(ConfigurationError, match=r"LmdbStateBackend\(\), but got .*state.backend.type"):
+        env.set_state_backend(backend)

@@ -24,7 +24,7 @@ LONG_KEYS = ["a" * 300, "b" * 300, "k" * 300]
 
 def test_a_default_value_is_returned_but_not_stored(open_backend: Any) -> None:
     backend = open_backend()
-    total = backend.get_value_state(ValueStateDescriptor("total", Types.LONG(), default_value=5))
+    total = backend.get_value_state(ValueStateDescriptor("total", Types.LONG(), 5))
     box = backend.get_value_state(ValueStateDescriptor("box", default_value={"log": []}))
     backend.current_key = 1
     assert total.value() == 5
