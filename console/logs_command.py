@@ -14,6 +14,7 @@ from ..telemetry.logs import place_of_line
 from .command import Command, is_json
 from .jobs import address_option, find_job, job_argument
 from .output import progress, say
+from .text import printable
 
 if TYPE_CHECKING:
     from ..coordinator.ray_logs import LogLine
@@ -65,7 +66,7 @@ def logs(
         )
     if follow:
         for line in _wanted(followed_lines(sources, tail), operator, subtask):
-            click.echo(_text(line))
+            click.echo(printable(_text(line)))
         return
     with progress("reading"):
         lines = list(_wanted(stored_lines(sources, tail), operator, subtask))

@@ -13,7 +13,8 @@ import click
 from ..common.errors import TidegateError
 from .command import Group, is_json
 from .exit_codes import ExitCode, exit_code_of
-from .output import error_document
+from .output import error_document, note
+from .text import printable_json
 
 _COMMANDS = {
     "run": ("run_command", "run"),
@@ -69,7 +70,7 @@ def _run(arguments: list[str], outer: click.Context) -> int:
         error.show()
         return _failed(error.format_message(), ExitCode(error.exit_code), type(error).__name__, outer)
     except TidegateError as error:
-        click.echo(f"tidegate: {error}", err=True)
+        note(f"tidegate: {error}")
         return _failed(str(error), exit_code_of(error), type(error).__name__, outer)
     return code if isinstance(code, int) else ExitCode.DONE
 
@@ -78,5 +79,5 @@ def _failed(message: str, code: ExitCode, kind: str, outer: click.Context) -> Ex
     """Tell a program that reads JSON, too."""
     if is_json(outer):
         error = error_document(message, code, kind)
-        click.echo(json.dumps({"error": error}, indent=2, ensure_ascii=False))
+        click.echo(printable_json(json.dumps({"error": error}, indent=2, ensure_ascii=False)))
     return code

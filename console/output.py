@@ -12,6 +12,7 @@ import click
 
 from .command import is_json
 from .exit_codes import ExitCode
+from .text import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -43,12 +44,12 @@ def say(document: Mapping[str, Any], text: Callable[[], Iterable[RenderableType]
         text: It for people, as lines and tables; called only when it is asked for.
     """
     if is_json():
-        click.echo(json.dumps(document, indent=2, default=str, ensure_ascii=False))
+        click.echo(printable_json(json.dumps(document, indent=2, default=str, ensure_ascii=False)))
         return
     console = _console(sys.stdout)
     with console.capture() as shown:
         for part in text():
-            console.print(part, soft_wrap=isinstance(part, str))
+            console.print(printable(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
     # Tables fill their last column with blanks.
     click.echo("\n".join(line.rstrip() for line in shown.get().splitlines()))
 
@@ -66,7 +67,7 @@ def error_document(message: str, code: int, kind: str) -> dict[str, Any]:
 
 def note(text: str) -> None:
     """Say something beside the result."""
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], indent: int = 0) -> RenderableType:
@@ -122,7 +123,7 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
 def _cell(value: object) -> Any:
     from rich.text import Text
 
-    text = "" if value is None else str(value)
+    text = "" if value is None else printable(str(value))
     # As text, so that brackets in a name are no markup.
     return Text(text, _STYLES.get(text, ""))
 

@@ -12,6 +12,7 @@ import logging
 import re
 
 from ..common.errors import CheckpointStorageError, CorruptArchiveError
+from ..protocol.json_fields import parse_json
 from ..state.storage import CheckpointStorage, open_storage
 from .job_details import JobDetails
 from .plain_data import from_plain, to_plain
@@ -48,8 +49,8 @@ def decode_job(data: bytes, path: str) -> JobDetails:
     if hashlib.sha256(body).hexdigest().encode() != words[2]:
         raise CorruptArchiveError(f"{path} is damaged: its checksum does not match; delete it")
     try:
-        return from_plain(JobDetails, json.loads(body))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return from_plain(JobDetails, parse_json(body))
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
         raise CorruptArchiveError(f"{path} does not hold a job as this release knows it: {error}") from error
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..common.errors import CheckpointNotFoundError, CorruptCheckpointError
+from ..common.errors import CheckpointNotFoundError, CheckpointStorageError
 from ..protocol.checkpoint_paths import check_address
 from ..protocol.manifest import CheckpointManifest, decode_manifest
-from ..state.storage import CheckpointStorage, open_storage
+from ..state.storage import CheckpointStorage, MissingFileError, open_storage
 from ..state.stored_checkpoint import MANIFEST_NAME
 
 
@@ -18,7 +18,7 @@ class StoredCheckpoint:
     path: str
     """Address of its directory."""
     manifest: CheckpointManifest | None
-    """`None` for one that is damaged."""
+    """`None` for one that is damaged or cannot be read."""
     problem: str = ""
 
 
@@ -41,15 +41,19 @@ def stored_checkpoints(directory: str) -> list[StoredCheckpoint]:
             f"there is nothing in {directory}; give a directory with savepoints in it"
         )
     manifests = [path for path in files if path.rpartition("/")[2] == MANIFEST_NAME]
-    found = [_read(storage, path) for path in manifests]
+    found = [one for one in (_read(storage, path) for path in manifests) if one is not None]
     return sorted(found, key=lambda one: one.manifest.completed_ms if one.manifest else 0, reverse=True)
 
 
-def _read(storage: CheckpointStorage, path: str) -> StoredCheckpoint:
+def _read(storage: CheckpointStorage, path: str) -> StoredCheckpoint | None:
     place = f"{storage.uri.rstrip('/')}/{path}".removesuffix(f"/{MANIFEST_NAME}")
     try:
         manifest = decode_manifest(storage.read(path), f"{place}/{MANIFEST_NAME}")
         check_address(manifest, place)
         return StoredCheckpoint(place, manifest)
-    except CorruptCheckpointError as error:
+    except MissingFileError:
+        # Its job has deleted it since the files were listed.
+        return None
+    except CheckpointStorageError as error:
+        # One that is damaged, too large or not readable must not hide the others.
         return StoredCheckpoint(place, None, str(error))

@@ -7,16 +7,20 @@ no files of its own. What came after the newest complete checkpoint dies with it
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
+from ..common.errors import CorruptCheckpointError
 from ..common.secrets import masked_text
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import AcknowledgeResult, SubtaskMetrics
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import CheckpointId, SubtaskId
+from ..protocol.key_groups import UPPER_BOUND_MAX_PARALLELISM, check_parallelism
+from .plain_data import from_plain, to_plain
 from .statistics import (
     CheckpointOutcome,
     CheckpointStatistics,
@@ -30,6 +34,8 @@ _values = attrgetter(
     *(field.name for field in dataclasses.fields(SubtaskMetrics) if field.name != "upstream")
 )
 _VALUE_COUNT = len(dataclasses.fields(SubtaskMetrics)) - 1
+
+_TASK_ID = re.compile("task-[0-9]{1,9}")
 
 STORED_CHECKPOINTS = 20
 """The newest ones travel in a manifest; each takes some 180 bytes there."""
@@ -78,7 +84,33 @@ def _recovery_to_json(recovery: RecoveryStatistics) -> dict[str, Any]:
 
 
 def read_statistics(stored: Mapping[str, Any]) -> JobStatistics:
-    """The history that `stored_statistics` made a document of."""
+    """The history that `stored_statistics` made a document of.
+
+    Raises:
+        CorruptCheckpointError: It is not such a document.
+    """
+    try:
+        statistics = _read(stored)
+        # Compares every field with its type.
+        from_plain(JobStatistics, to_plain(statistics))
+        _check_shapes(shape for checkpoint in statistics.checkpoints for shape in (checkpoint.shape,))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        raise CorruptCheckpointError(
+            f"the manifest's history of checkpoints is damaged, or no release wrote it "
+            f"({type(error).__name__}: {str(error)[:200]!a}). Restore another checkpoint"
+        ) from error
+    return statistics
+
+
+def _check_shapes(shapes: Iterable[JobShape]) -> None:
+    for shape in shapes:
+        for task_id, task in shape.items():
+            check_parallelism(task_id, task.parallelism, UPPER_BOUND_MAX_PARALLELISM)
+            if not _TASK_ID.fullmatch(task_id):
+                raise ValueError(f"{task_id[:80]!a} is not the id of a task")
+
+
+def _read(stored: Mapping[str, Any]) -> JobStatistics:
     statistics = JobStatistics()
     shapes = [
         {task_id: TaskShape(*task) for task_id, task in shape.items()} for shape in stored.get("shapes", ())

@@ -9,11 +9,20 @@ from collections.abc import Sequence
 
 from ...common.errors import CheckpointStorageError
 from ...coordinator.job_archive import JobArchive
+from ...protocol.stored_path import address_problem
 from .directory import FoundJob, ListedJob
 
 _REMEMBERED = 1_000
 """Documents that are not read again; they never change."""
 _LIST_FRESH_S = 5.0
+
+
+def _state_problem(newest_checkpoint: str | None) -> str:
+    """A document may name any address; only those of checkpoints are opened."""
+    problem = None if newest_checkpoint is None else address_problem(newest_checkpoint)
+    if problem is None:
+        return ""
+    return f"the archive names {newest_checkpoint!a:.200}, which is not opened: {problem}"
 
 
 class ArchivedJobs:
@@ -59,7 +68,8 @@ class ArchivedJobs:
             known = self._read.get(job_id)
         if known is not None:
             return known
-        found = FoundJob(self._archive.read(job_id))
+        details = self._archive.read(job_id)
+        found = FoundJob(details, state_problem=_state_problem(details.report.newest_checkpoint))
         with self._lock:
             self._read[job_id] = found
             while len(self._read) > _REMEMBERED:

@@ -50,7 +50,7 @@ def critical_path(checkpoint: Checkpoint) -> checkpoint_models.CriticalPathInfo:
 @router.get("/state")
 def state(job: Job) -> models.JobState:
     """Operators and states of the newest complete checkpoint (beyond Flink)."""
-    return state_views.job_state(job.details)
+    return state_views.job_state(job)
 
 
 @router.get("/state/entries")
@@ -63,6 +63,6 @@ def state_entries(
 ) -> models.StateEntries:
     """Some entries of one state as text, never unpickled (beyond Flink)."""
     try:
-        return state_views.state_entries(job.details, uid, state, offset, limit)
+        return state_views.state_entries(job, uid, state, offset, limit)
     except state_views.NotSampledError as error:
         raise HTTPException(409, str(error)) from error

@@ -26,11 +26,13 @@ class FoundJob:
     """A job and what is known of it; without a client nothing can be asked of it.
 
     Attributes:
+        state_problem: Why the state in its newest checkpoint is not opened; empty if it may be.
         changed: To be called when something was done to the job, so that the next look at it sees that.
     """
 
     details: JobDetails
     client: JobClient | None = None
+    state_problem: str = ""
     changed: Callable[[], None] = field(default=lambda: None, compare=False)
 
 
@@ -102,7 +104,7 @@ class LiveJobs:
             is_fresh = now_s - seen_s < _FRESH_S and seen_s >= self._changed_s.get(job_id, 0.0)
         if known is not None and is_fresh:
             return known
-        found = FoundJob(client.details(), client, lambda: self._change(job_id))
+        found = FoundJob(client.details(), client, changed=lambda: self._change(job_id))
         with self._lock:
             self._seen[job_id] = (now_s, found)
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 from collections import Counter
 from typing import Annotated
 
@@ -11,9 +12,11 @@ from fastapi import APIRouter, Query
 from ... import __version__
 from ...common.job_status import JobStatus
 from . import job_views, metric_views, models, recovery_views
+from .directory import ListedJob
 from .job_graph import plan_of
 from .requests import ConsoleState, Job, Vertex, Wanted, names_in
 
+logger = logging.getLogger(__name__)
 router = APIRouter(tags=["jobs"])
 REFRESH_MS = 1_000
 
@@ -73,8 +76,18 @@ def job_ids(console: ConsoleState) -> models.JobIds:
 @router.get("/jobs/overview")
 def jobs_overview(console: ConsoleState) -> models.JobSummaries:
     """All jobs, the newest first."""
-    jobs = [job_views.summary_of(job) for job in console.jobs.jobs()]
+    jobs = [_summary_of(job) for job in console.jobs.jobs()]
     return models.JobSummaries(jobs=sorted(jobs, key=lambda job: (-job.start_time, job.jid)))
+
+
+def _summary_of(job: ListedJob) -> models.JobSummary:
+    """One row, whatever is wrong with the job: it must not hide the others."""
+    try:
+        return job_views.summary_of(job)
+    except Exception as error:
+        logger.exception("Job %r cannot be listed", job.job_id)
+        problem = f"this job cannot be shown ({type(error).__name__}); the console's log has the cause"
+        return job_views.summary_of(ListedJob(job.job_id, None, problem))
 
 
 @router.get("/jobs/{jobid:hex}")

@@ -7,12 +7,12 @@ from itertools import islice
 from typing import Any
 
 from ...common.errors import CheckpointStorageError, StateError
-from ...coordinator.job_details import JobDetails
 from ...state.encoded_values import PickledValue
 from ...state.snapshot_columns import OperatorStateEntry, StateEntry
 from ...state.snapshot_reader import SnapshotOperator, read_snapshot
 from ...state.snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
 from . import models
+from .directory import FoundJob
 
 MAX_VALUE_TEXT = 400
 """Characters of a key or a value in a sample."""
@@ -24,11 +24,13 @@ class NotSampledError(StateError):
     """A state whose entries cannot be shown."""
 
 
-def job_state(details: JobDetails) -> models.JobState:
+def job_state(job: FoundJob) -> models.JobState:
     """The operators and states of the newest complete checkpoint; only its manifest is read."""
-    path = details.report.newest_checkpoint
+    path = job.details.report.newest_checkpoint
     if path is None:
         return _no_state(None, "the job has no complete checkpoint")
+    if job.state_problem:
+        return _no_state(path, job.state_problem)
     try:
         snapshot = read_snapshot(path)
     except CheckpointStorageError as error:
@@ -86,16 +88,18 @@ def _state(state: SnapshotState) -> models.StateInfo:
     )
 
 
-def state_entries(details: JobDetails, uid: str, name: str, offset: int, limit: int) -> models.StateEntries:
+def state_entries(job: FoundJob, uid: str, name: str, offset: int, limit: int) -> models.StateEntries:
     """Some entries of a state in the newest complete checkpoint.
 
     Raises:
         StateError: There is no checkpoint, no such state, or it is not one to show.
         CheckpointStorageError: The checkpoint cannot be read, perhaps because a newer one took its place.
     """
-    path = details.report.newest_checkpoint
+    path = job.details.report.newest_checkpoint
     if path is None:
         raise StateError("the job has no complete checkpoint")
+    if job.state_problem:
+        raise StateError(job.state_problem)
     snapshot = read_snapshot(path)
     state = snapshot.state(uid, name)
     found = list(islice(_samples(state), offset, offset + limit + 1))

@@ -62,20 +62,26 @@ class StoredJobs:
             return {}
         jobs: dict[str, ListedJob] = {}
         for checkpoint in found:
-            manifest = checkpoint.manifest
-            if manifest is not None and manifest.kind is not SnapshotKind.SAVEPOINT:
-                told = ListedJob(manifest.job_id, FoundJob(_details(checkpoint.path, manifest)))
-                jobs.setdefault(manifest.job_id, told)
-        for checkpoint in found:
-            if checkpoint.manifest is None:
-                job_id = _job_of(checkpoint)
-                jobs.setdefault(job_id, ListedJob(job_id, None, checkpoint.problem))
+            if checkpoint.manifest is None or checkpoint.manifest.kind is not SnapshotKind.SAVEPOINT:
+                # The newest come first, damaged ones at the end.
+                job_id = PurePosixPath(checkpoint.path).parent.name
+                if job_id not in jobs:
+                    jobs[job_id] = _listed(job_id, checkpoint)
         return jobs
 
 
-def _job_of(checkpoint: StoredCheckpoint) -> str:
-    """The job of a damaged checkpoint, by the name of its directory."""
-    return PurePosixPath(checkpoint.path).parent.name
+def _listed(job_id: str, checkpoint: StoredCheckpoint) -> ListedJob:
+    """The job of a directory. No other directory speaks for it, and what is wrong in it is its own affair."""
+    manifest = checkpoint.manifest
+    if manifest is None:
+        return ListedJob(job_id, None, checkpoint.problem)
+    if manifest.job_id != job_id:
+        problem = f"{checkpoint.path} is a checkpoint of job {manifest.job_id[:80]!a}, and not of {job_id!a}"
+        return ListedJob(job_id, None, problem)
+    try:
+        return ListedJob(job_id, FoundJob(_details(checkpoint.path, manifest)))
+    except CorruptCheckpointError as error:
+        return ListedJob(job_id, None, f"{checkpoint.path}: {error}")
 
 
 def _details(path: str, manifest: CheckpointManifest) -> JobDetails:
