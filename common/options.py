@@ -130,7 +130,7 @@ class CheckpointingOptions:
     FORCE_UNALIGNED: ConfigOption[bool] = (
         ConfigOptions.key("execution.checkpointing.unaligned.forced").boolean_type().default_value(False)
     )
-    """Whether barriers may also overtake records where their order decides what is computed."""
+    """Accepted and without effect: in Flink it concerns iterations, which Tidegate does not have."""
     ALIGNED_CHECKPOINT_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("execution.checkpointing.aligned-checkpoint-timeout")
         .duration_type()
