@@ -72,6 +72,7 @@ class TaskSettings:
         fail_points: What `TIDEGATE_FAILPOINTS` armed, `None` if nothing.
         files: Files that travel with the job.
         is_batch: Whether every source ends and only final results are wanted.
+        allow_non_restored_state: Whether state of the checkpoint that the job is started from may be ignored.
         gap_timeout_ms: How long a message may be missing, while later ones are there, before it is lost.
         job_name: Name of the job, for its logs.
         logs: How the process logs.
@@ -95,6 +96,7 @@ class TaskSettings:
     is_batch: bool = False
     max_buffered_bytes: int | None = None
     fail_points: Arming | None = None
+    allow_non_restored_state: bool = False
     gap_timeout_ms: int = 5_000
     job_name: str = ""
     logs: LogSettings = field(default_factory=LogSettings)

@@ -232,6 +232,8 @@ class StreamTask:
         self._recover_records()
         restored_ns = now_ns()
         self._chain.open()
+        if restored is not None and not self._deployment.restored_is_owned:
+            self._chain.check_claimed(self._deployment.settings.allow_non_restored_state)
         self._spans.initialized(InitializeTimes(started_ns, assembled_ns, restored_ns, now_ns()))
         self._phase = TaskPhase.INITIALIZED
         logger.info("%s is initialised in process %d", self._deployment.subtask.name, os.getpid())

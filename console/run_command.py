@@ -56,7 +56,10 @@ from .settings import configuration_of, settings_options
     help="Start from this savepoint or checkpoint, or from the latest checkpoint (latest:DIR).",
 )
 @click.option(
-    "--allow-non-restored-state", "-n", is_flag=True, help="State of operators that are gone may be dropped."
+    "--allow-non-restored-state",
+    "-n",
+    is_flag=True,
+    help="State that the job does not declare may be ignored.",
 )
 @click.option(
     "--restore-mode",

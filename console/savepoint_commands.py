@@ -37,7 +37,7 @@ savepoint.add_command(diff_command)
     examples=["tidegate savepoint check /savepoints/savepoint-3f2a1c-7 driver.py --airport JFK"],
 )
 @click.option(
-    "--allow-non-restored-state", is_flag=True, help="State of operators that are gone may be dropped."
+    "--allow-non-restored-state", is_flag=True, help="State that the job does not declare may be ignored."
 )
 @click.argument("path")
 @click.argument("driver", type=click.Path(exists=True, dir_okay=False))

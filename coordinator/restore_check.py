@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.plan import JobGraph, StreamNode
+from ..state.claims import SETTING, is_marked, without_mark
 from ..state.evolution import SchemaChangeKind, compare_schemas
 from ..state.raw_state import RAW_KEYED, RAW_OPERATOR
 from .declared_states import DeclaredStates, Schema, declared_states, list_schemas
@@ -31,7 +32,9 @@ class Outcome(enum.Enum):
     DROPPED = "dropped"
     """Its operator is gone: the restore fails, unless dropping it is allowed."""
     UNUSED = "unused"
-    """The operator declares it no more: it is carried along from checkpoint to checkpoint, unread."""
+    """The operator does not declare it: it stays in each checkpoint, unread."""
+    UNCLAIMED = "unclaimed"
+    """The operator declared it in `open()` before and does not now: the restore fails, unless allowed."""
     NEW = "new"
     """The checkpoint does not have it: it starts empty."""
     UNKNOWN = "unknown"
@@ -94,7 +97,7 @@ class RestoreCheck:
             found += [
                 f"{where}, state {state.name!r}: {state.text}"
                 for state in operator.states
-                if state.outcome is Outcome.INCOMPATIBLE
+                if state.outcome in (Outcome.INCOMPATIBLE, Outcome.UNCLAIMED)
             ]
         return found
 
@@ -113,7 +116,8 @@ def check_restore_of(
     checks = []
     claimed = {uid for node in graph.operators for uid in (node.uid, *node.previous_uids)}
     for node in graph.operators:
-        checks.append(_checked(node, stored_operator(node, manifest), job_parameters))
+        stored = stored_operator(node, manifest)
+        checks.append(_checked(node, stored, job_parameters, allow_non_restored_state))
     for uid, stored in manifest.operators.items():
         if uid not in claimed and stored.has_state:
             checks.append(_dropped(stored, allow_non_restored_state))
@@ -121,7 +125,10 @@ def check_restore_of(
 
 
 def _checked(
-    node: StreamNode, stored: OperatorManifest | None, job_parameters: Mapping[str, str]
+    node: StreamNode,
+    stored: OperatorManifest | None,
+    job_parameters: Mapping[str, str],
+    allow_non_restored_state: bool,
 ) -> OperatorCheck:
     check = OperatorCheck(
         node.uid,
@@ -139,6 +146,8 @@ def _checked(
     before = _Stored(stored)
     check.states += _states(before.keyed, declared.keyed, declared)
     check.states += _states(before.lists, declared.lists, declared)
+    if not allow_non_restored_state:
+        check.states = [_refused(state, before) for state in check.states]
     if stored is not None and before.keyed and stored.max_parallelism != node.max_parallelism:
         check.problems.append(
             f"its keyed state was written with max parallelism {stored.max_parallelism}, and the program has "
@@ -146,6 +155,17 @@ def _checked(
             f"set_max_parallelism({stored.max_parallelism})"
         )
     return check
+
+
+def _refused(state: StateCheck, stored: _Stored) -> StateCheck:
+    """A state that the program does not declare, if the restore may not ignore it."""
+    if state.outcome is not Outcome.UNUSED or state.name not in stored.claimed & stored.filled:
+        return state
+    text = (
+        f"not declared by the program in open(). Declare it; or, if it was renamed, call renamed_from(…) on "
+        f"its descriptor; or allow that with {SETTING}: true"
+    )
+    return replace(state, outcome=Outcome.UNCLAIMED, text=text)
 
 
 def _dropped(stored: OperatorManifest, is_allowed: bool) -> OperatorCheck:
@@ -186,7 +206,7 @@ def _states(
         elif declared.problem:
             checks.append(StateCheck(name, _kind(schema), Outcome.UNKNOWN, "", schema))
         else:
-            text = "not declared by the program; carried along unread"
+            text = "not declared by the program; kept in checkpoints, unread"
             checks.append(StateCheck(name, _kind(schema), Outcome.UNUSED, text, schema))
     return checks
 
@@ -213,9 +233,16 @@ class _Stored:
     def __init__(self, stored: OperatorManifest | None) -> None:
         self.keyed: dict[str, Schema] = {}
         self.lists: dict[str, Schema] = {}
+        self.filled: set[str] = set()
+        # Declared in `open()` by the program that stored them.
+        self.claimed: set[str] = set()
         for snapshot in () if stored is None else stored.subtasks:
-            self.keyed.update(snapshot.keyed.descriptors)
-            self.lists.update(list_schemas(snapshot.lists))
+            self.filled.update(each.state_name for each in snapshot.keyed.segments if each.entry_count)
+            self.filled.update(each.state_name for each in snapshot.lists if each.item_count)
+            keyed: Mapping[str, Schema] = snapshot.keyed.descriptors
+            for known, found in ((self.keyed, keyed), (self.lists, list_schemas(snapshot.lists))):
+                known.update({name: without_mark(schema) for name, schema in found.items()})
+                self.claimed.update(name for name, schema in found.items() if is_marked(schema))
 
 
 def _kind(schema: Schema) -> str:

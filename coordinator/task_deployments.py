@@ -43,6 +43,7 @@ def task_settings(
         job_parameters=settings.job_parameters,
         files=settings.files,
         is_batch=settings.is_batch,
+        allow_non_restored_state=settings.allow_non_restored_state,
         gap_timeout_ms=settings.gap_timeout_ms,
         job_name=spec.job_name,
         logs=settings.logs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from ..protocol.ids import Attempt, CheckpointId, JobId
 from ..protocol.source_events import CoordinatorEvent, ReaderEvent, SourceEventSent
 from ..protocol.watermarks import WatermarkValve
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
+from ..state.claims import Unclaimed, unclaimed_error, unclaimed_warning
 from ..state.expiration import Expiration
 from ..state.operator_state import FrozenOperatorState, OperatorStateBackend
 from ..state.raw_state import (
@@ -34,6 +36,8 @@ from .async_loop import EventLoopThread, SharedEventLoop
 from .output import Emit, Output
 from .processing_time import ProcessingTimeService
 from .typed_output import OutputTypes
+
+logger = logging.getLogger(__name__)
 
 
 class ResultPort(Protocol):
@@ -201,6 +205,7 @@ class StreamOperator(ABC):
     emit: Emit
     keyed: KeyedStateBackend | None = None
     timer_services: EventTimeTimers | None = None
+    _unkeyed: Sequence[Unclaimed] = ()
 
     def validate(self) -> None:
         """Called in the driver before the job starts: raise `ConfigurationError` if it cannot run."""
@@ -230,6 +235,10 @@ class StreamOperator(ABC):
         lists.restore(snapshot.lists, owned)
         if self.keyed is not None:
             self.keyed.restore(keyed, owned)
+        else:
+            # Nothing carries this on, so all of it is lost, whatever the mark says.
+            names = {segment.state_name for segment in keyed.segments if segment.entry_count}
+            self._unkeyed = [Unclaimed(name, True, ()) for name in sorted(names)]
         try:
             if raw:
                 self.restore_raw_keyed(self._raw_keyed().streams(raw))
@@ -259,6 +268,31 @@ class StreamOperator(ABC):
 
     def open(self) -> None:
         """State is restored: prepare for the first record."""
+
+    def opened(self) -> None:
+        """`open` has returned. Snapshots say which states it declared."""
+        self.context.operator_state.opened()
+        if self.keyed is not None:
+            self.keyed.opened()
+
+    def check_claimed(self, is_allowed: bool) -> None:
+        """Compare what was restored of another job with what the operator declares; after `opened`.
+
+        Args:
+            is_allowed: Whether restored state may be ignored.
+
+        Raises:
+            StateMigrationError: It would be ignored, and that is not allowed.
+        """
+        found = self.context.operator_state.unclaimed()
+        found += self._unkeyed if self.keyed is None else self.keyed.unclaimed()
+        where = f"operator {self.context.operator_name!r} (uid {self.context.operator_uid})"
+        error = None if is_allowed else unclaimed_error(where, found)
+        if error is not None:
+            raise StateMigrationError(error)
+        warning = unclaimed_warning(where, found, is_allowed)
+        if warning is not None:
+            logger.warning("%s", warning)
 
     def declare_states(self) -> None:
         """Declare every state that `open` would, where only those are wanted and no job will run.

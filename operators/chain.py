@@ -115,11 +115,17 @@ class OperatorChain:
         operators = self._in_order()
         for operator in reversed(operators):
             operator.open()
+            operator.opened()
         self._with_timers = [
             (position, operator)
             for position, operator in enumerate(operators)
             if operator.timer_services is not None
         ]
+
+    def check_claimed(self, is_allowed: bool) -> None:
+        """See `StreamOperator.check_claimed`."""
+        for operator in self._in_order():
+            operator.check_claimed(is_allowed)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         """Push a batch through the chain."""

@@ -32,6 +32,7 @@ from .kinds import (
 from .storage import CheckpointStorage
 
 if TYPE_CHECKING:
+    from .claims import Unclaimed
     from .timer_table import TimerTable
 
 
@@ -198,6 +199,14 @@ class KeyedStateBackend(ABC):
             owned: False when the files belong to another job; the first `persist` then writes a
                 full base of its own.
         """
+
+    @abstractmethod
+    def opened(self) -> None:
+        """`open()` of the operator has returned: states declared from now on are declared late."""
+
+    @abstractmethod
+    def unclaimed(self) -> list[Unclaimed]:
+        """Restored states with content that are not declared; to be asked when `open()` has returned."""
 
     @property
     @abstractmethod

@@ -31,6 +31,7 @@ from ..common.typeinfo import (
     TypeInformation,
     type_text,
 )
+from .claims import without_mark
 from .ttl_config import ttl_change_text
 
 ALLOWED = (
@@ -81,7 +82,8 @@ def compare_schemas(restored: Mapping[str, object], now: Mapping[str, object]) -
     ttl_change = ttl_change_text(restored.get("ttl"), now.get("ttl"))
     if ttl_change is not None:
         return _incompatible(ttl_change)
-    others = (restored.keys() | now.keys()) - {"key_type", "map_key_type", "value_type", "value_encoding"}
+    others = without_mark(restored).keys() | without_mark(now).keys()
+    others -= {"key_type", "map_key_type", "value_type", "value_encoding"}
     for name in sorted(others):
         if restored.get(name) != now.get(name):
             return _incompatible(f"{name} was {restored.get(name)} and is now {now.get(name)}")

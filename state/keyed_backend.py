@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from ..protocol.handles import KeyedStateHandle
 from .all_keys import all_keys
 from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from .changes import change_table, drained_rows
+from .claims import Claims, Unclaimed
 from .codecs import value_codec
 from .conversion import StateConversion
 from .descriptors import (
@@ -57,6 +59,8 @@ from .write_turns import WriteTurns
 
 if TYPE_CHECKING:
     from .lmdb_store import LmdbStore
+
+logger = logging.getLogger(__name__)
 
 _SAMPLE_ROWS = 64
 # About what is still in the processor's cache, and some milliseconds of work.
@@ -103,6 +107,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._states: dict[str, StateParts] = {}
         self._per_record: list[IncrementalCleanUp] = []
         self._schemas: dict[str, dict[str, object]] = {}
+        self._claims = Claims()
         # Records since the last freeze.
         self._records = 0
         self._log = SegmentLog(params, tiny_entries)
@@ -221,7 +226,16 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     def restore(self, handle: KeyedStateHandle, owned: bool) -> None:
         self._log.restore(handle, owned)
-        self._schemas = {name: dict(schema) for name, schema in handle.descriptors.items()}
+        self._schemas = {
+            name: self._claims.restored(name, schema) for name, schema in handle.descriptors.items()
+        }
+
+    def opened(self) -> None:
+        self._claims.opened(self._tables)
+
+    def unclaimed(self) -> list[Unclaimed]:
+        missing = [name for name in self._schemas if name not in self._tables and self._log.holds(name)]
+        return self._claims.unclaimed(missing)
 
     @property
     def needs_spill(self) -> bool:
@@ -301,7 +315,9 @@ class TableKeyedStateBackend(KeyedStateBackend):
             # A state that was renamed after the freeze has its new name already.
             renamed = {s.state_name for s in segments if s.state_name not in schemas}
             schemas = {**schemas, **{name: self._schemas[name] for name in renamed}}
-            return KeyedStateHandle(segments, schemas)
+            return KeyedStateHandle(
+                segments, {n: self._claims.marked(n, each) for n, each in schemas.items()}
+            )
 
     def _persist_epochs(self, epoch_number: int) -> dict[str, dict[str, object]]:
         schemas: dict[str, dict[str, object]] = {}
@@ -436,8 +452,11 @@ class TableKeyedStateBackend(KeyedStateBackend):
     def _checked_schema(self, descriptor: StateDescriptor, namespaced: bool) -> dict[str, object]:
         """The schema of a state that is declared now; what is restored must fit it."""
         name, schema = descriptor.get_name(), self._schema(descriptor, namespaced)
-        self._rename(descriptor)
+        previous = self._rename(descriptor)
         restored = self._schemas.get(name)
+        warning = self._claims.declared(name, None if restored is None else previous or name)
+        if warning is not None:
+            logger.warning("%s: %s", self.where, warning)
         if restored is not None:
             check_restored_schema(self._params.operator_name, name, restored, schema)
         return schema
@@ -456,9 +475,10 @@ class TableKeyedStateBackend(KeyedStateBackend):
             schema["namespaced"] = True
         return schema
 
-    def _rename(self, descriptor: StateDescriptor) -> None:
-        """Find a restored state under a name it had before."""
+    def _rename(self, descriptor: StateDescriptor) -> str | None:
+        """Find a restored state under a name it had before; that name, if there is one."""
         name = descriptor.get_name()
+        found = None
         for previous in descriptor.previous_names:
             if previous in self._schemas and previous not in self._states:
                 with self._persist_lock:
@@ -466,6 +486,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
                 schemas = dict(self._schemas)
                 before = schemas.pop(previous)
                 self._schemas = {name: before, **schemas}
+                found = previous
+        return found
 
     def _conversion(
         self, descriptor: StateDescriptor, schema: dict[str, object], table: StateTable

@@ -9,6 +9,7 @@ their files are written in the asynchronous part.
 from __future__ import annotations
 
 import itertools
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from urllib.parse import quote
 from ..common.errors import KeyTypeError, StateError, StateMigrationError
 from ..protocol.handles import FileHandle, ListPart, OperatorListHandle
 from ..protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
+from .claims import Claims, Unclaimed, without_mark
 from .codecs import value_codec
 from .conversion import StateConversion
 from .descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
@@ -29,6 +31,8 @@ from .operator_states import OperatorBroadcastState, OperatorListState, Operator
 from .storage import CheckpointStorage, read_restored
 
 S = TypeVar("S", bound="OperatorState")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ class OperatorStateBackend(OperatorStateStore):
         self._files = _ListFiles(params, self._where)
         self._states: dict[str, OperatorState] = {}
         self._restored: dict[str, OperatorListHandle] = {}
+        self._claims = Claims()
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         return self._get(descriptor, OperatorListState, EVEN_SPLIT)
@@ -133,14 +138,26 @@ class OperatorStateBackend(OperatorStateStore):
         Args:
             owned: False when the files belong to another job.
         """
-        self._restored = {handle.state_name: handle for handle in handles}
+        self._restored = {
+            handle.state_name: replace(handle, schema=self._claims.restored(handle.state_name, handle.schema))
+            for handle in handles
+        }
         self._files.are_foreign = not owned
+
+    def opened(self) -> None:
+        """`open()` of the operator has returned: states declared from now on are declared late."""
+        self._claims.opened(self._states)
+
+    def unclaimed(self) -> list[Unclaimed]:
+        """Restored states with items that are not declared; to be asked when `open()` has returned."""
+        return self._claims.unclaimed([name for name, each in self._restored.items() if each.item_count])
 
     def _encoded(self, state: OperatorState) -> _Encoded:
         try:
             is_copy = state.mode == BROADCAST and self._params.subtask_index != 0
             items = None if is_copy or state.is_empty() else state.encode()
-            return _Encoded(state.name, state.mode, state.stored_schema, items)
+            marked = self._claims.marked(state.name, state.stored_schema)
+            return _Encoded(state.name, state.mode, marked, items)
         except (StateError, KeyTypeError) as error:
             raise type(error)(f"{self._where}: operator state {state.name!r}: {error}") from error
 
@@ -157,6 +174,9 @@ class OperatorStateBackend(OperatorStateStore):
             state = kind(name, mode, value_codec(descriptor.type_info), schema)
             names = (name, *descriptor.previous_names)
             found = next((known for known in names if known in self._restored), None)
+            warning = self._claims.declared(name, found)
+            if warning is not None:
+                logger.warning("%s: %s", self._where, warning)
             if found is not None:
                 self._load(state, descriptor, self._restored.pop(found))
             self._states[name] = state
@@ -210,7 +230,7 @@ class _ListFiles:
         items = state.items
         if items is None:
             return OperatorListHandle(state.name, state.mode, state.schema)
-        data = write_list_file(items, self._params.operator_uid, state.name, state.schema)
+        data = write_list_file(items, self._params.operator_uid, state.name, without_mark(state.schema))
         part = ListPart(self._stored(state.name, data), 0, len(items.values))
         return OperatorListHandle(state.name, state.mode, state.schema, (part,))
 

@@ -22,7 +22,7 @@ from ..protocol.key_groups import KeyGroupRange
 from .backend import KeyedStateBackendParameters
 from .change_merge import merge_tables
 from .conversion import StateConversion
-from .segments import SegmentInfo, footer_sha256, read_segment, write_segment
+from .segments import COLUMNS, SegmentInfo, footer_sha256, read_segment, write_segment
 from .storage import CheckpointStorage, read_restored
 
 _SMALLEST_BASE_ENTRIES = 65_536
@@ -113,6 +113,18 @@ class SegmentLog:
             return None
         table, _ = self._merged(segments, keep_tombstones=False, now_ms=now_ms)
         return table
+
+    def holds(self, state_name: str) -> bool:
+        """Whether anything of a state is left, which need not be declared: its values are not looked at."""
+        parts = []
+        for segment in self._segments.get(state_name, ()):
+            data = read_restored(self._params.storage, segment.file)
+            key_groups = segment.key_groups.intersect(self._params.key_groups)
+            table, _ = read_segment(data, segment.file.path, key_groups)
+            for name in ("value", "value_encoded", "expiry"):
+                table = table.set_column(COLUMNS.index(name), name, pa.nulls(table.num_rows))
+            parts.append(table)
+        return bool(parts) and merge_tables(parts, keep_tombstones=False).num_rows > 0
 
     def append(self, state_name: str, schema: dict[str, object], table: pa.Table, now_ms: int | None) -> None:
         """Store the changes of one state as a new segment, or a tiny state anew.

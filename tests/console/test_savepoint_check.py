@@ -99,8 +99,12 @@ def test_renamed_states_and_previous_uids_are_found(check: Any) -> None:
     assert "totals" not in checked.operators
 
 
-def test_new_and_unused_states_are_named(check: Any) -> None:
+def test_new_and_unclaimed_states_are_named(check: Any) -> None:
     checked = check(open=OPEN.replace("'seen'", "'noticed'"))
+    assert checked.code == 1
+    assert checked.outcomes() == {"total": "maps", "noticed": "new", "seen": "unclaimed"}
+    assert "renamed_from" in checked.result["problems"][0]
+    checked = check("--allow-non-restored-state", open=OPEN.replace("'seen'", "'noticed'"))
     assert checked.code == 0
     assert checked.outcomes() == {"total": "maps", "noticed": "new", "seen": "unused"}
 

@@ -589,3 +589,31 @@ def test_the_lmdb_map_grows_by_itself(open_backend: Any) -> None:
     for key in range(400):
         backend.current_key = key
         assert value.value() == bytes(5000)
+
+
+def test_restored_state_that_is_not_declared_by_the_end_of_open_is_reported(open_backend: Any) -> None:
+    first = open_backend(key_type=Types.LONG())
+    states = [
+        first.get_value_state(ValueStateDescriptor(name, Types.LONG()))
+        for name in ("kept", "gone", "cleared")
+    ]
+    first.opened()
+    first.current_key = 1
+    for state in states:
+        state.update(1)
+    first.freeze().persist()
+    states[2].clear()
+    handle = first.freeze().persist()
+    assert {name: schema["declared"] for name, schema in handle.descriptors.items()} == dict.fromkeys(
+        ("kept", "gone", "cleared"), "open"
+    )
+    again = open_backend(key_type=Types.LONG(), attempt=1)
+    again.restore(handle, owned=False)
+    again.get_value_state(ValueStateDescriptor("kept", Types.LONG()))
+    again.get_value_state(ValueStateDescriptor("gone 2", Types.LONG()))
+    again.opened()
+    (found,) = again.unclaimed()
+    assert (found.name, found.is_certain, found.similar) == ("gone", True, ("gone 2",))
+    schemas = again.freeze().persist().descriptors
+    assert "declared" not in schemas["gone"]
+    assert schemas["gone 2"]["declared"] == "open"

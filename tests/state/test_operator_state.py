@@ -313,3 +313,26 @@ def test_an_item_of_a_wrong_type_names_operator_and_state(storage: CheckpointSto
     states.get_list_state(POSITIONS).add("text")
     with pytest.raises(StateError, match=r"source.*'positions'.*TUPLE\(LONG, LONG\)"):
         states.snapshot()
+
+
+def test_restored_items_that_are_not_declared_by_the_end_of_open_are_reported(
+    storage: CheckpointStorage,
+) -> None:
+    first = backend(storage)
+    first.get_list_state(POSITIONS).add((1, 2))
+    first.get_union_list_state(ListStateDescriptor("empty", Types.LONG()))
+    first.opened()
+    first.get_broadcast_state(RULES).put("late", 1)
+    handles = stored(first)
+    marks = {handle.state_name: handle.schema["declared"] for handle in handles}
+    assert marks == {POSITIONS.get_name(): "open", "empty": "open", "rules": "late"}
+    again = backend(storage)
+    again.restore(handles, owned=False)
+    again.get_list_state(ListStateDescriptor("positions 2", Types.LONG()))
+    again.opened()
+    (found,) = again.unclaimed()
+    assert (found.name, found.is_certain, found.similar) == (POSITIONS.get_name(), True, ("positions 2",))
+    # What is ignored is kept, and does not count as declared.
+    kept = next(handle for handle in stored(again) if handle.state_name == POSITIONS.get_name())
+    assert kept.item_count == 1
+    assert "declared" not in kept.schema
