@@ -87,6 +87,10 @@ class JobExecutionError(TidegateError):
     """A job ended in failure. Raised to the driver that waited for it."""
 
 
+class SupersededError(TidegateError):
+    """A coordinator was asked that does not own its job any more: ask again, another one answers."""
+
+
 class JobCancelledError(JobExecutionError):
     """The job was cancelled before it finished."""
 

@@ -306,6 +306,11 @@ class DeploymentOptions:
     )
     """How long a finished job's coordinator stays to answer questions when nobody fetched its end; whoever
     fetches results gets that time again."""
+    COORDINATOR_PLACEMENT: ConfigOption[str] = (
+        ConfigOptions.key("tidegate.coordinator.placement").string_type().default_value("head")
+    )
+    """Which node of the Ray cluster a job's coordinator runs on: `head`, `any`, or the label that nodes for
+    coordinators have, as `name=value`. A coordinator asks for no CPU."""
     SLOT_CPUS: ConfigOption[float] = ConfigOptions.key("tidegate.slot.cpus").float_type().default_value(1.0)
     """CPUs that the subtasks of one slot share; a job needs as many slots as its widest operator."""
     LOCAL_DIR: ConfigOption[str | None] = (

@@ -84,13 +84,15 @@ class CheckpointStore:
         self._ids = IdBlocks(storage, job_id, self._takeovers)
         self._claimed: ClaimedCheckpoint | None = None
         self._needed_files: set[str] = set()
-        self._is_removed = False
+        self._is_removing = self._is_removed = False
         self._epochs = Epochs(storage, job_id)
         self.epoch = 0
         self.restorers: Restorers = ()
         """The jobs that had started from a checkpoint of this one when it was claimed."""
         self.before_first: Callable[[], None] = lambda: None
         """Called before the first checkpoint of the job comes to exist."""
+        self.fenced = ""
+        """Why this coordinator is fenced, once that is known; empty until then."""
 
     @property
     def storage(self) -> CheckpointStorage:
@@ -113,6 +115,12 @@ class CheckpointStore:
         """
         self.epoch, self.restorers = self._epochs.claim(restoring, ignores_damage)
         return self.epoch
+
+    def withdraw_claim(self) -> None:
+        """The job had ended, and its end is known: leave what is stored as it was before the claim."""
+        self._storage.delete([f"epochs/{self.epoch}"])
+        if not self._storage.list_files(""):
+            self._storage.delete_all()
 
     @property
     def is_new(self) -> bool:
@@ -137,7 +145,7 @@ class CheckpointStore:
             FencedError: Another coordinator gives these ids.
         """
         if not self._ids.reserve(checkpoint_id, self.epoch):
-            raise FencedError(f"the coordinator of epoch {self.epoch} is fenced: its ids are taken")
+            raise self._fence(f"the coordinator of epoch {self.epoch} is fenced: its ids are taken")
 
     def load(self) -> CheckpointManifest | None:
         """Read all completed checkpoints, record which ones count, and return the newest.
@@ -183,7 +191,7 @@ class CheckpointStore:
         for checkpoint_id in accepted:
             read(checkpoint_id)
         if not self._takeovers.record(Takeover(self.epoch, first_id, frozenset(accepted))):
-            raise FencedError(f"accepted/{self.epoch} exists already: the job is claimed twice")
+            raise self._fence(f"accepted/{self.epoch} exists already: the job is claimed twice")
         # After the record: a newer coordinator claims first and looks for records then. If it missed this
         # one, it may count other checkpoints, and nothing may be deleted or restored here.
         self.check_fence()
@@ -244,7 +252,7 @@ class CheckpointStore:
             self.before_first()
         written = bytes(failpoints.passing("before_manifest", data))
         if not self._storage.create_exclusive(path, written):
-            raise FencedError(f"{path} exists already: another coordinator completed it")
+            raise self._fence(f"{path} exists already: another coordinator completed it")
         failpoints.reach("after_manifest")
         # After the manifest, never before: a newer coordinator claims first and looks for manifests then,
         # so either it finds this one, or its claim is found here.
@@ -300,16 +308,23 @@ class CheckpointStore:
         if max(numbers(self._storage.list_files("epochs")), default=0) == takeover.epoch:
             self._storage.delete([manifest_path(checkpoint_id)])
 
-    def check_fence(self) -> None:
+    def check_fence(self, retries: bool = True) -> None:
         """Raise `FencedError` if another coordinator has claimed the job, and perhaps ended it since."""
-        found = numbers(self._storage.list_files("epochs"))
+        found = numbers((self._storage if retries else self._storage.unretried).list_files("epochs"))
         if not found:
             # The job has ended and is removed, perhaps before this coordinator recorded its last checkpoint.
             self._takeovers.forget_completed(self.epoch)
         if self.epoch not in found or max(found) > self.epoch:
-            raise FencedError(
+            raise self._fence(
                 f"coordinator of epoch {self.epoch} is fenced: {self._epochs.claimant(max(found, default=0))}"
             )
+
+    def _fence(self, cause: str) -> FencedError:
+        # Kept: callers that only warn of errors of storage would otherwise continue. Where this coordinator
+        # itself removes its epoch, a deletion in another thread no longer finds it.
+        if not self._is_removing:
+            self.fenced = cause
+        return FencedError(cause)
 
     def owns(self, claimed: ClaimedCheckpoint | None) -> None:
         """The job was started from this, if anything, and removes it as the oldest of its checkpoints."""
@@ -459,11 +474,15 @@ class CheckpointStore:
             FencedError: Another coordinator took over, and everything is its own.
         """
         check_not_restored(self.restorers)
-        remove_directory(self._storage, self._deleting_threads, self.check_fence)
+        remove_directory(self._storage, self._deleting_threads, self._begin_removal)
         self._is_removed = True
         self._retained.clear()
         if self._claimed is not None:
             self._claimed.remove()
+
+    def _begin_removal(self) -> None:
+        self.check_fence()
+        self._is_removing = True
 
     def sweep(self, keep_checkpoints: bool) -> None:
         """All processes of the job have ended: remove what they wrote since the job ended.

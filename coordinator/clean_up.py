@@ -38,10 +38,13 @@ class CleanUp:
         self._warned(remove)
 
     def finish(self, spec: JobSpec, store: CheckpointStore, keep: bool) -> None:
-        """The job had ended, but a predecessor may have died before it removed what is to go."""
+        """The job had ended, but a predecessor may have died before it removed what is to go.
+
+        Args:
+            store: Claimed already.
+        """
 
         def remove() -> None:
-            store.claim()
             store.owns(claimed_checkpoint(spec))
             if keep:
                 store.load()

@@ -31,8 +31,9 @@ from .clean_up import CleanUp
 from .job_fail_points import JobFailPoints
 from .job_history import Failure, JobHistory
 from .job_metrics import JobMetrics
-from .job_storage import claim_epoch, foreign_state, new_store
+from .job_storage import claim_epoch, continue_ids, foreign_state, new_store
 from .operator_coordinators import OperatorCoordinators
+from .ownership import RETRY_MS, Ownership
 from .ports import CoordinatorPorts
 from .recoveries import COORDINATOR_LOST, Recoveries
 from .rescaler import Rescaler
@@ -50,9 +51,6 @@ logger = logging.getLogger(__name__)
 ATTEMPTS_PER_EPOCH = 1_000_000
 """Attempt numbers of one coordinator are below those of the next, so zombies of both are fenced."""
 
-STORAGE_RETRY_MS = 1_000
-"""Pause before a restart asks storage again for the newest checkpoint."""
-
 
 class JobCoordinator:
     """Runs one job to its end.
@@ -63,6 +61,7 @@ class JobCoordinator:
         tracer: Where checkpoint traces go.
         storage: Root of all checkpoints instead of the one in the settings (tests, simulation).
         before_clean_up: Called when the job has ended, with whether its checkpoints stay, before they go.
+        is_current: Whether the shell counts this process as the job's coordinator, `None` if not known.
     """
 
     def __init__(
@@ -72,6 +71,7 @@ class JobCoordinator:
         tracer: Tracer,
         storage: CheckpointStorage | None = None,
         before_clean_up: Callable[[bool], None] = lambda keep: None,
+        is_current: Callable[[], bool | None] = lambda: True,
     ) -> None:
         self._spec = spec
         self.statistics = JobStatistics()
@@ -84,6 +84,7 @@ class JobCoordinator:
         self._restart_traces = RestartTraces(self._traces)
         self._storage = storage
         self._before_clean_up = before_clean_up
+        self._is_current = is_current
         self._cleaning = CleanUp(lambda text: self.statistics.warnings.append(text), self._before_removal)
         self._rescaler = Rescaler(
             spec.graph, self._ports, lambda: self.statistics, self._restart_to_rescale, self._give_way
@@ -92,6 +93,7 @@ class JobCoordinator:
         self._life = JobLifeCycle()
         self._strategy = spec.settings.new_restart_strategy()
         self._store: CheckpointStore | None = None
+        self._ownership: Ownership | None = None
         self._checkpoints: CheckpointDriver | None = None
         self._foreign: CheckpointManifest | None = None
         self._restored: CheckpointManifest | None = None
@@ -103,6 +105,7 @@ class JobCoordinator:
         self._finished: set[SubtaskId] = set()
         self._restart_at_ms: int | None = None
         self._is_fenced = False
+        self._end_at_ms: int | None = None
         self._is_beyond_restart = False
         self._stopped_with = ""
         self._failure: Failure | None = None
@@ -195,8 +198,7 @@ class JobCoordinator:
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
         due = min(self._operators.next_due_ms(), self._rescaler.next_due_ms())
-        if self._restart_at_ms is not None:
-            due = min(due, self._restart_at_ms)
+        due = min([due, *(at for at in (self._restart_at_ms, self._end_at_ms) if at is not None)])
         if self._checkpoints is not None:
             due = min(due, self._checkpoints.next_due_ms())
         return due
@@ -206,10 +208,53 @@ class JobCoordinator:
         if self._checkpoints is not None:
             self._checkpoints.validate()
 
+    # ------------------------------------------------------------ ownership
+
+    def claim(self) -> None:
+        """Become the owner of the job in checkpoint storage: coordinators before this one are superseded.
+
+        Raises:
+            CheckpointStorageError: Storage refuses.
+        """
+        store = new_store(self._spec, self._storage)
+        if store is not None:
+            self._attempt = Attempt((claim_epoch(self._spec, store) - 1) * ATTEMPTS_PER_EPOCH)
+            lease_ms = self._spec.settings.lease_ms
+            self._ownership = Ownership(
+                # Without retries: it is asked again anyway, and waiting would look like a silence.
+                lambda: store.check_fence(retries=False),
+                lease_ms,
+                lambda: self.now_ms,
+                self._give_way,
+                self._is_current,
+            )
+        self._store = store
+
+    def may_act(self, is_final: bool = False) -> bool:
+        """Whether this coordinator still owns the job; a shell asks before it lets the coordinator act.
+
+        Args:
+            is_final: Whether the job is about to be deployed or to end.
+
+        Returns:
+            `False` if it is superseded, or if storage does not answer after the coordinator was stopped for
+            longer than its lease; then the shell asks again.
+        """
+        if self._ownership is None or self._store is None:
+            return True
+        if self._store.fenced:
+            self._ownership.lose(self._store.fenced)
+        return self._ownership.confirm(is_final)
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether another coordinator owns the job: this one changes nothing that they share."""
+        return self._is_fenced or (self._store is not None and bool(self._store.fenced))
+
     # ------------------------------------------------------------ start
 
     def start(self) -> None:
-        """Claim the job, find the state to start from, and deploy."""
+        """Claim the job unless that is done, find the state to start from, and deploy."""
         self.history.started(self.now_ms)
         try:
             self._open_storage()
@@ -225,21 +270,20 @@ class JobCoordinator:
         self._deploy()
 
     def finish_clean_up(self, keep_checkpoints: bool) -> None:
-        """The job has ended, but a predecessor may have died before it removed what is to go."""
-        store = new_store(self._spec, self._storage)
-        if store is not None:
-            self._cleaning.finish(self._spec, store, keep_checkpoints)
+        """The job was claimed, but it has ended: remove what a predecessor that died was to remove."""
+        if self._store is not None:
+            self._cleaning.finish(self._spec, self._store, keep_checkpoints)
 
     def _open_storage(self) -> None:
-        self._store = new_store(self._spec, self._storage)
+        if self._store is None:
+            self.claim()
         if self._store is None:
             return
-        earlier = claim_epoch(self._spec, self._store) - 1
-        self._attempt = Attempt(earlier * ATTEMPTS_PER_EPOCH)
+        continue_ids(self._spec, self._store)
         newest = self._store.load()
         if newest is not None and newest.statistics is not None:
             self.statistics = read_statistics(newest.statistics)
-        if earlier:
+        if self._store.epoch > 1:
             self._recoveries.resumed(self.now_ms)
         self._checkpoints = CheckpointDriver(
             self._spec,
@@ -291,7 +335,16 @@ class JobCoordinator:
         origin = "the start" if restored_id is None else f"checkpoint {restored_id}"
         logger.info("The job %s is deployed, restarts: %d, from %s", self.job_name, self.restarts, origin)
         deployments = task_deployments(self._spec.job_id, graph, self._graph, start, settings)
-        self._ports.deploy(self._graph, deployments)
+        # Again: storage may have taken any time since, and tasks of a superseded coordinator may do harm.
+        if self.may_act(is_final=True):
+            self._ports.deploy(self._graph, deployments)
+            return
+        self._live = set()
+        if self._is_fenced:
+            self._go_on_when_stopped()
+        else:
+            self._restarts -= 1
+            self._restart_at_ms = self.now_ms + RETRY_MS
 
     # ------------------------------------------------------------ events
 
@@ -453,15 +506,15 @@ class JobCoordinator:
         self._finished.add(subtask)
         self._live.discard(subtask)
         self._queries.fail("the subtask that owns the key has finished", subtask)
-        if self.status is JobStatus.RUNNING and not self._live:
-            self._life.handle(JobEvent.TASKS_FINISHED)
-            self._rescaler.abandon("the job has finished", is_job_over=True)
-            self._operators.stop()
-            if self._checkpoints is not None:
-                self._checkpoints.handle(core.TasksStopped(core.AbortReason.SHUT_DOWN))
-            self._clean_up(self._spec.settings.keep_on_finish)
-        else:
-            self._go_on_when_stopped()
+        self._go_on_when_stopped()
+
+    def _finish(self) -> None:
+        self._life.handle(JobEvent.TASKS_FINISHED)
+        self._rescaler.abandon("the job has finished", is_job_over=True)
+        self._operators.stop()
+        if self._checkpoints is not None:
+            self._checkpoints.handle(core.TasksStopped(core.AbortReason.SHUT_DOWN))
+        self._clean_up(self._spec.settings.keep_on_finish)
 
     # ------------------------------------------------------------ failure
 
@@ -551,11 +604,16 @@ class JobCoordinator:
     def _go_on_when_stopped(self) -> None:
         if self._live:
             return
+        if self.status is JobStatus.RUNNING:
+            if self._may_end():
+                self._finish()
+            return
         self._restart_traces.stopped(self._ports.now_ns())
-        if self.status is JobStatus.RESTARTING and self._restart_at_ms is not None:
+        is_starting = self.status in (JobStatus.INITIALIZING, JobStatus.RESTARTING)
+        if is_starting and self._restart_at_ms is not None:
             if self._restart_at_ms <= self.now_ms and self._knows_newest():
                 self._deploy()
-        elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING):
+        elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING) and self._may_end():
             settings = self._spec.settings
             ended = self._life.handle(JobEvent.TASKS_STOPPED)
             # What could not be restored may be all that is left of the state, and somebody can repair it.
@@ -574,15 +632,21 @@ class JobCoordinator:
             self.statistics.warnings.append(
                 f"the newest checkpoint cannot be found, so the job waits: {error}"
             )
-            self._restart_at_ms = self.now_ms + STORAGE_RETRY_MS
+            self._restart_at_ms = self.now_ms + RETRY_MS
         return False
+
+    def _may_end(self) -> bool:
+        """Whether the job may end now; if it is not known whose job it is, this is tried again later."""
+        may_end = self._is_fenced or self.may_act(is_final=True)
+        self._end_at_ms = None if may_end else self.now_ms + RETRY_MS
+        return may_end
 
     def sweep(self) -> None:
         """For the shell, when the job has ended and none of its processes runs any more.
 
         A task may have been storing a snapshot when the job ended; nobody else would ever delete that.
         """
-        if self._store is not None and not self._is_fenced:
+        if self._store is not None and not self.is_superseded:
             self._cleaning.sweep(self._store)
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
@@ -594,7 +658,7 @@ class JobCoordinator:
             return
         if self._store is not None:
             self._cleaning.end(self._store, keep_checkpoints)
-        if self.fail_points is not None:
+        if self.fail_points is not None and not self.is_superseded:
             self.fail_points.remove_marks()
 
     def _before_removal(self, keep_checkpoints: bool) -> None:

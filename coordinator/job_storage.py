@@ -33,7 +33,10 @@ def new_store(spec: JobSpec, storage: CheckpointStorage | None) -> CheckpointSto
 
 
 def claim_epoch(spec: JobSpec, store: CheckpointStore) -> int:
-    """Become the job's coordinator; ids go on from those of the job that it starts from.
+    """Become the job's coordinator.
+
+    Returns:
+        The epoch.
 
     Raises:
         ConfigurationError: The job is exactly-once, but another coordinator could claim the same epoch.
@@ -42,11 +45,15 @@ def claim_epoch(spec: JobSpec, store: CheckpointStore) -> int:
     if spec.settings.mode is CheckpointingMode.EXACTLY_ONCE:
         # The driver checked it too, but this process may have other packages.
         check_exclusive(store.storage, store.probe)
+    return epoch
+
+
+def continue_ids(spec: JobSpec, store: CheckpointStore) -> None:
+    """The ids of a new job's checkpoints follow those of the job that it starts from."""
     path = spec.settings.restore_path
     if path is not None and store.is_new:
         foreign = read_checkpoint(path)
         store.give_ids_above(max([foreign.checkpoint_id, *newer_checkpoints(path, foreign)]))
-    return epoch
 
 
 def foreign_state(

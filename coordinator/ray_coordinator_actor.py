@@ -6,6 +6,8 @@ coordinates a job is not imported here before there is one.
 
 from __future__ import annotations
 
+import os
+import threading
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,8 @@ import ray
 from ..actors.ray_serializers import make_serializers
 from ..actors.ray_task_actor import start_task_actor
 from ..common.free_memory import give_back_free_memory
-from .ray_job_handover import forget, handed_over
+from .ray_actor_state import ActorCondition, actor_state
+from .ray_job_handover import forget, handed_over, is_handed_over
 
 if TYPE_CHECKING:
     from ray.runtime_context import RuntimeContext
@@ -25,6 +28,51 @@ if TYPE_CHECKING:
     from ..protocol.ids import Attempt, SubtaskId
     from .barrier_mode import BarrierMode
     from .state_queries import StateAnswer
+
+
+_LEAVING_S = 5.0
+"""How long Ray may take to end a process that has asked for it."""
+
+
+class _ActorProcess:
+    """The `LifePorts` of a coordinator in an actor.
+
+    Args:
+        actor: The handle of the actor. It leads to the successor where there is one.
+        name: Its name.
+    """
+
+    def __init__(self, actor: Any, name: str) -> None:
+        self._actor = actor
+        self._name = name
+        self._id: str = actor._ray_actor_id.hex()
+        state = actor_state(self._id)
+        self._restarts = None if state is None else state.restarts
+
+    def is_current(self) -> bool | None:
+        state = actor_state(self._id)
+        if state is None or self._restarts is None:
+            return None
+        return state.condition is not ActorCondition.DEAD and state.restarts == self._restarts
+
+    def is_handed_over(self) -> bool:
+        return is_handed_over(self._name)
+
+    def forget_job(self) -> None:
+        forget(self._name)
+
+    def leave(self) -> None:
+        """End this process, not the actor: its id may belong to a successor by now, which must live on.
+
+        Ray ends a process that has marked itself after its next call, and does not restart an actor that
+        ended in this way. The call may reach the successor instead, which does nothing in it.
+        """
+        worker: Any = ray._private.worker.global_worker
+        worker.core_worker.set_current_actor_should_exit()
+        end = threading.Timer(_LEAVING_S, os._exit, (0,))
+        end.daemon = True
+        end.start()
+        self._actor.started.remote()
 
 
 class CoordinatorActor:
@@ -49,12 +97,8 @@ class CoordinatorActor:
             forget(self._name)
         from .ray_job_host import JobHost
 
-        self._host = JobHost(job.spec, self._me, early, self._end)
+        self._host = JobHost(job.spec, self._me, early, _ActorProcess(self._me, self._name))
         give_back_free_memory()
-
-    def _end(self) -> None:
-        forget(self._name)
-        ray.kill(self._me, no_restart=True)
 
     # ------------------------------------------------------------ called by tasks
 

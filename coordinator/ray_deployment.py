@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -14,13 +15,20 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
 from ..actors.ray_serializers import make_serializers
-from ..common.errors import ConfigurationError, JobExecutionError, ResourceError, first_line
+from ..common.errors import (
+    ConfigurationError,
+    JobExecutionError,
+    ResourceError,
+    SupersededError,
+    first_line,
+)
 from ..common.free_memory import give_back_free_memory
 from ..common.hidden_modules import taken_for_granted
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.execution_graph import build_execution_graph
 from ..telemetry import OtlpSettings
 from .cluster_address import HeadWatch, check_reachable, unreachable
+from .ray_actor_state import ActorCondition, actor_state
 from .ray_job_handover import HandedOverJob, forget, hand_over
 from .slots import RAY_NAMES, ProcessResources, process_resources, start_order, total
 from .spec import JobSpec
@@ -32,13 +40,19 @@ if TYPE_CHECKING:
     from .job_report import JobReport
     from .state_queries import StateAnswer, StateQuery
 
+logger = logging.getLogger(__name__)
+
 NAMESPACE = "tidegate"
 """Where coordinators are found by name. Drivers stay in an unnamed namespace each: RayDP allows one Spark
 session per namespace."""
 _PREFIX = "job-"
+_HEAD = "node:__internal_head__"
+_SHARE_OF_HEAD = 0.0001
+"""Ray gives its head 1 of this resource, so it has room for ten thousand coordinators."""
 _START_TIMEOUT_S = 60
-_RETURN_TIMEOUT_S = 60
-"""How long a driver waits for a coordinator that was lost; Ray restarts one in 1 to 3 seconds."""
+_REMIND_S = 60
+"""How often a driver logs that it waits for a lost coordinator. Ray restarts one in 1 to 3 seconds, or when
+it counts a lost node as dead."""
 _RETRY_S = 0.2
 _LOOK_S = 5.0
 """How long an answer may take before the driver looks whether the cluster is there at all."""
@@ -148,36 +162,52 @@ class RayJobHandle:
             return
         self.report()
         self.details()
-        self._ask(self._actor.forget.remote)
+        # One that is lost meanwhile may find that its job is forgotten, and end.
+        with contextlib.suppress(JobExecutionError):
+            self._ask(self._actor.forget.remote)
         self._is_released = True
         ray.kill(self._actor, no_restart=True)
-        # Not before: a coordinator that is lost meanwhile comes back.
-        forget(_name_of(self._job_id))
 
     def _ask(self, question: Callable[[], Any]) -> Any:
-        """The coordinator's answer. All questions may be asked twice: a lost one is asked again."""
-        give_up_s = time.monotonic() + _RETURN_TIMEOUT_S
+        """The coordinator's answer.
+
+        All questions may be asked twice: one that was lost is asked again, and so is one that reached a
+        coordinator whose job another one runs by now. Only what Ray does not restart is gone.
+        """
+        remind_s = time.monotonic() + _REMIND_S
         head = HeadWatch(self._head)
+        superseded = ""
         while True:
             try:
                 return _answer(question(), head)
-            except ActorUnavailableError as error:
+            except SupersededError as error:
+                superseded = f" ({error.cause})"  # type: ignore[attr-defined]
+            except ActorUnavailableError:
                 head.check()
-                if time.monotonic() >= give_up_s:
-                    raise self._gone(error, f"It did not come back within {_RETURN_TIMEOUT_S} s") from error
-                time.sleep(_RETRY_S)
             except RayActorError as error:
-                raise self._gone(
-                    error,
-                    "A job that ended long ago is forgotten (tidegate.coordinator.linger), and without "
-                    "checkpoints a lost coordinator is a lost job",
-                ) from error
+                head.check()
+                if _is_dead(self._actor):
+                    raise self._gone(f"{first_line(error)}{superseded}") from error
+            if time.monotonic() >= remind_s:
+                remind_s += _REMIND_S
+                logger.warning(
+                    "The coordinator of job %s does not answer; waiting until Ray has restarted it",
+                    self._job_id,
+                )
+            time.sleep(_RETRY_S)
 
-    def _gone(self, error: BaseException, remark: str) -> JobExecutionError:
+    def _gone(self, cause: str) -> JobExecutionError:
         return JobExecutionError(
-            f"the coordinator of job {self._job_id} is gone: {first_line(error)}. {remark}; start the "
-            f"job again, from its newest checkpoint if it kept one (execution.state-recovery.path)"
+            f"the coordinator of job {self._job_id} is gone: {cause}. A job that ended long ago is forgotten "
+            f"(tidegate.coordinator.linger), and without checkpoints a lost coordinator is a lost job; start "
+            f"the job again, from its newest checkpoint if it kept one (execution.state-recovery.path)"
         )
+
+
+def _is_dead(actor: Any) -> bool:
+    """Whether Ray will not restart an actor; not while its head does not answer."""
+    state = actor_state(actor._ray_actor_id.hex())
+    return state is not None and state.condition is ActorCondition.DEAD
 
 
 def _answer(reference: Any, head: HeadWatch) -> Any:
@@ -262,6 +292,7 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
             namespace=NAMESPACE,
             lifetime="detached",
             num_cpus=0,
+            **_placement(spec.settings.coordinator_placement),
             max_restarts=-1 if is_resumable else 0,
             max_task_retries=0,
             max_concurrency=16,
@@ -271,20 +302,34 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     # What its answers are made of, imported while its processes start.
     from . import job_details  # noqa: F401
 
-    _await_start(actor, name)
+    _await_start(actor, name, spec.settings.coordinator_placement)
     give_back_free_memory()
     return RayJobHandle(actor, spec.job_id)
 
 
-def _await_start(actor: Any, name: str) -> None:
+def _placement(where: str) -> dict[str, Any]:
+    """Options of the coordinator's actor, also for its restarts.
+
+    Not the id of a node: a head that was restarted has another one.
+    """
+    if where == "any":
+        return {}
+    if where == "head":
+        return {"resources": {_HEAD: _SHARE_OF_HEAD}}
+    name, _, value = where.partition("=")
+    return {"label_selector": {name: value}}
+
+
+def _await_start(actor: Any, name: str, placement: str) -> None:
     is_started = False
     try:
         ray.get(actor.started.remote(), timeout=_START_TIMEOUT_S)
         is_started = True
     except RayError as error:
         raise ResourceError(
-            f"the job's coordinator could not be started on Ray: {error}. Look at the cluster with "
-            f"`ray status`; its nodes need the same Python and tidegate as the driver"
+            f"the job's coordinator could not be started on Ray (tidegate.coordinator.placement: "
+            f"{placement}): {error}. Look at the cluster with `ray status`; its nodes need the same Python "
+            f"and tidegate as the driver"
         ) from error
     finally:
         # Also when the driver is told to end before it knows its job: nobody would ever ask for it.

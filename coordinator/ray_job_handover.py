@@ -58,6 +58,11 @@ def handed_over(coordinator: str) -> HandedOverJob:
     return job
 
 
+def is_handed_over(coordinator: str) -> bool:
+    """Whether an actor of this name would find its job."""
+    return internal_kv._internal_kv_exists(coordinator, namespace=_NAMESPACE)
+
+
 def forget(coordinator: str) -> None:
     """Remove the job: no actor of this name will need it any more."""
     internal_kv._internal_kv_del(coordinator, namespace=_NAMESPACE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import pickle
 import queue
@@ -23,23 +22,26 @@ from ..protocol.task_metrics import Heartbeat
 from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext
 from .barrier_mode import BarrierMode
+from .coordinator_life import CoordinatorLife, LifePorts
 from .coordinator_tracer import coordinator_tracer
 from .elasticity import Elasticity
 from .job_archive import archive_job
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
-from .job_report import JobReport
 from .job_reporters import JobReporters
-from .job_view import JobView, report_of
+from .job_view import JobView
+from .ownership import RETRY_MS
 from .ray_gateway import RayTaskGateway
 from .report_order import ReportOrder
 from .spec import JobSpec
 from .state_queries import Answer, StateAnswer, StateQuery, waited_answer
-from .stored_end import StoredEnd
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_REFUSING_S = 1.0
+"""How long a superseded coordinator stays to answer the calls that have reached it."""
 
 
 class JobHost:
@@ -49,10 +51,10 @@ class JobHost:
         job: A pickled `JobSpec` and `OtlpSettings | None`.
         actor: Handle of the actor around it, for the tasks to report to.
         early: Task actors that were started already, by the keys of their processes.
-        end: Ends the actor.
+        ports: The actor's process.
     """
 
-    def __init__(self, job: bytes, actor: Any, early: Mapping[str, Any], end: Callable[[], None]) -> None:
+    def __init__(self, job: bytes, actor: Any, early: Mapping[str, Any], ports: LifePorts) -> None:
         otlp: OtlpSettings | None
         self._spec: JobSpec
         self._spec, otlp = pickle.loads(job)
@@ -63,7 +65,6 @@ class JobHost:
         self._done = threading.Event()
         self._order = ReportOrder(self._spec.settings.gap_timeout_ms)
         self._tracer = coordinator_tracer(self._spec, otlp)
-        self._end_actor = end
         self._gateway = RayTaskGateway(
             self._spec,
             actor,
@@ -72,9 +73,19 @@ class JobHost:
             lambda event: self._coordinator.handle(event),
             self._heard,
         )
-        self._coordinator = JobCoordinator(
-            self._spec, self._gateway, self._tracer, before_clean_up=self._record_end
+        self._life = CoordinatorLife(
+            self._spec,
+            ports,
+            lambda ended: JobCoordinator(
+                self._spec,
+                self._gateway,
+                self._tracer,
+                before_clean_up=ended,
+                is_current=ports.is_current,
+            ),
+            lambda: self._gateway.now_ns() // 1_000_000,
         )
+        self._coordinator = self._life.coordinator
         settings = self._spec.settings
         self._elasticity = Elasticity(
             self._coordinator,
@@ -87,60 +98,52 @@ class JobHost:
             self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
         )
         self._view = JobView(self._spec, self._coordinator)
-        self._end: JobReport | None = None
         self._needed_s = 0.0
-        self._stored_end = StoredEnd(self._spec)
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
 
     # ------------------------------------------------------------ the loop
 
     def _run(self) -> None:
+        crash = None
         try:
-            if not self._resume_end():
-                self._drive()
+            self._life.start()
+            self._drive()
         except Exception as error:
             # A bug here must end the job with an error, and not leave it hanging.
             logger.exception("The coordinator of job %s failed", self._spec.job_id)
             cause = f"the coordinator failed: {type(error).__name__}: {error}"
-            report = report_of(self._coordinator)
-            details = traceback.format_exc()
-            self._end = replace(report, status=JobStatus.FAILED, cause=cause, details=details)
+            crash = replace(
+                self._life.report(), status=JobStatus.FAILED, cause=cause, details=traceback.format_exc()
+            )
+        self._life.ended(crash)
+        if self._is_owner():
+            self._close()
+            self._linger()
+        else:
+            self._refuse()
+
+    def _close(self) -> None:
+        """The job has ended: end its processes, and make its end known."""
         # While it is known where the subtasks were.
         last = self._details()
         self._gateway.close()
         self._coordinator.sweep()
         self._reporters.close()
-        if self._spec.settings.archive_dir is not None:
+        if self._spec.settings.archive_dir is not None and self._is_owner():
             archive_job(self._spec.settings.archive_dir, last)
         self._tracer.close()
         self._done.set()
         self._coordinator.results.close()
-        self._linger()
-
-    def _resume_end(self) -> bool:
-        """Whether the job had ended before Ray restarted this actor; then only its end is told."""
-        # Ids of jobs are random, so a record can only come from this actor before it was restarted.
-        ended = self._stored_end.read()
-        if ended is None:
-            return False
-        self._end, waiting = ended
-        for event in waiting:
-            self._coordinator.results.add(event)
-        self._coordinator.finish_clean_up(keep_checkpoints=self._end.newest_checkpoint is not None)
-        return True
-
-    def _record_end(self, keep_checkpoints: bool) -> None:
-        """Before the checkpoints are removed: without them a restarted coordinator would start afresh."""
-        report = report_of(self._coordinator)
-        if not keep_checkpoints:
-            report = replace(report, newest_checkpoint=None)
-        self._stored_end.write(report, self._coordinator.results.waiting)
 
     def _drive(self) -> None:
-        self._coordinator.start()
         next_tick_s = 0.0
-        while not self._coordinator.status.is_globally_terminal_state():
-            self._take_request(next_tick_s)
+        while not self._life.is_over:
+            request = self._next_request(next_tick_s)
+            is_owner = self._is_owner()
+            if request is not None:
+                request()
+            if not is_owner:
+                return
             if self._coordinator.next_due_ms() <= self._gateway.now_ns() // 1_000_000:
                 self._coordinator.tick()
             if time.monotonic() >= next_tick_s:
@@ -160,36 +163,66 @@ class JobHost:
         for lost in self._order.look(job.attempt, job.subtasks, job.now_ms):
             self._gateway.end_process_of(lost)
 
-    def _take_request(self, next_tick_s: float) -> None:
+    def _is_owner(self) -> bool:
+        """Whether this coordinator owns the job, or its end. Waits while storage does not answer that."""
+        while not (self._life.may_act() or self._life.is_superseded):
+            time.sleep(RETRY_MS / 1_000)
+        return not (self._life.is_superseded or self._life.is_forgotten)
+
+    def _next_request(self, next_tick_s: float) -> Callable[[], None] | None:
         due_s = (self._coordinator.next_due_ms() - self._gateway.now_ns() // 1_000_000) / 1_000
-        wait_s = max(0.0, min(due_s, next_tick_s - time.monotonic()))
         try:
-            request = self._requests.get(timeout=wait_s)
+            return self._requests.get(timeout=max(0.0, min(due_s, next_tick_s - time.monotonic())))
         except queue.Empty:
-            return
-        request()
+            return None
 
     def _linger(self) -> None:
-        """Answer questions about the ended job for a while, then leave nothing behind.
+        """Answer questions about the ended job for a while, then remove what is left of it.
 
-        Whoever takes results gets that time again. Others do not: a console that looks each second would keep
-        this actor for ever.
+        Taking results extends that time. Other questions do not: a console that asks each second would keep
+        this actor forever.
         """
         self._needed_s = time.monotonic()
         linger_s = self._spec.settings.linger_ms / 1_000
         while (left_s := self._needed_s + linger_s - time.monotonic()) > 0:
-            with contextlib.suppress(queue.Empty):
+            try:
+                # Not for all that time: one that is superseded is to leave soon.
+                request = self._requests.get(timeout=min(left_s, self._spec.settings.lease_ms / 1_000))
+            except queue.Empty:
+                request = None
+            is_owner = self._is_owner()
+            if request is not None:
+                request()
+            if not is_owner and self._life.is_superseded:
+                self._refuse()
+                return
+        while not self._life.lingered():
+            time.sleep(RETRY_MS / 1_000)
+
+    def _refuse(self) -> None:
+        """Refer clients to the coordinator that owns the job, and leave. Nothing else is changed here."""
+        until_s = time.monotonic() + _REFUSING_S
+        while (left_s := until_s - time.monotonic()) > 0:
+            try:
                 self._requests.get(timeout=left_s)()
-        self._stored_end.remove()
-        self._end_actor()
+            except queue.Empty:
+                break
+        self._life.lingered()
 
     def _call(self, request: Callable[[], T]) -> T:
-        """Run `request` on the coordinator's thread and return its result."""
+        """Run `request` on the coordinator's thread and return its result.
+
+        Raises:
+            SupersededError: Another coordinator owns the job, also where that was found out meanwhile.
+        """
         answer: Future[T] = Future()
 
         def perform() -> None:
             try:
-                answer.set_result(request())
+                self._life.check_not_superseded()
+                result = request()
+                self._life.check_not_superseded()
+                answer.set_result(result)
             except Exception as error:
                 answer.set_exception(error)
 
@@ -202,6 +235,8 @@ class JobHost:
         """An event from a task; events of one task are handled in the order of their numbers."""
 
         def handle() -> None:
+            if self._life.is_over:
+                return
             for data in self._order.accept((attempt, subtask), number, event):
                 self._coordinator.handle(decode_event(data))
 
@@ -211,15 +246,14 @@ class JobHost:
 
     def report(self) -> bytes:
         """A pickled `JobReport`."""
-        return self._call(lambda: pickle.dumps(self._end or report_of(self._coordinator)))
+        return self._call(lambda: pickle.dumps(self._life.report()))
 
     def details(self) -> bytes:
         """A pickled `JobDetails`."""
         return self._call(lambda: pickle.dumps(self._details()))
 
     def _details(self) -> JobDetails:
-        report = self._end or report_of(self._coordinator)
-        return self._view.details(report, self._gateway.now_ns() // 1_000_000)
+        return self._view.details(self._life.report(), self._gateway.now_ns() // 1_000_000)
 
     def cancel(self) -> None:
         """Stop the job."""
@@ -254,7 +288,7 @@ class JobHost:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the job; false when the time is over first."""
-        return self._done.wait(timeout_s)
+        return self._done.wait(timeout_s) and self._call(lambda: True)
 
     def take_results(self, confirmed: list[str], timeout_s: float) -> list[tuple[str, Any]]:
         """Collected results as (key, payload); waits for the first while the job runs.
@@ -278,7 +312,7 @@ class JobHost:
 
     def forget(self) -> None:
         """The driver knows how the job ended: this actor is about to be killed."""
-        self._call(self._stored_end.remove)
+        self._call(self._life.forget)
 
     def processes(self) -> dict[str, int]:
         """Process ids of the task actors by name, for tests and demonstrations of failure."""

@@ -94,6 +94,8 @@ class JobSettings:
         redundant_processes: How many started processes wait to replace one that dies (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
         linger_ms: How long the coordinator of an ended job stays for questions (Ray shell).
+        coordinator_placement: `head`, `any`, or a label of Ray nodes as `name=value` (Ray shell).
+        lease_ms: How long a coordinator may act before it verifies again that it owns the job.
         reactive: How the job follows the size of its cluster, `None` if it does not (Ray shell).
         autoscaler: What its autoscaler aims at, `None` for none (Ray shell).
         metrics_interval_ms: How often the coordinator asks the subtasks for their metrics; 0 for never.
@@ -142,6 +144,8 @@ class JobSettings:
     redundant_processes: int = 0
     stop_timeout_ms: int = 10_000
     linger_ms: int = 30_000
+    lease_ms: int = 5_000
+    coordinator_placement: str = "head"
     metrics_interval_ms: int = 1_000
     reactive: ReactiveSettings | None = None
     autoscaler: AutoscalerSettings | None = None

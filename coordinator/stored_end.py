@@ -1,7 +1,13 @@
 """How a job ended, kept in checkpoint storage until its driver knows.
 
-Once a job is over its checkpoints go. A coordinator that is killed after that and restarted by Ray finds
-none, and would run the whole job again. The record stands beside the job's directory, as `ended/<job id>`.
+When a job has ended, its checkpoints are removed. A coordinator that is killed after that and restarted by
+Ray finds none, and would run the whole job again. The record is next to the job's directory, as
+`ended/<job id>.<epoch of the coordinator that wrote it>`.
+
+Each coordinator writes and removes its own record only. The one that takes an end over writes a copy under
+its own number, so a predecessor that wakes up can neither remove nor change what its successor needs. A
+record counts unless a later coordinator has started to run the job (`accepted/<n>`): then its writer was
+superseded before it could detect it (ADR 054).
 """
 
 from __future__ import annotations
@@ -10,8 +16,11 @@ import pickle
 
 from ..protocol.task_events import ResultsCollected
 from ..state.storage import CheckpointStorage, open_storage
+from .checkpoint_store import FencedError
 from .job_report import JobReport
 from .spec import JobSpec
+
+_DIRECTORY = "ended"
 
 
 class StoredEnd:
@@ -22,21 +31,73 @@ class StoredEnd:
         if spec.settings.trigger is not None:
             assert spec.settings.checkpoint_dir is not None
             self._storage = open_storage(spec.settings.checkpoint_dir)
-        self._path = f"ended/{spec.job_id}"
+        self._job_id = spec.job_id
+        self._prefix = f"{_DIRECTORY}/{spec.job_id}"
+        self._own: str | None = None
 
-    def write(self, report: JobReport, waiting: list[ResultsCollected]) -> None:
-        """Keep the report and the collected results that the driver has not confirmed."""
+    @property
+    def is_written(self) -> bool:
+        """Whether this coordinator has a record in storage."""
+        return self._own is not None
+
+    def write(self, report: JobReport, waiting: list[ResultsCollected], epoch: int) -> None:
+        """Keep the report and the collected results that the driver has not confirmed.
+
+        Args:
+            epoch: Of the coordinator that ended the job.
+        """
         if self._storage is not None:
-            self._storage.write_file(self._path, pickle.dumps((report, waiting)))
+            path = f"{self._prefix}.{epoch}"
+            self._storage.write_file(path, pickle.dumps((report, waiting)))
+            self._own = path
 
-    def read(self) -> tuple[JobReport, list[ResultsCollected]] | None:
-        """What was kept, if the job had ended."""
-        if self._storage is None or self._path not in self._storage.list_files("ended"):
+    def take_over(self, epoch: int) -> tuple[JobReport, list[ResultsCollected]] | None:
+        """What was kept, if the job had ended; from now on this coordinator answers for it.
+
+        Args:
+            epoch: Of this coordinator, which has claimed the job.
+        """
+        found = [path for path in self._records() if not self._is_void(path)]
+        if self._storage is None or not found:
             return None
-        stored: tuple[JobReport, list[ResultsCollected]] = pickle.loads(self._storage.read(self._path))
+        data = self._storage.read(found[-1])
+        # Epochs begin at 1 again where everything else of the job is removed.
+        number = max(_number(found[-1]) + 1, epoch)
+        while not self._storage.create_exclusive(f"{self._prefix}.{number}", data):
+            number += 1
+        self._own = f"{self._prefix}.{number}"
+        stored: tuple[JobReport, list[ResultsCollected]] = pickle.loads(data)
         return stored
 
+    def check(self) -> None:
+        """Raise `FencedError` unless the newest record is that of this coordinator."""
+        records = self._records()
+        if self._own is not None and (not records or records[-1] != self._own):
+            raise FencedError(f"{self._own} is not the newest record of the end of job {self._job_id}")
+
     def remove(self) -> None:
-        """The end is known: keep nothing."""
-        if self._storage is not None:
-            self._storage.delete([self._path])
+        """The end is known: keep nothing of this coordinator and of those before it."""
+        if self._storage is not None and self._own is not None:
+            number = _number(self._own)
+            self._storage.delete([path for path in self._records() if _number(path) <= number])
+        self._own = None
+
+    def _records(self) -> list[str]:
+        """All records of the job, the newest last. Versions up to 0.1 wrote one without a number."""
+        if self._storage is None:
+            return []
+        found = self._storage.list_files(_DIRECTORY)
+        mine = [path for path in found if path == self._prefix or path.startswith(f"{self._prefix}.")]
+        return sorted(mine, key=_number)
+
+    def _is_void(self, path: str) -> bool:
+        assert self._storage is not None
+        if path == self._prefix:
+            return False
+        accepted = self._storage.sub(self._job_id).list_files("accepted")
+        return any(int(each.rpartition("/")[2]) > _number(path) for each in accepted)
+
+
+def _number(path: str) -> int:
+    number = path.rpartition(".")[2]
+    return int(number) if number.isdigit() else 0

@@ -132,6 +132,7 @@ def job_settings(
         redundant_processes=_not_negative(configuration, DeploymentOptions.REDUNDANT_PROCESSES),
         stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
         linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
+        coordinator_placement=_coordinator_placement(configuration),
         metrics_interval_ms=configuration.get(MetricOptions.UPDATE_INTERVAL).to_millis(),
         reactive=reactive_settings(configuration),
         autoscaler=autoscaler_settings(configuration),
@@ -143,6 +144,17 @@ def job_settings(
         archive_dir=_archive_dir(configuration),
         fail_points=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
     )
+
+
+def _coordinator_placement(configuration: Configuration) -> str:
+    option = DeploymentOptions.COORDINATOR_PLACEMENT
+    placement = configuration.get(option)
+    name, separator, value = placement.partition("=")
+    if placement not in ("head", "any") and not (name and separator and value):
+        raise ConfigurationError(
+            f"{option.key} is {placement!r}; give head, any, or a label of Ray nodes as name=value"
+        )
+    return placement
 
 
 def _logs(configuration: Configuration) -> LogSettings:

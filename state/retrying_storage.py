@@ -92,6 +92,10 @@ class RetryingStorage(CheckpointStorage):
     def uri(self) -> str:
         return self._storage.uri
 
+    @property
+    def unretried(self) -> CheckpointStorage:
+        return self._storage
+
     def write_file(self, path: str, data: bytes | memoryview) -> FileHandle:
         return self._retried(lambda: self._storage.write_file(path, data))
 

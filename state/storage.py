@@ -104,6 +104,11 @@ class CheckpointStorage(ABC):
         """Remove everything below the root, and the root itself where there are directories."""
         self.delete(self.list_files(""))
 
+    @property
+    def unretried(self) -> CheckpointStorage:
+        """The same storage, for callers that must not wait for retries."""
+        return self
+
     @abstractmethod
     def sub(self, prefix: str) -> CheckpointStorage:
         """The storage rooted at the directory `prefix` of this one."""

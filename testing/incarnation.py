@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..actors.ports import TaskDeployment
 from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
+from ..coordinator.coordinator_life import CoordinatorLife
 from ..coordinator.job_coordinator import JobCoordinator
 from ..coordinator.job_report import JobReport
-from ..coordinator.job_view import report_of
 from ..coordinator.report_order import ReportOrder
 from ..coordinator.spec import JobSpec
-from ..coordinator.stored_end import StoredEnd
 from ..protocol.elements import CheckpointingMode, Message, SnapshotKind
 from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
@@ -62,8 +61,11 @@ class Incarnation:
         self.number = number
         self.spec = spec
         self.is_alive = True
+        self.is_stopped = False
+        """Whether it does nothing for a while, without having ended."""
         self.has_started = False
-        self.end: JobReport | None = None
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._is_busy = False
         self.processes: dict[SubtaskId, Process] = {}
         self._world = shell.world
         self._faults = shell.plan.faults
@@ -75,11 +77,21 @@ class Incarnation:
         self._performed = 0
         self.triggered_mode: CheckpointingMode | None = None
         """Of the newest checkpoint."""
-        self._stored_end = StoredEnd(spec)
         tracer = create_tracer("simulation", {})
-        self.coordinator = JobCoordinator(spec, self, tracer, shell.storage.retrying, self._record_end)
+        self.life = CoordinatorLife(
+            spec,
+            self,
+            lambda ended: JobCoordinator(spec, self, tracer, shell.storage.retrying, ended, self.is_current),
+            lambda: self.now_ns() // MILLISECOND,
+        )
+        self.coordinator = self.life.coordinator
 
     # ------------------------------------------------------------ the coordinator
+
+    @property
+    def end(self) -> JobReport | None:
+        """How the job ended, once it has."""
+        return self.life.end
 
     @property
     def status(self) -> JobStatus:
@@ -87,17 +99,16 @@ class Incarnation:
         return self.coordinator.status if self.end is None else self.end.status
 
     def start(self) -> None:
-        """Start the job, or go on with it, or only tell how it ended: as the coordinator's actor does."""
+        """Start the job, or resume it, or only report how it ended: as the coordinator's actor does."""
         self.perform(self._start)
 
     def _start(self) -> None:
-        stored = self._stored_end.read()
-        if stored is None:
-            self.coordinator.start()
-        else:
-            self.coordinator.finish_clean_up(keep_checkpoints=stored[0].newest_checkpoint is not None)
-            self.end = stored[0]
+        self.life.start()
         self.has_started = True
+        if self.life.is_forgotten:
+            self.life.lingered()
+        elif self.end is not None:
+            self.shell.job_ended(self)
         if self._faults.losses:
             self._listen()
 
@@ -116,40 +127,69 @@ class Incarnation:
             self._heard(lost)
         self._world.after(_HEARTBEAT_NS, self._listen)
 
-    def _record_end(self, keep_checkpoints: bool) -> None:
-        report = report_of(self.coordinator)
-        if not keep_checkpoints:
-            report = replace(report, newest_checkpoint=None)
-        self._stored_end.write(report, [])
-
     def perform(self, work: Callable[[], None]) -> None:
-        """Let the coordinator do something, if it is still alive and has something to do."""
-        if not self.is_alive or self.end is not None:
-            return
-        self.shell.run_as(self, work)
-        if not self.is_alive:
-            return
+        """Let the coordinator do something for its job, if it is still alive and the job runs."""
+        if self.is_alive and self.end is None:
+            self.do(lambda: None if self.end is not None else work())
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Let the coordinator do something in its turn, if it owns the job or its end then."""
+        self._inbox.append(work)
+        self.work_off()
+
+    def work_off(self) -> None:
+        """Do what waits, unless it is stopped or in the middle of something."""
+        while self._inbox and self.is_alive and not (self.is_stopped or self._is_busy):
+            work = self._inbox.popleft()
+            self._is_busy = True
+            self.shell.run_as(self, lambda: self._act(work))  # noqa: B023 (called at once)
+            self._is_busy = False
+            if self.is_alive:
+                self._after_step()
+
+    def _after_step(self) -> None:
         self._performed += 1
         is_over = self.coordinator.status.is_globally_terminal_state()
         if is_over or self._performed % _VALIDATED_EVERY == 0:
             self.coordinator.validate()
         self.shell.user.hear(self)
-        if self.end is None and is_over:
-            self.end = report_of(self.coordinator)
+        if is_over and self.end is None:
+            self.life.ended()
+            self.shell.job_ended(self)
         self._set_alarm()
+
+    def _act(self, work: Callable[[], None]) -> None:
+        if self.life.may_act():
+            work()
+        if self.life.is_superseded:
+            self.life.lingered()
+
+    def linger(self, linger_ns: int) -> None:
+        """Stay for that long, then leave nothing of the job."""
+        self._world.after(linger_ns, lambda: self.do(self._leave_or_retry))
+
+    def _leave_or_retry(self) -> None:
+        try:
+            has_left = self.life.lingered()
+        except CheckpointStorageError as error:
+            self._world.note(str(error))
+            has_left = False
+        if not has_left:
+            self.linger(_NOTICED_NS)
 
     def forget_end(self) -> None:
         """The driver knows how the job ended, and says so until it is heard."""
         while True:
             try:
-                self._stored_end.remove()
+                self.life.forget()
                 return
             except CheckpointStorageError as error:
                 self._world.note(str(error))
 
     def die(self) -> None:
         """The coordinator dies in what it is doing; the shell starts its successor."""
-        self.shell.coordinator_died(self)
+        if self.is_alive:
+            self.shell.coordinator_died(self)
 
     def stop_processes(self) -> None:
         """The processes die soon after their owner."""
@@ -185,6 +225,21 @@ class Incarnation:
             is_right = event.attempt in self.shell.network.lost
             assert is_right, f"nothing was lost in attempt {event.attempt}, but {event.cause}"
         self.perform(lambda: self.coordinator.handle(event))
+
+    # ------------------------------------------------------------ LifePorts
+
+    def is_current(self) -> bool | None:
+        return self.shell.is_current(self)
+
+    def is_handed_over(self) -> bool:
+        return self.spec.job_id in self.shell.handed_over
+
+    def forget_job(self) -> None:
+        self.shell.stalls.check_owner(self, "forgets the job")
+        self.shell.handed_over.discard(self.spec.job_id)
+
+    def leave(self) -> None:
+        self.shell.left(self)
 
     # ------------------------------------------------------------ CoordinatorPorts
 
@@ -223,7 +278,7 @@ class Incarnation:
             self.kill(self.processes.pop(subtask))
         self._graph = graph
         self.shell.user.rescales.deployed(self, graph)
-        self.shell.deployed(deployments[0])
+        self.shell.deployed(self, deployments[0])
         for deployment in deployments:
             self.shell.point()
             if self.shell.copies is not None:

@@ -13,6 +13,7 @@ from random import Random
 from ..protocol.elements import CheckpointingMode
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import Chaining
+from .stalls import Stall, draw_stalls
 
 MILLISECOND = 1_000_000
 MAX_PARALLELISM = 8
@@ -226,6 +227,8 @@ class Faults:
     """How often the cluster has no room for another parallelism."""
     crash_at_stop: float = 0.0
     """How often somebody dies soon after the job was asked to stop."""
+    stalls: tuple[Stall, ...] = ()
+    """Coordinators that stop for a time, and may be replaced meanwhile."""
     crash_at_rescale: float = 0.0
     """How often somebody dies soon after the job was asked to have another parallelism."""
 
@@ -291,6 +294,7 @@ def draw_plan(seed: int) -> Plan:
     requests = _draw_requests(random, runs, settings)
     plan = Plan(seed, stages, splits, records, runs, settings, faults, requests)
     # Drawn by themselves: the other seeds stay what they were.
+    plan = replace(plan, faults=replace(plan.faults, stalls=draw_stalls(Random(f"stalls of {seed}"))))
     plan = _with_losses(plan, Random(f"losses of {seed}"))
     plan = _with_rescales(plan, Random(f"rescales of {seed}"))
     return _with_abandoned_jobs(plan, Random(f"abandoned jobs of {seed}"))

@@ -17,6 +17,7 @@ from .checkers import check_output
 from .outside import Outside, new_outside
 from .plan import ALIGNED_TIMEOUTS_MS, MODES, Plan, draw_plan
 from .simulated_shell import SimulatedShell
+from .stalls import LEASE_MS
 from .world import World
 
 GAP_TIMEOUT_MS = 200
@@ -90,8 +91,13 @@ def _run(world: World, plan: Plan, stack: ExitStack, outcome: Outcome) -> None:
 
 
 def _check(shell: SimulatedShell, plan: Plan, outside: Outside) -> None:
-    assert shell.current.status is JobStatus.FINISHED, shell.stuck()
+    status = shell.current.status if shell.client is None else shell.client.status
+    assert status is JobStatus.FINISHED, shell.stuck()
     check_output(plan, outside.visible(), shell.attempts)
+    if shell.client is not None:
+        # Coordinators that were stopped, and their tasks, may have written something after the end.
+        shell.storage.watcher.check_savepoints()
+        return
     shell.current.forget_end()
     shell.check_files()
     orphans = shell.storage.watcher.orphans()
@@ -132,4 +138,5 @@ def _settings(plan: Plan, stack: ExitStack, checkpoint_dir: str) -> JobSettings:
         buffer_timeout_ms=drawn.buffer_timeout_ms,
         channel_credit_bytes=drawn.channel_credit_bytes,
         gap_timeout_ms=GAP_TIMEOUT_MS,
+        lease_ms=LEASE_MS,
     )

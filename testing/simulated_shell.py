@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ..actors.ports import TaskDeployment
@@ -17,10 +18,12 @@ from .incarnation import Incarnation
 from .local_copies import LocalCopies
 from .network import Network
 from .plan import MILLISECOND, Crash, Plan, Victim
+from .simulated_client import SimulatedClient
 from .simulated_graph import job_graph, most_delayed
 from .simulated_process import Process, ProcessDied
 from .simulated_storage import SimulatedStorage
 from .simulated_user import SimulatedUser
+from .stalls import LINGER_MS, Stalls
 from .virtual_event_loop import VirtualEventLoop
 from .world import World
 
@@ -70,6 +73,14 @@ class SimulatedShell:
         self._newest_id: dict[JobId, int] = {}
         self.past: list[Incarnation] = []
         """Coordinators of jobs from whose checkpoint another one was started while they still ran."""
+        self._actors: dict[JobId, Incarnation] = {}
+        self._replaced: set[int] = set()
+        self.gone: set[JobId] = set()
+        """The jobs whose coordinators have ended for good."""
+        self.stalls = Stalls(self, plan.faults.stalls)
+        self.client: SimulatedClient | None = None
+        self.handed_over: set[JobId] = set()
+        """The jobs that a coordinator would find that starts now."""
         self.current = self._new_life()
 
     # ------------------------------------------------------------ lives
@@ -100,7 +111,12 @@ class SimulatedShell:
 
     def _life_of(self, spec: JobSpec) -> Incarnation:
         self._lives += 1
-        return Incarnation(self, self._lives, spec)
+        life = Incarnation(self, self._lives, spec)
+        if spec.job_id not in self._actors:
+            self.handed_over.add(spec.job_id)
+        self._actors[spec.job_id] = life
+        self.stalls.claimed(life)
+        return life
 
     def start(self) -> None:
         """Start the first run."""
@@ -109,12 +125,19 @@ class SimulatedShell:
     @property
     def is_over(self) -> bool:
         """Whether the job has ended, and no other run is to follow."""
+        if self.client is not None:
+            return self.client.is_done and self.stalls.is_quiet
         end = self.current.end
         return end is not None and not self.user.starts_another(end)
 
     def after_event(self) -> None:
         """Make happen what is planned for after so many events."""
         events = self.world.events_run
+        if self.stalls.is_used:
+            self.stalls.at_event(events)
+            if self.client is None and self.is_last_run:
+                self.client = SimulatedClient(self, releases=self.world.chance(0.5))
+                self.client.start()
         if events < self._next_at:
             return
         for crash in [each for each in self._crashes if each.victim not in self._points]:
@@ -184,6 +207,10 @@ class SimulatedShell:
         """Whoever runs does something that others notice: here it may die."""
         victim = Victim.TASK_INSIDE if isinstance(self._running, Process) else Victim.COORDINATOR_INSIDE
         actor = self._running
+        if isinstance(actor, Incarnation) and self.stalls.is_used:
+            self.stalls.at_point(actor)
+            if not actor.is_alive:
+                raise ProcessDied
         if actor is None or not self._crashes or (isinstance(actor, Process) and not actor.is_alive):
             return
         self._points[victim] += 1
@@ -232,13 +259,59 @@ class SimulatedShell:
         if life is self.current or life in self.past:
             self._restart(life)
 
+    def left(self, life: Incarnation) -> None:
+        """A coordinator ends its own process; if Ray has replaced it already, that changes nothing else."""
+        self.world.note(f"coordinator {life.number} leaves")
+        if self.is_current(life):
+            self.gone.add(life.spec.job_id)
+        self._end_life(life)
+
+    def kill_actor(self) -> None:
+        """End the coordinator by its actor id, whichever process has that now, for good."""
+        self.world.note(f"coordinator {self.current.number} is killed")
+        self.gone.add(self.current.spec.job_id)
+        self._end_life(self.current)
+
+    def is_current(self, life: Incarnation) -> bool:
+        """Whether Ray counts this process as the coordinator's: until it decides to start another one."""
+        return life is self._actors[life.spec.job_id] and life.number not in self._replaced
+
+    def replace(self, life: Incarnation) -> None:
+        """Ray counts a coordinator as dead, be it so or not, and starts another one."""
+        self._restart(life)
+
+    def job_ended(self, life: Incarnation) -> None:
+        """A coordinator says how its job ended."""
+        if self.stalls.is_used:
+            life.do(lambda: self.stalls.check_owner(life, "archives the job"))
+            if self.is_last_run:
+                life.linger(LINGER_MS * MILLISECOND)
+
+    @property
+    def is_last_run(self) -> bool:
+        """Whether no other run follows."""
+        return self.run_number == len(self.plan.runs) - 1
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """While this lasts, the coordinator that runs is stopped in the middle of a call."""
+        before, self._running = self._running, None
+        try:
+            yield
+        finally:
+            self._running = before
+
     def _end_life(self, life: Incarnation) -> None:
         if life.is_alive:
             life.is_alive = False
             life.stop_processes()
 
     def _restart(self, life: Incarnation) -> None:
+        self._replaced.add(life.number)
+
         def restart() -> None:
+            if life.spec.job_id in self.gone:
+                return
             self.world.note(f"the coordinator of {life.spec.job_id} is back")
             if life.spec.job_id == self._job_id:
                 self._new_life().start()
@@ -251,8 +324,9 @@ class SimulatedShell:
 
     # ------------------------------------------------------------ watching
 
-    def deployed(self, deployment: TaskDeployment) -> None:
+    def deployed(self, life: Incarnation, deployment: TaskDeployment) -> None:
         """An attempt is deployed."""
+        self.stalls.check_owner(life, "deploys")
         self.attempts += 1
         if self.attempts > 1:
             self.may_crash_soon(self.plan.faults.repeated_crash, (Victim.TASK,))

@@ -73,7 +73,7 @@ class SimulatedUser:
             self._requests.remove(request)
             life = self._shell.current
             if life.has_started:
-                life.perform(lambda request=request: self._ask(request))  # type: ignore[misc]
+                life.perform(lambda life=life, request=request: self._ask(life, request))  # type: ignore[misc]
         if self.ending is not None:
             self._go_on_ending(events)
             return
@@ -92,30 +92,31 @@ class SimulatedUser:
 
     # ------------------------------------------------------------ requests
 
-    def _ask(self, request: Request) -> None:
-        coordinator = self._shell.current.coordinator
+    def _ask(self, life: Incarnation, request: Request) -> None:
+        coordinator = life.coordinator
         if request.ask is Ask.CHECKPOINT:
             coordinator.trigger_checkpoint()
         elif request.ask is Ask.MODE:
-            self._change_mode(request.mode)
+            self._change_mode(life, request.mode)
         elif request.ask is Ask.RESCALE:
-            self.rescales.ask(self._shell.current, request.parallelism)
+            self.rescales.ask(life, request.parallelism)
         else:
             is_native = request.ask is Ask.NATIVE
-            self._waiting.add(self._savepoint(SnapshotKind.SAVEPOINT, is_native))
+            self._waiting.add(self._savepoint(life, SnapshotKind.SAVEPOINT, is_native))
 
-    def _savepoint(self, kind: SnapshotKind, is_native: bool) -> RequestId:
-        life = self._shell.current
+    def _savepoint(self, life: Incarnation, kind: SnapshotKind, is_native: bool) -> RequestId:
         chosen = SavepointFormatType.NATIVE if is_native else SavepointFormatType.CANONICAL
         request = life.coordinator.trigger_savepoint(kind, f"{ROOT}/{SAVEPOINTS}", chosen)
         assert request is not None
         return request
 
-    def _change_mode(self, name: str) -> None:
-        life = self._shell.current
+    def _change_mode(self, life: Incarnation, name: str) -> None:
         mode = BarrierMode(MODES[name], ALIGNED_TIMEOUTS_MS.get(name))
         self._unanswered[life.spec.job_id] = mode
         problem = life.coordinator.set_barrier_mode(mode)
+        if not self._shell.is_current(life):
+            # It was stopped meanwhile: whether its successor has seen the change is not known.
+            return
         del self._unanswered[life.spec.job_id]
         is_possible = mode.aligned_timeout_ms is None or self._plan.settings.max_concurrent == 1
         self._shell.world.note(f"the mode is to be {name}: {problem or 'yes'}")
@@ -202,12 +203,12 @@ class SimulatedUser:
             self._shell.world.note("it cannot be stopped, and is cancelled")
             self.ending = Ending.CANCEL
             return
-        life.perform(lambda: self._ask_to_stop(_STOPS[ending]))
+        life.perform(lambda: self._ask_to_stop(life, _STOPS[ending]))
 
-    def _ask_to_stop(self, kind: SnapshotKind) -> None:
+    def _ask_to_stop(self, life: Incarnation, kind: SnapshotKind) -> None:
         victims = (Victim.TASK, Victim.COORDINATOR, Victim.PARTITIONED)
         self._shell.may_crash_soon(self._plan.faults.crash_at_stop, victims)
-        self._stop = self._savepoint(kind, self._handover.is_native)
+        self._stop = self._savepoint(life, kind, self._handover.is_native)
 
     @property
     def _handover(self) -> Handover:

@@ -115,7 +115,7 @@ class StorageWatcher:
         """Whether a job has claimed it, and needs it no more: it has checkpoints of its own, or ended."""
         owner = self._claims.get(directory, "")
         has_its_own = any(job == owner for job, _ in self.completed)
-        return has_its_own or f"ended/{owner}" in self._files
+        return has_its_own or any(path.startswith(f"ended/{owner}.") for path in self._files)
 
     def is_fenced_off(self, manifest: str) -> bool:
         """Whether a coordinator that was replaced wrote it too late to count, see ADR 009."""

@@ -492,6 +492,7 @@ def test_a_coordinator_finishes_the_clean_up_that_its_predecessor_died_in() -> N
     first.acknowledge()
     assert first.files()
     successor = FakeCluster(storage=first.storage)
+    successor.coordinator.claim()
     successor.coordinator.finish_clean_up(keep_checkpoints=False)
     assert successor.files() == []
     assert successor.deployments == []

@@ -20,6 +20,7 @@ import ray
 from ray.cluster_utils import Cluster
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.ray_actor_state import ActorCondition, actor_state
 
 from . import jobs
 
@@ -145,6 +146,45 @@ def _children_of(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def coordinator_stopped(directory: Path) -> None:
+    """The coordinator and its node's raylet stop, Ray starts another one, and the old one wakes up."""
+    gate, output = jobs.Gate(directory), directory / "output"
+    with cluster_of(Path(sys.argv[3]), 0) as cluster:
+        nodes = [cluster.add_node(num_cpus=2, labels={"role": "work"}) for _ in range(2)]
+        settings = jobs.configuration(directory)
+        settings.set_string("restart-strategy.type", "none")
+        settings.set_string("tidegate.coordinator.linger", "2 s")
+        settings.set_string("tidegate.coordinator.placement", "role=work")
+        with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
+            jobs.half_way(client)
+            old = jobs.coordinator_pid(client)
+            raylet = raylet_of(next(node for node in nodes if _parent_of(old) == raylet_of(node)))
+            for pid in (old, raylet):
+                os.kill(pid, signal.SIGSTOP)
+            said("the coordinator is stopped")
+            try:
+                jobs.eventually("a successor", lambda: _pid_in_ray(client) not in (0, old), None, NODE_LOST_S)
+                said("it has a successor")
+                jobs.eventually("a checkpoint", lambda: jobs.completed(client.report()) > 2, client)
+            finally:
+                for pid in (raylet, old):
+                    os.kill(pid, signal.SIGCONT)
+            woken_s = time.monotonic()
+            jobs.assert_gone([old])
+            said(f"the old one is gone after {time.monotonic() - woken_s:.1f} s")
+            assert client.report().status is JobStatus.RUNNING, client.report().cause
+            gate.open()
+            assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+            client.result()
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+
+
+def _pid_in_ray(client: JobClient) -> int:
+    """The process that Ray counts as the coordinator's, without asking it."""
+    state = actor_state(jobs.coordinator(client)._ray_actor_id.hex())
+    return 0 if state is None or state.condition is not ActorCondition.ALIVE else state.pid
+
+
 def tasks_on(client: JobClient, node: Any) -> int:
     """How many task processes a node has: its raylet started them."""
     return sum(_parent_of(pid) == raylet_of(node) for pid in client.processes().values())
@@ -211,7 +251,8 @@ def retained(directory: Path) -> Any:
 
 
 SCENARIOS: dict[str, Callable[[Path], None]] = {
-    each.__name__: each for each in (node_lost_and_node_drained, node_silent, head_lost, head_is_back)
+    each.__name__: each
+    for each in (node_lost_and_node_drained, node_silent, coordinator_stopped, head_lost, head_is_back)
 }
 
 if __name__ == "__main__":

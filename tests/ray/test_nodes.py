@@ -64,6 +64,12 @@ def test_a_lost_node_and_a_drained_node(tmp_path: Path, ray_dir: str) -> None:
     assert_nothing_stays(ray_dir)
 
 
+def test_a_coordinator_that_was_stopped_leaves_its_successor_alone(tmp_path: Path, ray_dir: str) -> None:
+    done = drive("coordinator_stopped", tmp_path, ray_dir)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_nothing_stays(ray_dir)
+
+
 def test_a_lost_head(tmp_path: Path, ray_dir: str) -> None:
     lost = drive("head_lost", tmp_path, ray_dir)
     assert lost.returncode == 9, lost.stdout + lost.stderr
