@@ -9,20 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..common import failpoints
-from ..common.errors import (
-    ConfigurationError,
-    CorruptCheckpointError,
-    KeyTypeError,
-    SerializationError,
-    StateMigrationError,
-)
 from ..operators.chain import OperatorChain
 from ..operators.sources import EndOfSource
 from ..protocol import task_events as events
@@ -49,7 +41,6 @@ from ..protocol.elements import (
 from ..protocol.ids import CheckpointId
 from ..protocol.mail_order import MailOrder
 from ..protocol.task_metrics import TaskMetrics
-from ..state.pickling import dumps
 from ..telemetry import logs
 from .assembly import TaskParts, assemble, local_dirs
 from .barrier_arrivals import BarrierArrival, BarrierArrivals
@@ -60,8 +51,10 @@ from .lost_messages import LostMessages
 from .poll_pacing import SourcePolling
 from .ports import TaskDeployment, TaskPorts
 from .snapshots import ChannelStateDone, SnapshotDone, Snapshotter
+from .state_answers import answer_query
 from .storage_probe import check_storage_is_shared
 from .task_alignment import TaskAlignment
+from .task_failures import failure_of
 from .task_measures import Activity, TaskMeasures, TaskTimes
 from .task_phase import StepOutcome, TaskPhase
 from .task_spans import InitializeTimes, TaskSpans
@@ -69,16 +62,6 @@ from .task_spans import InitializeTimes, TaskSpans
 logger = logging.getLogger(__name__)
 
 __all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
-
-UNRECOVERABLE = (
-    ConfigurationError,
-    CorruptCheckpointError,
-    KeyTypeError,
-    SerializationError,
-    StateMigrationError,
-)
-"""A restart meets the same error again, or would hide it."""
-
 
 _AGAIN = StepOutcome(0)
 _OVER = StepOutcome(0, is_over=True)
@@ -258,20 +241,9 @@ class StreamTask:
     def _fail(self, error: BaseException) -> None:
         self._phase = TaskPhase.FAILED
         self._close()
-        deployment = self._deployment
-        # The coordinator says it to people.
-        logger.info("%s failed", deployment.subtask.name, exc_info=error)
-        task = deployment.subtask.task
-        where = f"{task.name} ({deployment.subtask_id.index + 1}/{task.parallelism})"
-        self._ports.report(
-            events.TaskFailed(
-                deployment.attempt,
-                deployment.subtask_id,
-                f"task {where}: {type(error).__name__}: {error}",
-                "".join(traceback.format_exception(error)),
-                not isinstance(error, UNRECOVERABLE),
-            )
-        )
+        # The coordinator logs it for people.
+        logger.info("%s failed", self._deployment.subtask.name, exc_info=error)
+        self._ports.report(failure_of(self._deployment, error))
 
     def _close(self) -> list[Exception]:
         chain = getattr(self, "_chain", None)
@@ -479,7 +451,7 @@ class StreamTask:
         elif isinstance(mail, events.StartRunning):
             self._start_running()
         elif isinstance(mail, events.QueryState):
-            self._answer_query(mail)
+            self._ports.report(answer_query(self._deployment, self._chain, mail))
         elif (
             isinstance(mail, events.TriggerCheckpoint | events.EndSource)
             and self._phase is TaskPhase.INITIALIZED
@@ -533,21 +505,6 @@ class StreamTask:
         waiting, self._waiting_actions = self._waiting_actions, []
         for mail in waiting:
             self.put(mail)
-
-    def _answer_query(self, query: events.QueryState) -> None:
-        """Between two batches, so the value is one that some prefix of the input led to."""
-        value, problem = b"", None
-        try:
-            found = self._chain.peek(query.operator_uid, query.state_name, query.key, query.namespace)
-            value = dumps(found)
-        except Exception as error:
-            # A question from outside must never fail the task.
-            problem = str(error)
-        deployment = self._deployment
-        answer = events.StateQueried(
-            deployment.attempt, deployment.subtask_id, query.query_id, value, problem
-        )
-        self._ports.report(answer)
 
     def _start_running(self) -> None:
         if self._phase is not TaskPhase.INITIALIZED:

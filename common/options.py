@@ -326,9 +326,9 @@ class DeploymentOptions:
     )
     """Where the coordinator writes the checkpoint traces as Jaeger JSON."""
     HEARTBEAT_TIMEOUT: ConfigOption[Duration] = (
-        ConfigOptions.key("heartbeat.timeout").duration_type().default_value(Duration.of_seconds(50))
+        ConfigOptions.key("heartbeat.timeout").duration_type().default_value(Duration.of_seconds(15))
     )
-    """Silence after which the process of a task counts as hung."""
+    """Silence after which a task's process counts as lost, and its node if no process there answers."""
     GAP_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("tidegate.network.gap-timeout")
         .duration_type()

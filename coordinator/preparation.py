@@ -21,7 +21,8 @@ class TaskProcess:
     actor: Any
     resources: ProcessResources
     subtasks: list[SubtaskId]
-    last_seen_ms: int
+    created_ms: int
+    """When it was asked for, or took over these subtasks."""
     pid: int = 0
     """0 until it has answered for the first time: Ray may still look for a place for it."""
     node_id: str = ""
@@ -47,6 +48,8 @@ class NodeView:
     free: Mapping[str, float]
     staying: frozenset[str]
     draining: frozenset[str]
+    free_by_node: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What each of the nodes that stay has left."""
 
 
 class Preparation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,13 +10,14 @@ from typing import Any
 
 import cloudpickle
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError
 
 from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import start_task_actor
 from ..common.clock import SteadyClock
 from ..common.errors import ConfigurationError, first_line
 from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
+from ..protocol.heartbeats import Heartbeats, Silent
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.plan import JobGraph
 from ..protocol.task_events import (
@@ -30,7 +30,8 @@ from ..protocol.task_events import (
     TaskStopped,
 )
 from ..protocol.task_metrics import Heartbeat
-from .preparation import NodeView, Preparation, TaskProcess
+from .preparation import Preparation, TaskProcess
+from .ray_cluster_view import ClusterView, look_at_nodes
 from .slots import (
     ProcessResources,
     process_key,
@@ -42,11 +43,8 @@ from .slots import (
 )
 from .spec import JobSpec
 
-logger = logging.getLogger(__name__)
-
 Answered = Callable[[Any, "BaseException | None"], None]
 _CLEAN_UP_S = 2.0
-_LOOK_MS = 2_000
 
 
 class RayTaskGateway:
@@ -87,12 +85,9 @@ class RayTaskGateway:
         self._spares: list[TaskProcess] = []
         self._resources = process_resources(self._graph, spec.graph.slots, spec.settings.slot_cpus)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-deletion")
-        self._nodes: NodeView | None = None
+        self._cluster = ClusterView(post)
         self._slots_seen: tuple[dict[str, float], int] | None = None
-        self._is_looking = False
-        self._look_at_ms = 0
-        # In a thread of its own: without Ray's head the question is not answered for a while.
-        self._looks = ThreadPoolExecutor(1, thread_name_prefix="tidegate-nodes")
+        self._heartbeats = Heartbeats(spec.settings.heartbeat_timeout_ms, self.tick_interval_ms)
         for key, actor in early.items():
             self._processes[key] = self._watched(key, actor, self._resources[key])
 
@@ -116,7 +111,7 @@ class RayTaskGateway:
         problem = resource_problem(wanted, ray.cluster_resources())  # type: ignore[no-untyped-call]
         if problem is not None:
             return problem
-        draining = frozenset() if self._nodes is None else self._nodes.draining
+        draining = self._cluster.draining
         kept = [
             key
             for key, each in self._processes.items()
@@ -177,7 +172,8 @@ class RayTaskGateway:
             if key in self._processes or key not in self._resources:
                 ray.kill(process.actor, no_restart=True)
             else:
-                process.last_seen_ms = self._now_ms()
+                process.created_ms = self._now_ms()
+                self._heartbeats.heard(key)
                 self._processes[key] = process
 
     def deploy(self, graph: ExecutionGraph, deployments: Sequence[TaskDeployment]) -> None:
@@ -222,14 +218,15 @@ class RayTaskGateway:
 
     def _place(self, key: str) -> TaskProcess:
         """A process for some subtasks: one that waits for that, else a new one."""
-        wanted = self._resources[key]
-        spare = next((each for each in self._spares if each.pid and wanted.fits_in(each.resources)), None)
+        wanted, avoided = self._resources[key], self._cluster.avoided(self._now_ms())
+        usable = [each for each in self._spares if each.pid and each.node_id not in avoided]
+        spare = next((each for each in usable if wanted.fits_in(each.resources)), None)
         if spare is None:
             process = self._create(key, wanted)
         else:
             self._spares.remove(spare)
             process = spare
-            process.key, process.last_seen_ms = key, self._now_ms()
+            process.key, process.created_ms = key, self._now_ms()
         self._processes[key] = process
         return process
 
@@ -251,10 +248,12 @@ class RayTaskGateway:
         return answered
 
     def _create(self, key: str, resources: ProcessResources) -> TaskProcess:
-        return self._watched(key, start_task_actor(resources.actor_options()), resources)
+        options = self._cluster.options(resources, self._now_ms())
+        return self._watched(key, start_task_actor(options), resources)
 
     def _watched(self, key: str, actor: Any, resources: ProcessResources) -> TaskProcess:
         process = TaskProcess(key, actor, resources, [], self._now_ms())
+        self._heartbeats.heard(key)
 
         def ended(future: Future[Any]) -> None:
             self.post(lambda: self._process_lost(process, future.exception()))
@@ -275,7 +274,7 @@ class RayTaskGateway:
         )
 
         def answered(place: Any, error: BaseException | None) -> None:
-            process.last_seen_ms = self._now_ms()
+            self._heartbeats.heard(process.key)
             process.pid, process.node_id = place or (process.pid, process.node_id)
             if error is not None and not isinstance(error, RayActorError):
                 cause = f"task {first} could not be deployed: {error}"
@@ -328,29 +327,9 @@ class RayTaskGateway:
 
     # ------------------------------------------------------------ nodes
 
-    def _look(self) -> None:
-        """Find out in the background what nodes there are."""
-        if self._is_looking or self._now_ms() < self._look_at_ms:
-            return
-        self._is_looking, self._look_at_ms = True, self._now_ms() + _LOOK_MS
-        future = self._looks.submit(look_at_nodes)
-        future.add_done_callback(lambda done: self.post(lambda: self._looked(done)))
-
-    def _looked(self, seen: Future[NodeView]) -> None:
-        self._is_looking = False
-        if seen.cancelled():
-            return
-        try:
-            self._nodes = seen.result()
-        except RayError as error:
-            # Its head is away. What was seen last will do until it is back.
-            logger.warning(
-                "Ray does not say what nodes there are: %s: %s", type(error).__name__, first_line(error)
-            )
-
     def slots(self, graph: JobGraph) -> int | None:
         """For how many slots of a job there is room on nodes that stay, `None` where that is not known."""
-        nodes = self._nodes or look_at_nodes()
+        nodes = self._cluster.nodes or look_at_nodes()
         room = dict(nodes.free)
         for process in [*self._processes.values(), *self._spares]:
             if process.pid and process.node_id in nodes.staying:
@@ -362,7 +341,7 @@ class RayTaskGateway:
 
     def leaving(self) -> list[str]:
         """Names of what runs on nodes that are about to go."""
-        draining = frozenset() if self._nodes is None else self._nodes.draining
+        draining = self._cluster.draining
         return [self._names(each) for each in self._processes.values() if each.node_id in draining]
 
     # ------------------------------------------------------------ time
@@ -371,20 +350,22 @@ class RayTaskGateway:
         """Ask every process whether it is alive; kill those that hang or do not stop."""
         self._keep_spares()
         self._advance_preparation()
-        self._look()
+        self._cluster.look(self._now_ms())
         now_ms = self._now_ms()
+        silent = self._find_silent(now_ms)
         for process in list(self._processes.values()):
-            names, silent_ms = self._names(process), now_ms - process.last_seen_ms
+            names = self._names(process)
             if process.stop_deadline_ms is not None and process.stop_deadline_ms <= now_ms:
                 limit = self._settings.stop_timeout_ms
                 cause = f"{names} did not stop within {limit} ms (task.cancellation.timeout)"
                 self._kill(process, f"{cause}, so its process was killed")
             elif not process.pid:
-                if silent_ms > self._settings.slot_request_timeout_ms:
+                if now_ms - process.created_ms > self._settings.slot_request_timeout_ms:
                     self._kill(process, self._placing_problem(names), not self._is_first_attempt)
-            elif silent_ms > self._settings.heartbeat_timeout_ms:
+            elif process.key in silent.processes:
                 limit = self._settings.heartbeat_timeout_ms
-                self._kill(process, f"{names} gave no heartbeat for {limit} ms (heartbeat.timeout)")
+                all_of = f", nor did node {process.node_id}" if process.node_id in silent.nodes else ""
+                self._kill(process, f"{names} gave no heartbeat for {limit} ms (heartbeat.timeout){all_of}")
             elif not process.is_pinged:
                 process.is_pinged = True
                 with_metrics = self._are_metrics_due(process, now_ms)
@@ -392,6 +373,17 @@ class RayTaskGateway:
                     process.actor.ping.remote(self._attempt, process.numbered, with_metrics),
                     self._pinged(process),
                 )
+
+    def _find_silent(self, now_ms: int) -> Silent:
+        """The processes that do not answer; from now on nothing is placed on nodes that do not."""
+        asked = {each.key: each.node_id for each in self._processes.values() if each.pid}
+        silent = self._heartbeats.look(asked, now_ms)
+        if silent.nodes:
+            self._cluster.silent(silent.nodes, now_ms)
+            for spare in [each for each in self._spares if each.node_id in silent.nodes]:
+                self._spares.remove(spare)
+                ray.kill(spare.actor, no_restart=True)
+        return silent
 
     def _are_metrics_due(self, process: TaskProcess, now_ms: int) -> bool:
         interval_ms = self._settings.metrics_interval_ms
@@ -404,8 +396,9 @@ class RayTaskGateway:
         def answered(heartbeat: Heartbeat | None, error: BaseException | None) -> None:
             process.is_pinged = False
             if heartbeat is not None:
-                process.last_seen_ms = self._now_ms()
-                self._on_heartbeat(heartbeat, process.last_seen_ms)
+                if self._processes.get(process.key) is process:
+                    self._heartbeats.heard(process.key)
+                self._on_heartbeat(heartbeat, self._now_ms())
 
         return answered
 
@@ -439,7 +432,7 @@ class RayTaskGateway:
         for process in processes:
             ray.kill(process.actor, no_restart=True)
         self._background.shutdown(wait=True)
-        self._looks.shutdown(wait=False, cancel_futures=True)
+        self._cluster.close()
 
     # ------------------------------------------------------------ small things
 
@@ -482,21 +475,6 @@ class RayTaskGateway:
 
     def _now_ms(self) -> int:
         return self.now_ns() // 1_000_000
-
-
-def look_at_nodes() -> NodeView:
-    """What Ray knows of its nodes now."""
-    state = ray._private.state.state
-    draining = frozenset(state.get_draining_nodes())
-    alive = frozenset(each["NodeID"] for each in ray.nodes() if each["Alive"])  # type: ignore[no-untyped-call]
-    staying = alive - draining
-    free: dict[str, float] = {}
-    left = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
-    for node_id, resources in left.items():
-        if node_id in staying:
-            for name, amount in resources.items():
-                free[name] = free.get(name, 0.0) + amount
-    return NodeView(free, staying, draining)
 
 
 def _operators(graph: ExecutionGraph, key: str) -> list[bytes]:

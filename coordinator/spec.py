@@ -87,7 +87,7 @@ class JobSettings:
         allow_non_restored_state: Whether stored state that no operator claims may be dropped.
         random_initial_delay: Whether the first checkpoint is delayed at random, as Flink does.
         slot_cpus: CPUs that the subtasks of one slot share (Ray shell).
-        heartbeat_timeout_ms: Silence after which a process counts as hung (Ray shell).
+        heartbeat_timeout_ms: Silence after which a process, or all of a node, count as lost (Ray shell).
         gap_timeout_ms: How long a message between two processes may be missing, while later ones are there,
             before it counts as lost and the attempt fails.
         slot_request_timeout_ms: How long a process may wait for a place in the cluster (Ray shell).
@@ -138,7 +138,7 @@ class JobSettings:
     result_credit_bytes: int = 16 << 20
     job_parameters: dict[str, str] = field(default_factory=dict)
     slot_cpus: float = 1.0
-    heartbeat_timeout_ms: int = 50_000
+    heartbeat_timeout_ms: int = 15_000
     gap_timeout_ms: int = 5_000
     slot_request_timeout_ms: int = 300_000
     redundant_processes: int = 0

@@ -70,6 +70,12 @@ def test_a_coordinator_that_was_stopped_leaves_its_successor_alone(tmp_path: Pat
     assert_nothing_stays(ray_dir)
 
 
+def test_a_silent_node_is_one_failure_and_gets_no_process_again(tmp_path: Path, ray_dir: str) -> None:
+    done = drive("node_silent", tmp_path, ray_dir)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_nothing_stays(ray_dir)
+
+
 def test_a_lost_head(tmp_path: Path, ray_dir: str) -> None:
     lost = drive("head_lost", tmp_path, ray_dir)
     assert lost.returncode == 9, lost.stdout + lost.stderr
