@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tidegate.coordinator.latest_checkpoint import secure_restored
 from tidegate.coordinator.statistics import RecoveryStatistics
 from tidegate.coordinator.stored_statistics import read_statistics, stored_statistics
 from tidegate.protocol.ids import SubtaskId
@@ -149,7 +150,7 @@ def test_the_savepoint_that_a_job_falls_back_to_is_named() -> None:
     checkpoint_id = first.complete_checkpoint()
     store = first.coordinator.store
     assert store is not None
-    second = FakeCluster(job_spec(restore_path=store.directory_of(checkpoint_id))).run()
+    second = FakeCluster(secure_restored(job_spec(restore_path=store.directory_of(checkpoint_id)))).run()
     second.fail()
     recover(second)
     (recovery,) = recoveries(second)
