@@ -142,6 +142,10 @@ class CheckpointingOptions:
         ConfigOptions.key("alignment.max_buffered_bytes").memory_type().no_default_value()
     )
     """The most that a task may hold back while it aligns, or record, before it gives the checkpoint up."""
+    SYNC_TO_DISK: ConfigOption[bool] = (
+        ConfigOptions.key("tidegate.checkpointing.sync-to-disk").boolean_type().default_value(True)
+    )
+    """Whether checkpoints on disks of the machine must survive a power failure."""
     RANDOM_INITIAL_DELAY: ConfigOption[bool] = (
         ConfigOptions.key("tidegate.checkpointing.random-initial-delay").boolean_type().default_value(True)
     )

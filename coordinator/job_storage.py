@@ -26,7 +26,7 @@ def new_store(spec: JobSpec, storage: CheckpointStorage | None) -> CheckpointSto
     if settings.trigger is None:
         return None
     assert settings.checkpoint_dir is not None
-    root = storage or open_storage(settings.checkpoint_dir)
+    root = storage or open_storage(settings.checkpoint_dir, settings.syncs_to_disk)
     return CheckpointStore(
         root.sub(spec.job_id), spec.job_id, settings.num_retained, settings.deleting_threads
     )

@@ -85,6 +85,7 @@ class JobSettings:
         restore_path: Checkpoint to start from, as a URI of its directory.
         claims_restored: Whether the job owns that checkpoint, and removes it when it needs it no more.
         allow_non_restored_state: Whether stored state that no operator claims may be dropped.
+        syncs_to_disk: Whether checkpoints in local file systems must survive a power failure.
         random_initial_delay: Whether the first checkpoint is delayed at random, as Flink does.
         slot_cpus: CPUs that the subtasks of one slot share (Ray shell).
         heartbeat_timeout_ms: Silence after which a process, or all of a node, count as lost (Ray shell).
@@ -130,6 +131,7 @@ class JobSettings:
     restore_path: str | None = None
     claims_restored: bool = False
     allow_non_restored_state: bool = False
+    syncs_to_disk: bool = True
     random_initial_delay: bool = True
     batch_size: int = 4_096
     buffer_timeout_ms: int = 100

@@ -113,6 +113,7 @@ def job_settings(
         keep_on_cancel=retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION,
         keep_on_fail=retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
         keep_on_finish=configuration.get(CheckpointingOptions.RETAIN_ON_FINISH),
+        syncs_to_disk=configuration.get(CheckpointingOptions.SYNC_TO_DISK),
         random_initial_delay=configuration.get(CheckpointingOptions.RANDOM_INITIAL_DELAY),
         restart_strategy=_restart_strategy(restart, trigger is not None),
         claims_restored=configuration.get(StateRecoveryOptions.RESTORE_MODE) == "CLAIM",

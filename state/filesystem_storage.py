@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import itertools
 import os
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO
@@ -20,6 +18,7 @@ from ..protocol.handles import FileHandle
 from ..protocol.storage_retries import is_transient
 from . import local_files
 from .conditional_writes import NoConditionalWritesError, create_file
+from .durable_files import DurableFiles, LocalDisk, is_temporary, temporary_name
 from .storage import (
     CheckpointStorage,
     MissingFileError,
@@ -33,11 +32,8 @@ from .storage import (
     verified,
 )
 
-_NUMBERS = itertools.count()
-_TEMPORARY = ".tmp-"
-
 _TRIES = 1_000
-"""As often in a row a deletion elsewhere may remove a directory that became empty while it was needed."""
+"""How often in a row a directory may be removed while it is listed."""
 
 
 def resolve(uri: str) -> tuple[fs.FileSystem, str]:
@@ -73,17 +69,23 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
     `create_exclusive` is atomic on local file systems (a hard link) and on stores with conditional writes.
     Others, which `why_not_exclusive` names, are asked first and written then.
+
+    Args:
+        uri: Of the directory.
+        is_synced: Whether files in local file systems must survive a power failure once they are written.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, is_synced: bool = True) -> None:
+        self._is_synced = is_synced
         self._uri = uri.rstrip("/") or "/"
         self._fs, self._root = resolve(self._uri)
         self._is_local = isinstance(self._fs, fs.LocalFileSystem)
         if self._is_local and "://" not in self._uri:
             self._uri = self._root
+        self._local = DurableFiles(LocalDisk(), self._root, is_synced)
 
-    def __reduce__(self) -> tuple[type[FileSystemCheckpointStorage], tuple[str]]:
-        return FileSystemCheckpointStorage, (self._uri,)
+    def __reduce__(self) -> tuple[type[FileSystemCheckpointStorage], tuple[str, bool]]:
+        return FileSystemCheckpointStorage, (self._uri, self._is_synced)
 
     @property
     def uri(self) -> str:
@@ -94,8 +96,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         with _clear_errors(full):
             written = failpoints.passing("upload", data)
             if self._is_local:
-                temporary = _write_temporary(full, written)
-                os.replace(temporary, full)
+                self._local.write(full, written)
             else:
                 self._write_remote(full, written)
         return FileHandle(path, len(data), hashlib.sha256(data).hexdigest())
@@ -104,7 +105,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         full = self._full(checked_relative(path))
         with _clear_errors(full):
             if self._is_local:
-                return _link_exclusively(full, data)
+                return self._local.create(full, data)
             if not self.why_not_exclusive():
                 return create_file(self._fs, self._uri)(full, data)
             if self._fs.get_file_info(full).type != fs.FileType.NotFound:
@@ -162,10 +163,10 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             os.close(descriptor)
 
     def list_files(self, prefix: str) -> list[str]:
-        return [path for path in self._list(prefix) if not _is_temporary(path)]
+        return [path for path in self._list(prefix) if not is_temporary(path)]
 
     def list_unfinished(self, prefix: str) -> list[str]:
-        return [path for path in self._list(prefix) if _is_temporary(path)]
+        return [path for path in self._list(prefix) if is_temporary(path)]
 
     def _list(self, prefix: str) -> list[str]:
         below = self._full(prefix) if prefix else self._root
@@ -218,7 +219,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
                 self._fs.delete_dir(self._root)
 
     def sub(self, prefix: str) -> CheckpointStorage:
-        return FileSystemCheckpointStorage(f"{self._uri}/{prefix}")
+        return FileSystemCheckpointStorage(f"{self._uri}/{prefix}", self._is_synced)
 
     def _full(self, path: str) -> str:
         return f"{self._root.rstrip('/')}/{path}"
@@ -229,58 +230,14 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             _write_stream(self._fs, full, data)
             return
         self._fs.create_dir(full.rpartition("/")[0], recursive=True)
-        temporary = _temporary_name(full)
+        temporary = temporary_name(full)
         _write_stream(self._fs, temporary, data)
         self._fs.move(temporary, full)
-
-
-def _is_temporary(path: str) -> bool:
-    return _TEMPORARY in path.rpartition("/")[2]
 
 
 def _write_stream(filesystem: fs.FileSystem, path: str, data: bytes | memoryview) -> None:
     with filesystem.open_output_stream(path) as stream:
         stream.write(data)
-
-
-def _temporary_name(full: str) -> str:
-    unique = f"{os.getpid()}-{threading.get_ident()}-{next(_NUMBERS)}"
-    return f"{full}{_TEMPORARY}{unique}"
-
-
-def _write_temporary(full: str, data: bytes | memoryview) -> str:
-    temporary = _temporary_name(full)
-    for _ in range(_TRIES):
-        try:
-            _write_local(temporary, data)
-            return temporary
-        except FileNotFoundError:
-            # It says that the directory exists when it goes in between.
-            with suppress(FileNotFoundError, FileExistsError):
-                os.makedirs(os.path.dirname(full), exist_ok=True)
-    _write_local(temporary, data)
-    return temporary
-
-
-def _write_local(path: str, data: bytes | memoryview) -> None:
-    with open(path, "wb") as stream:
-        try:
-            stream.write(data)
-            stream.flush()
-        except OSError:
-            os.unlink(path)
-            raise
-
-
-def _link_exclusively(full: str, data: bytes | memoryview) -> bool:
-    temporary = _write_temporary(full, data)
-    try:
-        os.link(temporary, full)
-        return True
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(temporary)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ class CheckpointStorage(ABC):
     Paths are relative to the root, with `/` between parts. Guarantees of every implementation:
 
     * a file is never visible half-written: readers see the whole file or none;
+    * a file that was written or created survives a power failure, unless the storage was opened without that;
     * `create_exclusive` succeeds for exactly one of several callers with one path, unless
       `why_not_exclusive` says otherwise;
     * reading by handle verifies length and SHA-256, so damage is an error and never data;
@@ -127,13 +128,14 @@ def register_scheme(scheme: str, open_path: Callable[[str], CheckpointStorage]) 
     _SCHEMES[scheme] = open_path
 
 
-def open_storage(uri: str) -> CheckpointStorage:
+def open_storage(uri: str, is_synced: bool = True) -> CheckpointStorage:
     """Open the checkpoint storage at `uri`.
 
     Args:
         uri: a local path, `file://…`, `s3://…`, `gs://…`, `hdfs://…`, or any other URL that an
             installed fsspec file system knows; `memory://name` is shared within this process. What
             `register_scheme` was told of comes first.
+        is_synced: Whether files on disks of this machine must survive a power failure once they are written.
 
     Raises:
         CheckpointStorageError: when no file system for the URI is available.
@@ -148,7 +150,7 @@ def open_storage(uri: str) -> CheckpointStorage:
     from .filesystem_storage import FileSystemCheckpointStorage
     from .retrying_storage import RetryingStorage
 
-    return RetryingStorage(FileSystemCheckpointStorage(uri))
+    return RetryingStorage(FileSystemCheckpointStorage(uri, is_synced))
 
 
 def check_exclusive(storage: CheckpointStorage, existing: str) -> None:

@@ -431,6 +431,12 @@ class Incarnation:
         if process.background and not self._world.chance(self._faults.zombie_work):
             process.background.clear()
 
+    def lose_processes(self) -> None:
+        """The processes end, and nothing of what they did in the background goes on."""
+        for process in self.processes.values():
+            process.is_alive = False
+            process.background.clear()
+
     def process_died(self, process: Process) -> None:
         """A process died in the middle of what it was doing."""
         if process.is_alive:

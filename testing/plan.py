@@ -221,6 +221,8 @@ class Faults:
     damaged_copy: float = 0.0
     """How often a local copy of a file is lost or damaged between two attempts."""
     crashes: tuple[Crash, ...] = ()
+    power_failures: tuple[int, ...] = ()
+    """After how many events all machines lose their power."""
     repeated_crash: float = 0.0
     """How often a task dies again soon after the job has recovered."""
     no_room: float = 0.0
@@ -297,7 +299,15 @@ def draw_plan(seed: int) -> Plan:
     plan = replace(plan, faults=replace(plan.faults, stalls=draw_stalls(Random(f"stalls of {seed}"))))
     plan = _with_losses(plan, Random(f"losses of {seed}"))
     plan = _with_rescales(plan, Random(f"rescales of {seed}"))
-    return _with_abandoned_jobs(plan, Random(f"abandoned jobs of {seed}"))
+    plan = _with_abandoned_jobs(plan, Random(f"abandoned jobs of {seed}"))
+    return _with_power_failures(plan, Random(f"power of {seed}"))
+
+
+def _with_power_failures(plan: Plan, random: Random) -> Plan:
+    if random.random() < 0.6:
+        return plan
+    moments = tuple(sorted(random.randrange(50, 1_200) for _ in range(random.choice((1, 1, 2)))))
+    return replace(plan, faults=replace(plan.faults, power_failures=moments))
 
 
 def draw_stages(random: Random) -> tuple[Stage, ...]:

@@ -36,6 +36,8 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
     faults = plan.faults
     for index in range(len(plan.runs) - 1):
         yield replace(plan, runs=(*plan.runs[:index], *plan.runs[index + 1 :]))
+    if faults.power_failures:
+        yield _with_faults(plan, power_failures=faults.power_failures[1:])
     for index in range(len(faults.crashes)):
         yield _with_faults(plan, crashes=(*faults.crashes[:index], *faults.crashes[index + 1 :]))
     for index in range(len(plan.requests)):

@@ -59,6 +59,7 @@ class SimulatedShell:
         self._running: _Actor = None
         self._points = {Victim.TASK_INSIDE: 0, Victim.COORDINATOR_INSIDE: 0}
         self._crashes = list(plan.faults.crashes)
+        self._power_failures = list(plan.faults.power_failures)
         self._next_at = 0
         self._unplanned_crashes = _MOST_UNPLANNED_CRASHES
         self._jobs = 1
@@ -69,6 +70,7 @@ class SimulatedShell:
         self._graphs: dict[int, JobGraph] = {}
         self.event_loops: list[VirtualEventLoop] = []
         self._lives = 0
+        self._alive: list[Incarnation] = []
         self._triggered: dict[tuple[JobId, CheckpointId], int] = {}
         self._newest_id: dict[JobId, int] = {}
         self.past: list[Incarnation] = []
@@ -107,6 +109,7 @@ class SimulatedShell:
         life = self._life_of(self._spec())
         self.network.current = life
         self.current = life
+        self._alive = [*(each for each in self._alive if each.is_alive), life]
         return life
 
     def _life_of(self, spec: JobSpec) -> Incarnation:
@@ -144,9 +147,12 @@ class SimulatedShell:
             if crash.at <= events:
                 self._crashes.remove(crash)
                 self._crash(crash.victim)
+        if self._power_failures and self._power_failures[0] <= events:
+            self._power_failures.pop(0)
+            self._lose_power()
         self.user.act(events)
         crashes = (crash.at for crash in self._crashes if crash.victim not in self._points)
-        self._next_at = min((*crashes, self.user.next_at()))
+        self._next_at = min((*crashes, *self._power_failures[:1], self.user.next_at()))
 
     # ------------------------------------------------------------ from run to run
 
@@ -188,6 +194,8 @@ class SimulatedShell:
     def _start_next(self, spec: JobSpec) -> None:
         self.run_number += 1
         self._job_id = spec.job_id
+        # The operating system has written everything by now.
+        self.storage.disk.settle()
         self._new_life().start()
 
     # ------------------------------------------------------------ crashes
@@ -251,6 +259,20 @@ class SimulatedShell:
             self._restart(life)
         else:
             self.coordinator_died(life)
+
+    def _lose_power(self) -> None:
+        """Every machine stops at once; storage keeps what was synced, and perhaps more."""
+        life = self.current
+        if life.end is not None or not life.is_alive:
+            return
+        self.crashes += 1
+        for each in self._alive:
+            each.is_alive = False
+            each.lose_processes()
+        self._alive.clear()
+        changed = self.storage.disk.fail(lambda: self.world.chance(0.5))
+        self.world.note(f"all machines lose their power; {len(changed)} files are not what they were")
+        self._restart(life)
 
     def coordinator_died(self, life: Incarnation) -> None:
         """A coordinator dies; Ray kills what it owned, and starts it again."""

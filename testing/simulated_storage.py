@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from ..common.errors import CheckpointStorageError
 from ..protocol.handles import FileHandle
 from ..protocol.storage_retries import StorageRetryPolicy
+from ..state.durable_files import DurableFiles
 from ..state.retrying_storage import RetryingStorage
 from ..state.storage import (
     CheckpointStorage,
@@ -21,6 +22,7 @@ from ..state.storage import (
     register_scheme,
 )
 from .storage_watcher import SAVEPOINTS, StorageWatcher
+from .volatile_disk import VolatileDisk
 from .world import MILLISECOND, World
 
 ROOT = "simulated://storage"
@@ -69,7 +71,9 @@ class SimulatedStorage(CheckpointStorage):
         self._point = point
         self._may_fail = may_fail
         self._prefix = ""
-        self._files: dict[str, bytes] = {}
+        self.disk = VolatileDisk()
+        self._files = self.disk.content
+        self._durable = DurableFiles(self.disk, "")
         # Its own: the world's other choices do not depend on how often storage is used.
         self._random = random.Random(f"storage of seed {world.seed}")
         self.watcher = StorageWatcher(self._files)
@@ -104,10 +108,10 @@ class SimulatedStorage(CheckpointStorage):
         if self._fails():
             # A file is there as a whole, or not at all. Those of state may be worse: they have checksums.
             if self._world.chance(0.5) and ("/shared/" in stored_as or stored_as.startswith(SAVEPOINTS)):
-                self._files[stored_as] = content[: len(content) // 2]
+                self._durable.write(stored_as, content[: len(content) // 2])
                 self.watcher.written(stored_as)
             raise self._error(f"{path} could not be written")
-        self._files[stored_as] = content
+        self._durable.write(stored_as, content)
         self.watcher.written(stored_as)
         self._point()
         return FileHandle(path, len(content), hashlib.sha256(content).hexdigest())
@@ -118,9 +122,8 @@ class SimulatedStorage(CheckpointStorage):
         if fails and self._world.chance(0.5):
             raise self._error(f"{path} could not be created")
         stored_as = self._path(path)
-        is_created = stored_as not in self._files
+        is_created = self._durable.create(stored_as, data)
         if is_created:
-            self._files[stored_as] = data
             self.watcher.written(stored_as)
             self.watcher.created(stored_as)
         if fails:
@@ -157,7 +160,8 @@ class SimulatedStorage(CheckpointStorage):
                 raise self._error(f"{path} could not be deleted")
             stored_as = self._path(checked_relative(path))
             self.watcher.may_be_deleted(stored_as)
-            self._files.pop(stored_as, None)
+            if stored_as in self._files:
+                self.disk.unlink(stored_as)
         self._point()
 
     def sub(self, prefix: str) -> CheckpointStorage:
@@ -171,11 +175,14 @@ class SimulatedStorage(CheckpointStorage):
     def move(self, directory: str, to: str) -> None:
         """Move a directory as its owner would: nothing fails, and nobody is asked."""
         for path in [path for path in self._files if path.startswith(f"{directory}/")]:
-            self._files[f"{to}/{path.removeprefix(f'{directory}/')}"] = self._files.pop(path)
+            self._durable.write(f"{to}/{path.removeprefix(f'{directory}/')}", self._files[path])
+            self.disk.unlink(path)
+        self.disk.settle()
         self.watcher.moved(directory, to)
 
     def remove(self, directory: str) -> None:
         """Remove a directory as its owner would."""
         for path in [path for path in self._files if path.startswith(f"{directory}/")]:
-            del self._files[path]
+            self.disk.unlink(path)
+        self.disk.settle()
         self.watcher.removed(directory)

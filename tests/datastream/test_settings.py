@@ -350,6 +350,12 @@ def test_the_random_initial_delay_can_be_switched_off() -> None:
     assert not settings_of({**CHECKPOINTS, **option}).random_initial_delay
 
 
+def test_checkpoints_are_synced_to_disk_unless_that_is_switched_off() -> None:
+    assert settings_of(CHECKPOINTS).syncs_to_disk
+    option = {"tidegate.checkpointing.sync-to-disk": "false"}
+    assert not settings_of({**CHECKPOINTS, **option}).syncs_to_disk
+
+
 def test_a_local_job_may_keep_its_checkpoints_anywhere() -> None:
     local = {"execution.checkpointing.interval": "1 s", "execution.target": "local"}
     for path in ("checkpoints", "memory://x"):

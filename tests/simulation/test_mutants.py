@@ -28,6 +28,10 @@ QUICK = [
     "late-enumerator",
     "dropped-records",
     "overtaken-unrecorded",
+    "no-retry",
+    "lost-answer",
+    "directory-not-synced",
+    "manifest-synced-first",
 ]
 """Bugs that few seeds are enough for; the others would make the tests slow."""
 

@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from tidegate.testing.run_one import Outcome, run_seed
 
-from . import channels, commits, coordination, overtaking, recovery, rescales, savepoints, switches
+from . import (
+    channels,
+    commits,
+    coordination,
+    durability,
+    overtaking,
+    recovery,
+    rescales,
+    savepoints,
+    switches,
+)
 from .base import Mutant
 
 SEEDS = 2_000
@@ -18,6 +28,7 @@ MUTANTS: dict[str, Mutant] = {
     **overtaking.MUTANTS,
     **coordination.MUTANTS,
     **recovery.MUTANTS,
+    **durability.MUTANTS,
     **commits.MUTANTS,
     **savepoints.MUTANTS,
     **switches.MUTANTS,
