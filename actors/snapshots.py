@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 
 from ..common import failpoints
-from ..common.errors import StateError
+from ..common.errors import StateError, TidegateError
 from ..operators.chain import OperatorChain
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import (
@@ -21,7 +22,7 @@ from ..protocol.elements import CheckpointBarrier
 from ..protocol.handles import ChannelStateHandle, FileHandle, OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.key_groups import key_group_range_of_subtask
-from ..state.backend import FrozenKeyedState
+from ..state.backend import BackendClosedError, FrozenKeyedState
 from ..state.expiration import Expiration
 from ..state.local_snapshots import LocalSnapshots
 from ..state.upload_time import count_uploads_from_now, uploading_ns
@@ -97,6 +98,7 @@ class Snapshotter:
         self._copies = copies
         self._channel_state = ChannelStateWriter(deployment)
         self._recording: dict[CheckpointId, _Recording] = {}
+        self._spill_failure: type[Exception] | None = None
         self.state_bytes = _restored_bytes(deployment)
         """Size of all state in the last snapshot, or in the restored one; `None` before the first."""
 
@@ -198,17 +200,37 @@ class Snapshotter:
     def persist_spill(self, frozen: FrozenKeyedState) -> None:
         """Persist a write buffer that grew too large between checkpoints.
 
-        A failure is not lost: the buffer stays frozen, and the next snapshot persists it or declines.
+        A failure is not lost: the buffer stays frozen, and the next snapshot or spill persists it. One that
+        comes again is logged once.
         """
 
         def persist() -> None:
             self._enter()
             try:
                 frozen.persist()
-            except Exception:
-                logger.exception("A spill of keyed state failed; the next snapshot tries again")
+                self._spill_failure = None
+            except (BackendClosedError, CancelledError):
+                # The task has ended, for a reason that it reports.
+                return
+            except Exception as error:
+                self._log_spill_failure(error)
 
         self._ports.run_in_background(persist)
+
+    def _log_spill_failure(self, error: Exception) -> None:
+        """Log what kept a spill from being stored, unless that was logged before."""
+        kind = type(error)
+        if kind is self._spill_failure:
+            return
+        self._spill_failure = kind
+        logger.warning(
+            "Changed state could not be moved to local disk, so it stays in memory. The next spill or "
+            "checkpoint tries again, and the task fails when its memory is full. %s: %s",
+            kind.__name__,
+            error,
+            # The place in the code says something only about what is not expected.
+            exc_info=None if isinstance(error, TidegateError) else error,
+        )
 
     def finish(self, done: SnapshotDone) -> None:
         """The state is stored: acknowledge or decline, unless records are still to come. Runs on the loop."""

@@ -293,7 +293,7 @@ class StateBackendOptions:
     LMDB_MEMORY: ConfigOption[int] = (
         ConfigOptions.key("tidegate.state.lmdb.memory").memory_type().default_value(512 << 20)
     )
-    """Memory for caches and write buffers in front of LMDB, per operator and subtask."""
+    """Memory for caches and buffers in front of LMDB, per operator and subtask; less than 1 MiB is slow."""
 
 
 class DeploymentOptions:

@@ -30,6 +30,7 @@ from ..protocol.task_events import (
     TaskStopped,
 )
 from ..protocol.task_metrics import Heartbeat
+from .local_state import local_state_hint
 from .preparation import Preparation, TaskProcess
 from .ray_cluster_view import ClusterView, look_at_nodes
 from .slots import (
@@ -308,7 +309,8 @@ class RayTaskGateway:
         if process in self._spares:
             self._spares.remove(process)
         elif self._processes.get(process.key) is process:
-            self._kill(process, f"the process of {self._names(process)} died: {first_line(error)}")
+            cause = f"the process of {self._names(process)} died: {first_line(error)}"
+            self._kill(process, cause + local_state_hint(self._settings))
 
     def _kill(self, process: TaskProcess, cause: str, is_recoverable: bool = True) -> None:
         ray.kill(process.actor, no_restart=True)

@@ -10,6 +10,7 @@ from ..common.failpoints import VARIABLE
 from ..operators.chain import load_operator
 from ..protocol.elements import CheckpointingMode
 from ..state.storage import CheckpointStorage, check_exclusive, open_storage
+from .local_state import memory_warning
 from .spec import JobSpec
 
 logger = logging.getLogger("tidegate")
@@ -55,6 +56,9 @@ def validate_before_start(spec: JobSpec) -> None:
     if settings.restore_path is not None:
         _check_restorable(spec, settings.restore_path)
     _check_directory("tidegate.local-dir", settings.local_dir)
+    warning = memory_warning(settings)
+    if warning is not None:
+        logger.warning("%s", warning)
     if settings.local_snapshots_dir is not None:
         _check_directory("execution.checkpointing.local-backup.dirs", settings.local_snapshots_dir)
     for node in spec.graph.operators:

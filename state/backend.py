@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..common.errors import StateError
 from ..common.typeinfo import TypeInformation
 from ..protocol.handles import KeyedStateHandle
 from ..protocol.key_groups import KeyGroupRange
@@ -66,6 +67,10 @@ class KeyedStateBackendParameters:
     now_ms: Callable[[], int] = wall_clock_ms
 
 
+class BackendClosedError(StateError):
+    """The task has ended, so that what it froze is not stored. Not a failure: no process needs the result."""
+
+
 class FrozenKeyedState(ABC):
     """Keyed state as of one freeze: the input of the asynchronous part of a snapshot.
 
@@ -85,7 +90,8 @@ class FrozenKeyedState(ABC):
 
         Raises:
             CheckpointStorageError: when storage or the local disk refuses.
-            StateError: when a value cannot be encoded as its declared type, or the backend is closed.
+            StateError: when a value cannot be encoded as its declared type.
+            BackendClosedError: the backend is closed.
         """
 
 

@@ -16,7 +16,7 @@ from ..common.errors import CheckpointStorageError, KeyTypeError, StateError
 from ..common.typeinfo import PickledBytesTypeInfo, Types, type_text
 from ..protocol.handles import KeyedStateHandle
 from .all_keys import all_keys
-from .backend import FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
+from .backend import BackendClosedError, FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from .changes import change_table, drained_rows
 from .claims import Claims, Unclaimed
 from .codecs import value_codec
@@ -295,8 +295,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
         """
         with self._persist_lock:
             if self._is_closed:
-                # The task ended while this waited for its thread; nobody asks for the result any more.
-                raise StateError(f"{self.where}: the backend is closed; nothing can be stored")
+                # The task ended while this waited for its thread.
+                raise BackendClosedError(f"{self.where}: the backend is closed; nothing can be stored")
             try:
                 self._settle()
                 schemas = self._persist_epochs(epoch_number)

@@ -11,11 +11,13 @@ import shutil
 import threading
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import lmdb
 
 from ..common.errors import CheckpointStorageError
 from .lmdb_compaction import Drop, FileSize, Sweep, file_size, is_copy_due
+from .watched_file import WatchedFile
 from .write_turns import WriteTurns
 
 LEAST_MAPPED_BYTES = 256 << 20
@@ -51,7 +53,7 @@ class LmdbEnvironment:
         shutil.rmtree(path, ignore_errors=True)
         self.turns = WriteTurns()
         self._path = path
-        self._operator_name = operator_name
+        self._where = f"operator {operator_name!r}"
         self._map_size_bytes = map_size_bytes
         self._process_id = os.getpid()
         self._is_open = True
@@ -66,20 +68,21 @@ class LmdbEnvironment:
         self._no_readers = threading.Lock()
         try:
             self._env = self._open(0)
+            self._file = self._watched(0)
         except (lmdb.Error, OSError) as error:
             raise self._error("opening", error) from error
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, read in a transaction of its own so that no old page stays pinned."""
-        with self._no_readers, self._env.begin() as transaction:
+        with self._no_readers, self._begun() as transaction:
             value: bytes | None = transaction.get(key)
         self._looked_at(1)
         return value
 
     def get_many(self, keys: list[bytes]) -> dict[bytes, bytes]:
         """The values of many keys; what is not there is left out."""
-        with self._no_readers, self._env.begin() as transaction:
-            found = dict(transaction.cursor().getmulti(keys))
+        with self._no_readers, self._begun() as transaction:
+            found: dict[bytes, bytes] = dict(transaction.cursor().getmulti(keys))
         self._looked_at(len(keys))
         return found
 
@@ -91,7 +94,7 @@ class LmdbEnvironment:
             limit: how many to return at most: a transaction must not stay open for long.
         """
         found: list[tuple[bytes, bytes]] = []
-        with self._no_readers, self._env.begin() as transaction:
+        with self._no_readers, self._begun() as transaction:
             cursor = transaction.cursor()
             if cursor.set_range(prefix + start):
                 for key, value in islice(cursor, limit):
@@ -113,7 +116,7 @@ class LmdbEnvironment:
             try:
                 with (
                     self._one_writer,
-                    self._env.begin(write=True) as transaction,
+                    self._begun(write=True) as transaction,
                     self.turns.writing(),
                 ):
                     transaction.cursor().putmulti(zip(batch.keys, batch.values, strict=True))
@@ -141,6 +144,7 @@ class LmdbEnvironment:
         while True:
             try:
                 with self._one_writer:
+                    self._file.check(self._where)
                     return self._sweep.step(self._env, self.turns, entry_count, drop)
             except lmdb.MapFullError:
                 self._grow()
@@ -164,12 +168,15 @@ class LmdbEnvironment:
             os.makedirs(self._directory(copy))
             self._env.copy(self._directory(copy), compact=True)
             env = self._open(copy)
+            file = self._watched(copy)
         except (lmdb.Error, OSError) as error:
             shutil.rmtree(self._directory(copy), ignore_errors=True)
             raise self._error("compacting", error) from error
         with self._no_readers:
             old, self._env = self._env, env
+            old_file, self._file = self._file, file
         old.close()
+        old_file.close()
         shutil.rmtree(self._directory(self._generation), ignore_errors=True)
         self._generation = copy
         return True
@@ -177,6 +184,7 @@ class LmdbEnvironment:
     def size(self) -> FileSize:
         """How large the file is, and how much of it is in use."""
         with self._no_readers:
+            self._file.check(self._where)
             return file_size(self._env)
 
     def close(self) -> None:
@@ -186,7 +194,16 @@ class LmdbEnvironment:
             self._is_open = False
             with self._no_readers:
                 self._env.close()
+                self._file.close()
             shutil.rmtree(self._path, ignore_errors=True)
+
+    def _begun(self, write: bool = False) -> Any:
+        """A transaction, begun after a look whether its pages are still in the file."""
+        self._file.check(self._where)
+        return self._env.begin(write=write)
+
+    def _watched(self, generation: int) -> WatchedFile:
+        return WatchedFile(os.path.join(self._directory(generation), "data.mdb"))
 
     def _directory(self, generation: int) -> str:
         return os.path.join(self._path, str(generation))
@@ -236,7 +253,7 @@ class LmdbEnvironment:
             # LMDB knows no other word for a write that a disk cut short because it got full.
             reason = f"{reason} ({os.strerror(errno.ENOSPC)}, or the disk is broken)"
         return CheckpointStorageError(
-            f"operator {self._operator_name!r}: {doing} its local state in {self._path} failed: {reason} "
+            f"{self._where}: {doing} its local state in {self._path} failed: {reason} "
             f"({self._sizes()}); free space there, choose another directory for local state, or a smaller "
             f"initial map size"
         )

@@ -93,14 +93,18 @@ class _UntilToldReader(SourceReader):
 
 
 class CountWithWeight(KeyedProcessFunction):
-    """Counts per key, and keeps a kilobyte that does not compress."""
+    """Counts per key, and keeps a kilobyte that does not compress, and more with each count.
+
+    State that stays as large as it is needs no more room on a full disk: LMDB writes to pages that are free.
+    On a busy machine the disk got full only when the file had such pages, and then nothing ever failed.
+    """
 
     def open(self, runtime_context: Any) -> None:
         self.state = runtime_context.get_state(ValueStateDescriptor("state"))
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         count = (self.state.value() or (0, b""))[0] + 1
-        self.state.update((count, os.urandom(1_000)))
+        self.state.update((count, os.urandom(1_000 + 50 * count)))
         yield ctx.get_current_key(), count
 
 

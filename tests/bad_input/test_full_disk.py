@@ -30,7 +30,7 @@ def run(
     )
     assert done.returncode == 0, done.stderr
     outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return outcome
+    return {**outcome, "log": done.stderr}
 
 
 def test_a_job_goes_on_while_the_disk_is_full_and_takes_checkpoints_again_when_it_is_not(
@@ -67,6 +67,11 @@ def test_state_that_finds_room_neither_in_memory_nor_on_disk_ends_the_job_with_t
         assert "cannot be stored" in outcome["error"]
         assert "/local/" in outcome["error"]
     assert outcome["newest_is_whole"]
+    assert "tidegate.state.lmdb.memory is 65,536 bytes" in outcome["log"]
+    # The spills before the failure are logged once, without the places in the code.
+    assert outcome["log"].count("could not be moved to local disk") <= 1
+    assert "the backend is closed" not in outcome["log"]
+    assert "Traceback" not in outcome["log"]
 
 
 def test_a_job_that_tolerates_no_failed_checkpoint_ends_with_the_reason(tmp_path: Path) -> None:
@@ -101,3 +106,22 @@ def test_a_write_of_local_state_that_the_disk_cuts_short_says_that_it_is_full(tm
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     for words in ("operator 'count'", "Input/output error", "No space left on device", "free space there"):
         assert words in done.stdout
+
+
+def test_a_truncated_file_of_local_state_fails_the_attempt_by_name_and_the_job_recovers(
+    tmp_path: Path,
+) -> None:
+    program = str(Path(__file__).with_name("truncated_state.py"))
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])},
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert f"the file {outcome['file']} of its local state was truncated" in outcome["failures"][-1]
+    assert outcome["is_exact"]

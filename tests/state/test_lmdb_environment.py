@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -238,3 +240,46 @@ def test_a_backend_that_is_closed_before_its_checkpoint_is_stored_leaves_no_thre
     with pytest.raises(StateError, match=r"'op'.*closed"):
         frozen.persist()
     assert set(threading.enumerate()) <= before
+
+
+TRUNCATED = """
+import os, sys
+from tidegate.common.errors import CheckpointStorageError
+from tidegate.state.lmdb_environment import LmdbEnvironment, WriteBatch
+
+environment = LmdbEnvironment(sys.argv[1], 1 << 24, "count")
+keys = [b"%04d" % number for number in range(1_000)]
+batch = WriteBatch(keys, [bytes(1_000)] * len(keys), [])
+environment.write(batch)
+assert environment.get(b"0999")
+os.truncate(os.path.join(sys.argv[1], "0", "data.mdb"), int(sys.argv[2]))
+for use in (
+    lambda: environment.get(b"0999"),
+    lambda: environment.get_many(keys),
+    lambda: environment.scan(b"", b"", 1_000),
+    lambda: environment.write(batch),
+    lambda: environment.sweep(1_000, lambda key, value: True),
+    lambda: environment.size(),
+    lambda: environment.compact_if_grown(),
+):
+    try:
+        use()
+    except CheckpointStorageError as error:
+        print(error)
+environment.close()
+"""
+
+
+@pytest.mark.parametrize("size_bytes", [0, 8_192])
+def test_a_truncated_file_is_an_error_that_names_it_and_not_the_end_of_the_process(
+    tmp_path: Path, size_bytes: int
+) -> None:
+    command = [sys.executable, "-c", TRUNCATED, str(tmp_path / "state"), str(size_bytes)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 7
+    for line in lines:
+        assert "operator 'count'" in line
+        assert f"{tmp_path / 'state' / '0' / 'data.mdb'} of its local state was truncated" in line
+        assert f"it has {size_bytes:,} bytes" in line
