@@ -195,6 +195,11 @@ class JobCoordinator:
     def _newest(self) -> CheckpointManifest | None:
         return None if self._store is None else self._store.newest
 
+    @property
+    def ending(self) -> str:
+        """Why the job is about to end although it runs, an empty text if it is not."""
+        return "" if self._checkpoints is None else self._checkpoints.ending
+
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
         due = min(self._operators.next_due_ms(), self._rescaler.next_due_ms())

@@ -43,6 +43,7 @@ class NodeView:
         free: What nodes that stay have left, by Ray's names.
         staying: Their ids.
         draining: Ids of those that are about to go.
+        labels: Labels of both by id.
     """
 
     free: Mapping[str, float]
@@ -50,6 +51,21 @@ class NodeView:
     draining: frozenset[str]
     free_by_node: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What each of the nodes that stay has left."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def must_leave(self, node_id: str, placement: str) -> bool:
+        """Whether a coordinator has to leave a node, and there is another one that can take it.
+
+        Args:
+            node_id: Where it runs.
+            placement: `tidegate.coordinator.placement`. There is no other head.
+        """
+        if placement == "head" or node_id not in self.draining:
+            return False
+        name, _, value = placement.partition("=")
+        return any(
+            placement == "any" or self.labels.get(each, {}).get(name) == value for each in self.staying
+        )
 
 
 class Preparation:

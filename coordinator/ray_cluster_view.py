@@ -90,8 +90,8 @@ def look_at_nodes() -> NodeView:
     """What Ray knows of its nodes now."""
     state = ray._private.state.state
     draining = frozenset(state.get_draining_nodes())
-    alive = frozenset(each["NodeID"] for each in ray.nodes() if each["Alive"])  # type: ignore[no-untyped-call]
-    staying = alive - draining
+    alive = {each["NodeID"]: each["Labels"] for each in ray.nodes() if each["Alive"]}  # type: ignore[no-untyped-call]
+    staying = frozenset(alive) - draining
     free: dict[str, float] = {}
     free_by_node: dict[str, dict[str, float]] = {}
     left = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
@@ -100,4 +100,4 @@ def look_at_nodes() -> NodeView:
             free_by_node[node_id] = resources
             for name, amount in resources.items():
                 free[name] = free.get(name, 0.0) + amount
-    return NodeView(free, staying, draining, free_by_node)
+    return NodeView(free, staying, draining, free_by_node, alive)

@@ -48,6 +48,7 @@ class _ActorProcess:
         self._id: str = actor._ray_actor_id.hex()
         state = actor_state(self._id)
         self._restarts = None if state is None else state.restarts
+        self.node_id: str = ray.get_runtime_context().get_node_id()
 
     def is_current(self) -> bool | None:
         state = actor_state(self._id)
@@ -73,6 +74,10 @@ class _ActorProcess:
         end.daemon = True
         end.start()
         self._actor.started.remote()
+
+    def move(self) -> None:
+        # Not as an exit that was asked for: then the actor would not be restarted.
+        os._exit(1)
 
 
 class CoordinatorActor:

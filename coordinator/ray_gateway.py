@@ -341,6 +341,11 @@ class RayTaskGateway:
             self._slots_seen = room, slots_that_fit(graph, self._settings.slot_cpus, room)
         return self._slots_seen[1]
 
+    def must_leave(self, node_id: str) -> bool:
+        """Whether the coordinator, on this node, has to go to another one."""
+        nodes, placement = self._cluster.nodes, self._settings.coordinator_placement
+        return nodes is not None and nodes.must_leave(node_id, placement)
+
     def leaving(self) -> list[str]:
         """Names of what runs on nodes that are about to go."""
         draining = self._cluster.draining

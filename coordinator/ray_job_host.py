@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..actors.ray_transport import decode_event, open_ray_log
 from ..common.job_status import JobStatus
@@ -23,6 +23,7 @@ from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext
 from .barrier_mode import BarrierMode
 from .coordinator_life import CoordinatorLife, LifePorts
+from .coordinator_relocation import CoordinatorRelocation
 from .coordinator_tracer import coordinator_tracer
 from .elasticity import Elasticity
 from .job_archive import archive_job
@@ -44,6 +45,17 @@ _REFUSING_S = 1.0
 """How long a superseded coordinator stays to answer the calls that have reached it."""
 
 
+class ActorProcess(LifePorts, Protocol):
+    """The process of a coordinator's actor."""
+
+    @property
+    def node_id(self) -> str:
+        """Id of its node in Ray."""
+
+    def move(self) -> None:
+        """End this process and no other. The coordinator is started again, on another node."""
+
+
 class JobHost:
     """Coordinates one job; what `CoordinatorActor` is asked, it asks here.
 
@@ -54,7 +66,7 @@ class JobHost:
         ports: The actor's process.
     """
 
-    def __init__(self, job: bytes, actor: Any, early: Mapping[str, Any], ports: LifePorts) -> None:
+    def __init__(self, job: bytes, actor: Any, early: Mapping[str, Any], ports: ActorProcess) -> None:
         otlp: OtlpSettings | None
         self._spec: JobSpec
         self._spec, otlp = pickle.loads(job)
@@ -93,6 +105,9 @@ class JobHost:
             settings.reactive,
             settings.autoscaler,
             settings.metrics_interval_ms,
+        )
+        self._relocation = CoordinatorRelocation(
+            self._coordinator, lambda: self._gateway.must_leave(ports.node_id), ports.move
         )
         self._reporters = JobReporters(
             self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
@@ -150,7 +165,8 @@ class JobHost:
                 next_tick_s = time.monotonic() + self._gateway.tick_interval_ms / 1_000
                 self._gateway.tick()
                 self._look_for_lost_reports()
-                self._elasticity.tick()
+                if not self._relocation.tick():
+                    self._elasticity.tick()
 
     def _heard(self, heartbeat: Heartbeat, heard_ms: int) -> None:
         """A process is alive."""

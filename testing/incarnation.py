@@ -66,6 +66,7 @@ class Incarnation:
         self.has_started = False
         self._inbox: deque[Callable[[], None]] = deque()
         self._is_busy = False
+        self._is_sure = True
         self.processes: dict[SubtaskId, Process] = {}
         self._world = shell.world
         self._faults = shell.plan.faults
@@ -140,12 +141,15 @@ class Incarnation:
     def work_off(self) -> None:
         """Do what waits, unless it is stopped or in the middle of something."""
         while self._inbox and self.is_alive and not (self.is_stopped or self._is_busy):
-            work = self._inbox.popleft()
             self._is_busy = True
-            self.shell.run_as(self, lambda: self._act(work))  # noqa: B023 (called at once)
+            self.shell.run_as(self, self._act)
             self._is_busy = False
-            if self.is_alive:
-                self._after_step()
+            if not self.is_alive:
+                return
+            if not self._is_sure:
+                self._world.after(_NOTICED_NS, self.work_off)
+                return
+            self._after_step()
 
     def _after_step(self) -> None:
         self._performed += 1
@@ -158,9 +162,14 @@ class Incarnation:
             self.shell.job_ended(self)
         self._set_alarm()
 
-    def _act(self, work: Callable[[], None]) -> None:
-        if self.life.may_act():
-            work()
+    def _act(self) -> None:
+        may_act = self.life.may_act()
+        # Where storage does not answer, everything waits.
+        self._is_sure = may_act or self.life.is_superseded
+        if self._is_sure:
+            work = self._inbox.popleft()
+            if may_act:
+                work()
         if self.life.is_superseded:
             self.life.lingered()
 

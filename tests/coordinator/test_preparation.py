@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.coordinator.preparation import SHORTAGE_MS, Preparation, TaskProcess
+from tidegate.coordinator.preparation import SHORTAGE_MS, NodeView, Preparation, TaskProcess
 from tidegate.coordinator.slots import ProcessResources, total
 
 HALF = ProcessResources(0.5)
@@ -102,3 +102,13 @@ def test_a_process_that_dies_ends_it() -> None:
     room.preparation.lost(room.created[0], "out of memory")
     room.preparation.lost(room.created[0], "out of memory")
     assert room.answers == ["a process for its subtasks ended: out of memory"]
+
+
+def test_a_coordinator_leaves_a_drained_node_only_for_another_one_that_can_take_it() -> None:
+    labels = {"a": {"role": "work"}, "b": {"role": "work"}, "c": {"role": "other"}}
+    view = NodeView({}, frozenset({"b", "c"}), frozenset({"a"}), labels=labels)
+    assert view.must_leave("a", "any")
+    assert view.must_leave("a", "role=work")
+    assert not view.must_leave("b", "role=work"), "it is not being drained"
+    assert not view.must_leave("a", "head"), "there is no other head"
+    assert not view.must_leave("a", "role=none")

@@ -179,6 +179,30 @@ def coordinator_stopped(directory: Path) -> None:
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
 
 
+def coordinator_drained(directory: Path) -> None:
+    """The coordinator's node is drained, with tasks on it, and disappears after the coordinator has moved."""
+    gate, output = jobs.Gate(directory), directory / "output"
+    with cluster_of(Path(sys.argv[3]), 0) as cluster:
+        nodes = [cluster.add_node(num_cpus=2, labels={"role": "work"}) for _ in range(2)]
+        settings = jobs.configuration(directory)
+        settings.set_string("restart-strategy.type", "none")
+        settings.set_string("tidegate.coordinator.placement", "role=work")
+        with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
+            jobs.half_way(client)
+            old = jobs.coordinator_pid(client)
+            drained = next(node for node in nodes if _parent_of(old) == raylet_of(node))
+            (other,) = (node for node in nodes if node is not drained)
+            drain(cluster, drained)
+            jobs.eventually("the move", lambda: _pid_in_ray(client) not in (0, old), None, NODE_LOST_S)
+            said("the coordinator has moved")
+            jobs.eventually("its tasks", lambda: is_on(client, other), client)
+            os.kill(raylet_of(drained), signal.SIGKILL)
+            gate.open()
+            assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED, client.report().cause
+            client.result()
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+
+
 def _pid_in_ray(client: JobClient) -> int:
     """The process that Ray counts as the coordinator's, without asking it."""
     state = actor_state(jobs.coordinator(client)._ray_actor_id.hex())
@@ -252,7 +276,14 @@ def retained(directory: Path) -> Any:
 
 SCENARIOS: dict[str, Callable[[Path], None]] = {
     each.__name__: each
-    for each in (node_lost_and_node_drained, node_silent, coordinator_stopped, head_lost, head_is_back)
+    for each in (
+        node_lost_and_node_drained,
+        node_silent,
+        coordinator_stopped,
+        coordinator_drained,
+        head_lost,
+        head_is_back,
+    )
 }
 
 if __name__ == "__main__":

@@ -76,6 +76,14 @@ def test_a_silent_node_is_one_failure_and_gets_no_process_again(tmp_path: Path, 
     assert_nothing_stays(ray_dir)
 
 
+def test_a_coordinator_leaves_a_drained_node_and_its_driver_does_not_notice(
+    tmp_path: Path, ray_dir: str
+) -> None:
+    done = drive("coordinator_drained", tmp_path, ray_dir)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_nothing_stays(ray_dir)
+
+
 def test_a_lost_head(tmp_path: Path, ray_dir: str) -> None:
     lost = drive("head_lost", tmp_path, ray_dir)
     assert lost.returncode == 9, lost.stdout + lost.stderr

@@ -1,0 +1,58 @@
+"""Moves a coordinator off a node that is being drained: it ends, and is started on another node.
+
+The job resumes from its newest checkpoint there, with all of its tasks on nodes that stay. No attempt of the
+restart strategy is used up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ..common.job_status import JobStatus
+from ..protocol.relocation import CoordinatorMove, MoveFacts, MoveStep
+from .job_coordinator import JobCoordinator
+
+logger = logging.getLogger(__name__)
+
+
+class CoordinatorRelocation:
+    """Of one coordinator.
+
+    Args:
+        coordinator: The job.
+        must_move: Whether the node is being drained, and another one can take the coordinator.
+        leave: Ends this process, so that the shell starts the coordinator elsewhere.
+    """
+
+    def __init__(
+        self, coordinator: JobCoordinator, must_move: Callable[[], bool], leave: Callable[[], None]
+    ) -> None:
+        self._coordinator = coordinator
+        self._must_move = must_move
+        self._leave = leave
+        self._move = CoordinatorMove()
+
+    def tick(self) -> bool:
+        """Do what is due; whether the coordinator is about to leave, so that nothing else need move."""
+        coordinator = self._coordinator
+        store = coordinator.store
+        if store is None:
+            # A job without checkpoints does not survive its coordinator.
+            return False
+        newest = None if store.newest is None else store.newest.checkpoint_id
+        facts = MoveFacts(self._must_move(), self._is_steady, newest)
+        step = self._move.decide(coordinator.now_ms, facts)
+        if step is MoveStep.TAKE_CHECKPOINT:
+            logger.info("The node of the coordinator is being drained: it takes a checkpoint, and moves")
+            coordinator.trigger_checkpoint()
+        elif step is MoveStep.LEAVE:
+            logger.info("The coordinator leaves its node; the job resumes from checkpoint %s", newest)
+            self._leave()
+        return self._move.is_moving
+
+    @property
+    def _is_steady(self) -> bool:
+        coordinator = self._coordinator
+        is_running = coordinator.status is JobStatus.RUNNING and coordinator.rescaling is None
+        return is_running and not coordinator.ending
