@@ -69,7 +69,12 @@ class LocalDisk:
         os.replace(path, name)
 
     def link(self, path: str, name: str) -> None:
-        os.link(path, name)
+        try:
+            os.link(path, name)
+        except FileExistsError:
+            # A network file system repeats a request whose answer was lost, and finds its own link.
+            if os.stat(path).st_nlink < 2:
+                raise
 
     def unlink(self, path: str) -> None:
         os.unlink(path)

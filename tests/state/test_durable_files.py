@@ -151,6 +151,16 @@ def test_no_temporary_file_is_left_after_a_sync_that_fails(tmp_path: Path) -> No
     assert not any(is_temporary(path.name) for path in tmp_path.rglob("*"))
 
 
+def test_a_link_that_was_made_although_its_answer_was_lost_is_no_error(tmp_path: Path) -> None:
+    path, name, other = (str(tmp_path / each) for each in ("a", "b", "c"))
+    LocalDisk().write(path, b"mine", is_synced=False)
+    LocalDisk().write(other, b"another's", is_synced=False)
+    with pytest.raises(FileExistsError):
+        LocalDisk().link(path, other)
+    os.link(path, name)
+    LocalDisk().link(path, name)
+
+
 def test_the_local_disk_syncs_files_and_directories(tmp_path: Path) -> None:
     LocalDisk().write(str(tmp_path / "a"), b"x", is_synced=True)
     LocalDisk().sync_directory(str(tmp_path))
