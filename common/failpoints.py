@@ -44,6 +44,7 @@ ACTIONS = ("kill", "raise", "sleep=SECONDS", "enospc", "corrupt")
 MARKS = "fail-points"
 """Directory of the marks, below that of the job."""
 
+_MARK = re.compile(r"([0-9]{1,9})(?:-[0-9]+-[0-9]+)?")
 _NTH = re.compile(r"([1-9][0-9]*)(\*?)")
 
 
@@ -319,13 +320,22 @@ class _Armed:
 # ---------------------------------------------------------------- what became of it
 
 
+def _place_of(mark: bytes) -> str:
+    """Where a point fired; that it did is what its mark is for, also when its content is damaged."""
+    try:
+        return str(json.loads(mark))
+    except (ValueError, RecursionError):
+        return "an unknown process"
+
+
 def reports(arming: Arming) -> tuple[FailPointReport, ...]:
     """What became of each armed point, by the marks that were left."""
     marks = arming.marks
     where: dict[int, list[str]] = {}
     for path in marks.list_files(MARKS):
-        number = int(path.rpartition("/")[2].partition("-")[0])
-        where.setdefault(number, []).append(json.loads(marks.read(path)))
+        number = _MARK.fullmatch(path.rpartition("/")[2])
+        if number is not None:
+            where.setdefault(int(number[1]), []).append(_place_of(marks.read(path)))
     return tuple(
         FailPointReport(point.text, len(where.get(number, [])), tuple(where.get(number, [])))
         for number, point in enumerate(arming.points)

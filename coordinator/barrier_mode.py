@@ -12,7 +12,7 @@ from ..protocol.json_fields import Fields
 from ..protocol.trigger import TriggerPolicy
 from ..state.storage import CheckpointStorage, check_exclusive
 
-MODE_PATH = "mode/MODE"
+_PATH = "mode/MODE"
 _OLD_MODE = old_json("mode", "aligned_timeout_ms")
 _REMEDY = (
     "It holds the checkpointing mode that was set while the job ran. Set the mode that you want in the "
@@ -64,7 +64,7 @@ def store_mode(storage: CheckpointStorage, job_id: JobId, mode: BarrierMode, exi
     if mode.mode is CheckpointingMode.EXACTLY_ONCE:
         check_exclusive(storage, existing)
     document = {"mode": mode.mode.value, "aligned_timeout_ms": mode.aligned_timeout_ms}
-    storage.write_file(MODE_PATH, encode_control_file("mode", {"job_id": job_id}, document))
+    storage.write_file(_PATH, encode_control_file("mode", {"job_id": job_id}, document))
 
 
 def stored_mode(storage: CheckpointStorage, job_id: JobId) -> BarrierMode | None:
@@ -73,10 +73,10 @@ def stored_mode(storage: CheckpointStorage, job_id: JobId) -> BarrierMode | None
     Raises:
         CorruptCheckpointError: The file is damaged.
     """
-    if MODE_PATH not in storage.list_files("mode"):
+    if _PATH not in storage.list_files("mode"):
         return None
-    path = f"{storage.uri.rstrip('/')}/{MODE_PATH}"
-    data = storage.read(MODE_PATH)
+    path = f"{storage.uri.rstrip('/')}/{_PATH}"
+    data = storage.read(_PATH)
     file = decode_control_file(data, path, "mode", {"job_id": job_id}, _REMEDY, _OLD_MODE)
     fields = Fields(file.document, path, "")
     mode = CheckpointingMode(fields.one_of("mode", [mode.value for mode in CheckpointingMode]))

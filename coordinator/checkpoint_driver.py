@@ -21,7 +21,7 @@ from ..protocol.task_events import (
     SpansRecorded,
     TriggerCheckpoint,
 )
-from .barrier_mode import MODE_PATH, BarrierMode, store_mode, stored_mode
+from .barrier_mode import BarrierMode, store_mode, stored_mode
 from .checkpoint_store import CheckpointStore, FencedError
 from .checkpoint_traces import CheckpointTraces
 from .cleaner import CheckpointCleaner
@@ -81,7 +81,7 @@ class CheckpointDriver:
         started_with = BarrierMode(spec.settings.mode, spec.settings.aligned_timeout_ms)
         stored = stored_mode(store.storage, spec.job_id)
         if stored is not None:
-            store.needs(MODE_PATH)
+            store.needs("mode")
         self._mode = self._wanted_mode = stored or started_with
         self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
         self._counted_before = statistics.acknowledgements
@@ -159,7 +159,7 @@ class CheckpointDriver:
             mode.check(self._spec.settings.trigger)
             self._store.check_fence()
             store_mode(self._store.storage, self._spec.job_id, mode, self._store.probe)
-            self._store.needs(MODE_PATH)
+            self._store.needs("mode")
         except TidegateError as error:
             return str(error)
         self._wanted_mode = mode

@@ -30,7 +30,7 @@ from ..protocol.ids import CheckpointId, JobId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ..protocol.registry import SharedStateRegistry
 from ..protocol.restorers import Restorers, RestoringJob
-from ..protocol.takeover import Completion, Takeover, counts, missing_newest, needed_files, recorded_ids
+from ..protocol.takeover import Completion, Takeover, counts, lost_directory, missing_newest, recorded_ids
 from ..state.storage import CheckpointStorage, is_absolute
 from .claim import ClaimedCheckpoint
 from .epochs import Epochs, check_not_restored
@@ -83,7 +83,7 @@ class CheckpointStore:
         self._aborted_count = 0
         self._ids = IdBlocks(storage, job_id, self._takeovers)
         self._claimed: ClaimedCheckpoint | None = None
-        self._needed_files: set[str] = set()
+        self._needed: set[str] = set()
         self._is_removing = self._is_removed = False
         self._epochs = Epochs(storage, job_id)
         self.epoch = 0
@@ -183,11 +183,12 @@ class CheckpointStore:
         takeovers = self._takeovers.all()
         accepted = [each for each in stored if counts(each, takeovers)]
         missing = missing_newest(accepted, recorded, takeovers)
-        lost = sorted(needed_files(completed).difference(found))
-        if missing is not None or lost:
+        lost = "" if missing is None else manifest_path(missing)
+        lost = lost or lost_directory(completed, found)
+        if lost:
             # A newer coordinator may have found what was written after this list.
             self.check_fence()
-            raise self._incomplete(manifest_path(missing) if missing else lost[0], accepted)
+            raise self._incomplete(lost, accepted)
         for checkpoint_id in accepted:
             read(checkpoint_id)
         if not self._takeovers.record(Takeover(self.epoch, first_id, frozenset(accepted))):
@@ -228,9 +229,9 @@ class CheckpointStore:
         """The retained checkpoints, oldest first."""
         return [self._retained[checkpoint_id] for checkpoint_id in sorted(self._retained)]
 
-    def needs(self, path: str) -> None:
-        """A control file without which later coordinators must not resume the job."""
-        self._needed_files.add(path)
+    def needs(self, directory: str) -> None:
+        """A directory without whose files later coordinators must not resume the job."""
+        self._needed.add(directory)
 
     def directory_of(self, checkpoint_id: CheckpointId) -> str:
         """Address of a checkpoint, as `execution.state-recovery.path` takes it."""
@@ -268,7 +269,7 @@ class CheckpointStore:
         self._retained[checkpoint_id] = self._doubtful.pop(checkpoint_id)
 
     def _record_completed(self, checkpoint_id: CheckpointId) -> None:
-        needs = frozenset(self._needed_files)
+        needs = frozenset(self._needed)
         self._takeovers.record_completed(Completion(self.epoch, checkpoint_id, needs))
 
     def settle_doubtful(self) -> None:

@@ -18,10 +18,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: Any, digits: int | None = 3) -> Any:
     """A value as dictionaries, lists, texts and numbers; a mapping whose keys are no texts as pairs.
 
     Fields that have their defaults are left out.
+
+    Args:
+        value: What to convert.
+        digits: How many digits after the point numbers keep, `None` for all.
     """
     if isinstance(value, enum.Enum):
         return value.name
@@ -29,15 +33,15 @@ def to_plain(value: Any) -> Any:
         fields = (
             (field.name, getattr(value, field.name), field.default) for field in dataclasses.fields(value)
         )
-        return {name: to_plain(one) for name, one, default in fields if one != default}
+        return {name: to_plain(one, digits) for name, one, default in fields if one != default}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
-            return {key: to_plain(one) for key, one in value.items()}
-        return [[to_plain(key), to_plain(one)] for key, one in value.items()]
+            return {key: to_plain(one, digits) for key, one in value.items()}
+        return [[to_plain(key, digits), to_plain(one, digits)] for key, one in value.items()]
     if isinstance(value, (list, tuple, deque, set, frozenset)):
-        return [to_plain(one) for one in value]
-    if isinstance(value, float):
-        return round(value, 3)
+        return [to_plain(one, digits) for one in value]
+    if isinstance(value, float) and digits is not None:
+        return round(value, digits)
     return value
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from ray.experimental import internal_kv
 
 _NAMESPACE = "tidegate"
+_REMEDY = "Start the job again; with retained checkpoints, from the newest one"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,11 @@ def hand_over(coordinator: str, job: HandedOverJob) -> None:
         coordinator: Name of the actor.
         job: Its job.
     """
-    internal_kv._internal_kv_put(coordinator, pickle.dumps(job), namespace=_NAMESPACE)
+    # Here and not above: each task imports this module, as it does the actor's.
+    from ..protocol.control_file import encode_control_file
+
+    data = encode_control_file("hand-over", {"coordinator": coordinator}, {}, pickle.dumps(job))
+    internal_kv._internal_kv_put(coordinator, data, namespace=_NAMESPACE)
 
 
 def handed_over(coordinator: str) -> HandedOverJob:
@@ -47,14 +52,19 @@ def handed_over(coordinator: str) -> HandedOverJob:
 
     Raises:
         JobExecutionError: There is none any more.
+        CorruptCheckpointError: It is damaged, or that of another actor.
     """
     data = internal_kv._internal_kv_get(coordinator, namespace=_NAMESPACE)
     if data is None:
-        # Here and not above: each task imports this module, as it does the actor's.
         from ..common.errors import JobExecutionError
 
         raise JobExecutionError(f"{coordinator} is over, and forgotten; start the job again")
-    job: HandedOverJob = pickle.loads(data)
+    from ..protocol.control_file import decode_control_file
+
+    # Nothing is unpickled before checksum and name hold.
+    path = f"the entry {coordinator!r} in the key-value store of Ray's head"
+    file = decode_control_file(data, path, "hand-over", {"coordinator": coordinator}, _REMEDY)
+    job: HandedOverJob = pickle.loads(file.payload)
     return job
 
 

@@ -12,11 +12,13 @@ superseded before it could detect it (ADR 054).
 
 from __future__ import annotations
 
-import pickle
+import re
 
+from ..protocol.checkpoint_paths import numbers
 from ..protocol.task_events import ResultsCollected
 from ..state.storage import CheckpointStorage, open_storage
 from .checkpoint_store import FencedError
+from .ended_job import decode_end, encode_end
 from .job_report import JobReport
 from .spec import JobSpec
 
@@ -48,7 +50,7 @@ class StoredEnd:
         """
         if self._storage is not None:
             path = f"{self._prefix}.{epoch}"
-            self._storage.write_file(path, pickle.dumps((report, waiting)))
+            self._storage.write_file(path, encode_end(self._job_id, report, waiting))
             self._own = path
 
     def take_over(self, epoch: int) -> tuple[JobReport, list[ResultsCollected]] | None:
@@ -56,17 +58,20 @@ class StoredEnd:
 
         Args:
             epoch: Of this coordinator, which has claimed the job.
+
+        Raises:
+            CorruptCheckpointError: The record is damaged.
         """
         found = [path for path in self._records() if not self._is_void(path)]
         if self._storage is None or not found:
             return None
         data = self._storage.read(found[-1])
+        stored = decode_end(data, f"{self._storage.uri.rstrip('/')}/{found[-1]}", self._job_id)
         # Epochs begin at 1 again where everything else of the job is removed.
         number = max(_number(found[-1]) + 1, epoch)
         while not self._storage.create_exclusive(f"{self._prefix}.{number}", data):
             number += 1
         self._own = f"{self._prefix}.{number}"
-        stored: tuple[JobReport, list[ResultsCollected]] = pickle.loads(data)
         return stored
 
     def check(self) -> None:
@@ -87,17 +92,17 @@ class StoredEnd:
         if self._storage is None:
             return []
         found = self._storage.list_files(_DIRECTORY)
-        mine = [path for path in found if path == self._prefix or path.startswith(f"{self._prefix}.")]
-        return sorted(mine, key=_number)
+        name = re.compile(rf"{re.escape(self._prefix)}(\.[1-9][0-9]{{0,17}})?")
+        return sorted((path for path in found if name.fullmatch(path)), key=_number)
 
     def _is_void(self, path: str) -> bool:
         assert self._storage is not None
         if path == self._prefix:
             return False
         accepted = self._storage.sub(self._job_id).list_files("accepted")
-        return any(int(each.rpartition("/")[2]) > _number(path) for each in accepted)
+        return any(epoch > _number(path) for epoch in numbers(accepted))
 
 
 def _number(path: str) -> int:
-    number = path.rpartition(".")[2]
-    return int(number) if number.isdigit() else 0
+    number = path.rpartition("/")[2].rpartition(".")[2]
+    return int(number) if "." in path.rpartition("/")[2] else 0

@@ -45,6 +45,7 @@ def store_parallelism(store: CheckpointStore, submitted: JobGraph, current: JobG
     name = f"{store.epoch}-{number}"
     data = encode_control_file(_DIRECTORY, {"job_id": store.job_id, "name": name}, record)
     storage.create_exclusive(f"{_DIRECTORY}/{name}", data)
+    store.needs(_DIRECTORY)
     store.check_fence()
     storage.delete(before)
     failpoints.reach("rescale_done")
@@ -60,6 +61,7 @@ def restored_parallelism(store: CheckpointStore, submitted: JobGraph) -> JobGrap
     places = _places(store.storage)
     if not places:
         return submitted
+    store.needs(_DIRECTORY)
     newest = max(places, key=lambda path: places[path])
     record = _read(store, newest)
     if record.plain("submitted") != parallelism_of(submitted):

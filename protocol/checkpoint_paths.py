@@ -15,17 +15,20 @@ MANIFEST_NAME = "MANIFEST"
 _DIRECTORY = re.compile(r"chk-([1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
-_DIRECTORIES = {
-    "epochs",
-    "ids",
-    "accepted",
-    "completed",
-    "continued",
-    "mode",
-    "parallelism",
-    "shared",
-    "fail-points",
-}
+JOB_DIRECTORIES = frozenset(
+    {
+        "epochs",
+        "ids",
+        "accepted",
+        "completed",
+        "continued",
+        "mode",
+        "parallelism",
+        "shared",
+        "fail-points",
+    }
+)
+"""The directories that a job makes in its own, besides those of its checkpoints."""
 
 
 def manifest_path(checkpoint_id: CheckpointId) -> str:
@@ -52,7 +55,7 @@ def numbers(paths: Iterable[str]) -> list[int]:
 def is_own(path: str) -> bool:
     """Whether a file in a job's directory is the job's, which it may delete."""
     top, separator, _ = path.partition("/")
-    return bool(separator) and (top in _DIRECTORIES or _DIRECTORY.fullmatch(top) is not None)
+    return bool(separator) and (top in JOB_DIRECTORIES or _DIRECTORY.fullmatch(top) is not None)
 
 
 def check_place(manifest: CheckpointManifest, path: str, checkpoint_id: int, job_id: JobId) -> None:

@@ -35,7 +35,7 @@ class Completion:
     Attributes:
         epoch: Its number among the coordinators of the job.
         checkpoint_id: The checkpoint.
-        needs: Paths of other control files without which the job must not be resumed.
+        needs: Directories of other control files without which the job must not be resumed.
     """
 
     epoch: int
@@ -49,10 +49,16 @@ def recorded_ids(completions: Iterable[Completion], takeovers: Iterable[Takeover
     return found.union(completion.checkpoint_id for completion in completions)
 
 
-def needed_files(completions: Iterable[Completion]) -> frozenset[str]:
-    """The other control files that must be there: the newest coordinator found or wrote all of them."""
+def lost_directory(completions: Iterable[Completion], files: Iterable[str]) -> str:
+    """A directory that the newest coordinator found or wrote files in, and that has none; empty for none.
+
+    Args:
+        completions: What each coordinator recorded.
+        files: The files of the job's directory.
+    """
     newest = max(completions, key=lambda completion: completion.epoch, default=None)
-    return frozenset() if newest is None else newest.needs
+    needs = frozenset() if newest is None else newest.needs
+    return min(needs.difference(path.partition("/")[0] for path in files), default="")
 
 
 def counts(checkpoint_id: CheckpointId, takeovers: Iterable[Takeover]) -> bool:
