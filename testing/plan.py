@@ -233,6 +233,8 @@ class Faults:
     """Coordinators that stop for a time, and may be replaced meanwhile."""
     crash_at_rescale: float = 0.0
     """How often somebody dies soon after the job was asked to have another parallelism."""
+    lost_manifest: float = 0.0
+    """How often the newest manifest is missing when a coordinator starts again, until it is restored."""
 
 
 @dataclass(frozen=True)
@@ -300,7 +302,9 @@ def draw_plan(seed: int) -> Plan:
     plan = _with_losses(plan, Random(f"losses of {seed}"))
     plan = _with_rescales(plan, Random(f"rescales of {seed}"))
     plan = _with_abandoned_jobs(plan, Random(f"abandoned jobs of {seed}"))
-    return _with_power_failures(plan, Random(f"power of {seed}"))
+    plan = _with_power_failures(plan, Random(f"power of {seed}"))
+    lost_manifest = Random(f"lost manifests of {seed}").choice((0.0, 0.0, 0.5))
+    return replace(plan, faults=replace(plan.faults, lost_manifest=lost_manifest))
 
 
 def _with_power_failures(plan: Plan, random: Random) -> Plan:

@@ -16,6 +16,7 @@ from ..protocol.ids import CheckpointId, JobId
 from ..protocol.plan import JobGraph
 from .incarnation import Incarnation
 from .local_copies import LocalCopies
+from .lost_manifests import LostManifests
 from .network import Network
 from .plan import MILLISECOND, Crash, Plan, Victim
 from .simulated_client import SimulatedClient
@@ -67,6 +68,7 @@ class SimulatedShell:
         copies = self._settings.local_snapshots_dir
         self.copies = None if copies is None else LocalCopies(world, copies, plan.faults.damaged_copy)
         self.user = SimulatedUser(self)
+        self._lost = LostManifests(self)
         self._graphs: dict[int, JobGraph] = {}
         self.event_loops: list[VirtualEventLoop] = []
         self._lives = 0
@@ -83,7 +85,7 @@ class SimulatedShell:
         self.client: SimulatedClient | None = None
         self.handed_over: set[JobId] = set()
         """The jobs that a coordinator would find that starts now."""
-        self.current = self._new_life()
+        self.current = self.new_life()
 
     # ------------------------------------------------------------ lives
 
@@ -105,7 +107,8 @@ class SimulatedShell:
         """The job of a run of the plan."""
         return job_graph(self.plan, self.plan.runs[run])
 
-    def _new_life(self) -> Incarnation:
+    def new_life(self) -> Incarnation:
+        """Another life of the coordinator of the current run."""
         life = self._life_of(self._spec())
         self.network.current = life
         self.current = life
@@ -196,7 +199,7 @@ class SimulatedShell:
         self._job_id = spec.job_id
         # The operating system has written everything by now.
         self.storage.disk.settle()
-        self._new_life().start()
+        self.new_life().start()
 
     # ------------------------------------------------------------ crashes
 
@@ -336,7 +339,8 @@ class SimulatedShell:
                 return
             self.world.note(f"the coordinator of {life.spec.job_id} is back")
             if life.spec.job_id == self._job_id:
-                self._new_life().start()
+                if life.is_alive or self._lost.refuses_to_resume():
+                    self.new_life().start()
             else:
                 # Another job has started from its checkpoint meanwhile, of which Ray knows nothing.
                 self.past.append(self._life_of(life.spec))
@@ -374,6 +378,7 @@ class SimulatedShell:
 
     def completed(self, life: Incarnation, checkpoint_id: CheckpointId) -> None:
         """A coordinator tells a task that a checkpoint is complete."""
+        self._lost.announced.add((life.spec.job_id, checkpoint_id))
         known = (life.spec.job_id, checkpoint_id) in self.storage.watcher.completed
         assert known, f"checkpoint {checkpoint_id} is told to be complete, but has no manifest"
         if life is self.current:

@@ -180,6 +180,14 @@ class SimulatedStorage(CheckpointStorage):
         self.disk.settle()
         self.watcher.moved(directory, to)
 
+    def lose(self, path: str) -> bytes:
+        """Lose a file, of which somebody has a copy."""
+        return self._files.pop(path)
+
+    def restore(self, path: str, content: bytes) -> None:
+        """Put a lost file back."""
+        self._files[path] = content
+
     def remove(self, directory: str) -> None:
         """Remove a directory as its owner would."""
         for path in [path for path in self._files if path.startswith(f"{directory}/")]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tidegate.coordinator import checkpoint_store
 from tidegate.coordinator.checkpoint_store import CheckpointStore
 from tidegate.coordinator.operator_coordinators import OperatorCoordinators
 from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete, WriteManifest
@@ -107,7 +108,41 @@ def _oldest_is_restored(original: Any) -> Any:
     return property(lambda self: self._retained[min(self._retained)] if self._retained else None)
 
 
+def _resume_from_what_is_left(original: Any) -> Any:
+    return lambda stored, recorded, takeovers: None
+
+
+def _record_first(original: Any) -> Any:
+    def complete(self: CheckpointStore, manifest: Any) -> None:
+        self._record_completed(manifest.checkpoint_id)
+        original(self, manifest)
+
+    return complete
+
+
+def _never_recorded(original: Any) -> Any:
+    return lambda self, checkpoint_id: None
+
+
 MUTANTS = {
+    "record-unread": Mutant(
+        "a coordinator does not compare the manifests with the record of the newest completed checkpoint",
+        checkpoint_store,
+        "missing_newest",
+        _resume_from_what_is_left,
+    ),
+    "record-before-manifest": Mutant(
+        "a checkpoint is recorded as completed before its manifest is written",
+        CheckpointStore,
+        "complete",
+        _record_first,
+    ),
+    "completion-unrecorded": Mutant(
+        "a completed checkpoint is recorded nowhere but in its manifest",
+        CheckpointStore,
+        "_record_completed",
+        _never_recorded,
+    ),
     "manifest-before-acks": Mutant(
         "a checkpoint completes one acknowledgement early",
         CheckpointCoordinator,
