@@ -18,6 +18,7 @@ from tidegate.common.failpoints import parse
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.barrier_mode import BarrierMode
 from tidegate.coordinator.job_view import report_of
+from tidegate.coordinator.latest_checkpoint import secure_restored
 from tidegate.coordinator.spec import JobSpec
 from tidegate.coordinator.stored_end import StoredEnd
 from tidegate.protocol.checkpoint import Acknowledgement, SubtaskAcknowledged
@@ -93,7 +94,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     old.complete_checkpoint()
     old.coordinator.cancel()
     old.stop_tasks()
-    first = Cluster(spec_of(root), root)
+    first = Cluster(secure_restored(spec_of(root)), root)
     first.run()
     assert first.coordinator.set_barrier_mode(AT_LEAST_ONCE) == ""
     assert first.coordinator.rescale({"totals": 4}) == ""
