@@ -110,7 +110,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # One fewer than are kept, so that what was claimed is still there.
     second.complete_checkpoint()
     second.pass_ms(100)
-    StoredEnd(spec_of(root)).write(report_of(second.coordinator), [])
+    StoredEnd(spec_of(root)).write(report_of(second.coordinator), [], epoch=2)
     return root
 
 
@@ -127,13 +127,16 @@ class Resumed:
 def resumed(root: Path) -> Resumed:
     spec = spec_of(root)
     cluster = Cluster(spec, root)
+    try:
+        end = StoredEnd(spec).take_over(epoch=3)
+    except CheckpointStorageError as error:
+        return Resumed(str(error))
     cluster.start()
     coordinator = cluster.coordinator
     if coordinator.status is JobStatus.FAILED:
         assert coordinator.failure is not None
         return Resumed(coordinator.failure.cause)
     try:
-        end = StoredEnd(spec).read()
         restored = cluster.restored()
     except CheckpointStorageError as error:
         return Resumed(str(error))
