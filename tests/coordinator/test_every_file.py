@@ -41,8 +41,8 @@ class Cluster(FakeCluster):
     """Tasks that store segments of their own, however many there are."""
 
     def __init__(self, spec: JobSpec, root: Path) -> None:
-        self.job = FileSystemCheckpointStorage(f"{root}/{spec.job_id}")
-        super().__init__(spec, FileSystemCheckpointStorage(str(root)))
+        self.job = FileSystemCheckpointStorage(f"{root}/{spec.job_id}", is_synced=False)
+        super().__init__(spec, FileSystemCheckpointStorage(str(root), is_synced=False))
 
     def acknowledge(self, make: Callable[[SubtaskId, CheckpointId], Acknowledgement] | None = None) -> None:
         checkpoint_id = self.triggered().checkpoint_id
