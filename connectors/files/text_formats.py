@@ -22,7 +22,7 @@ import pyarrow.json
 
 from ...common.errors import ConfigurationError, UserCodeError
 from .formats import FileFormat, FileSplit, FileWriter, Piece, Reading
-from .json_depth import check_depth
+from .json_bounds import check_breadth, check_depth
 from .lines import BLOCK_BYTES, Lines, codec_of, done
 
 DEFAULT_MAX_LINE_BYTES = 64 << 20
@@ -230,6 +230,7 @@ class JsonLinesFormat(LineFormat):
 
         if self._schema is not None:
             return lambda block: table(block, self._schema, self._unexpected).select(self._schema.names)
+        check_breadth(sample, lambda lines: table(lines, None, "infer").schema)
         found = table(sample, None, "infer").schema if sample else pa.schema([])
         return lambda block: table(block, found, self._unexpected).select(found.names)
 

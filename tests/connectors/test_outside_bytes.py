@@ -24,7 +24,7 @@ from tidegate.common import Row
 from tidegate.common.errors import SerializationError, TidegateError
 from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.connectors.files.enumerator import Discovery
-from tidegate.connectors.files.formats import FileFormat
+from tidegate.connectors.files.formats import FileFormat, FileSplit
 from tidegate.connectors.files.location import locate
 from tidegate.connectors.formats.registry import SchemaRegistry
 from tidegate.connectors.kafka.answers import Answer
@@ -171,6 +171,21 @@ def test_lines_of_json_that_are_nested_deeply(
         line = f'{{"number": 1, "text": "a", "deep": {opening * depth}1{closing * depth}}}\n'
         for content in (line, line[: len(line) // 2] + "\n", "{}\n" + line):
             read_file(tmp_path / f"file.{kind}", content.encode(), FILES[kind][0](), operator_context)
+
+
+def test_lines_of_json_with_a_new_field_each_are_refused_before_they_take_memory(
+    tmp_path: Path, operator_context: Callable[..., OperatorContext]
+) -> None:
+    path = tmp_path / "wide.jsonl"
+    path.write_text("".join(f'{{"field {number}": 1}}\n' for number in range(200_000)))
+    reader: Any = FileSource(path, file_format=JsonLinesFormat()).create_reader(
+        [FileSplit(str(path), path.stat().st_size)]
+    )
+    reader.open(operator_context())
+    with pytest.raises(
+        FileConnectorError, match=r"wide\.jsonl .*different fields .*give JsonLinesFormat a schema"
+    ):
+        reader.poll(10)
 
 
 # ---------------------------------------------------------------- JSON messages
