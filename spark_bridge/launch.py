@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 import secrets
+import signal
 import subprocess
 import threading
 import time
@@ -22,8 +23,10 @@ from typing import Any
 from .settings import EXECUTOR_CPU, SparkSessionError, SparkSettings, spark_configs
 
 _EXECUTORS_TIMEOUT_S = 120.0
-_NAMESPACE_TIMEOUT_S = 20.0
+_NAMESPACE_TIMEOUT_S = 30.0
 _EXIT_TIMEOUT_S = 10.0
+_EXIT_NOTICED_S = 2.0
+"""A connection breaks before the operating system reports that the process has ended."""
 _POLL_S = 0.1
 _NOTE_S = 5.0
 _MASTER_EXISTS = "RAY_APP_MASTER exists"
@@ -64,23 +67,62 @@ def is_alive(session: Any) -> bool:
         return False
 
 
+def loss_of(session: Any, error: Exception) -> str | None:
+    """How a session was lost, `None` if it was not.
+
+    Args:
+        error: What a call of the session raised.
+    """
+    process = session.sparkContext._gateway.proc
+    if process is not None:
+        with suppress(subprocess.TimeoutExpired):
+            code = process.wait(_EXIT_NOTICED_S if _is_of_connection(error) else 0)
+            return f"its Java process {process.pid} {_ended_with(code)}"
+    return None if is_alive(session) else "its Spark context was stopped"
+
+
+def _ended_with(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def _is_of_connection(error: Exception) -> bool:
+    """Whether Java may have ended, as opposed to an error that it reported."""
+    is_reported = getattr(error, "java_exception", None) is not None
+    return isinstance(error, (*connection_errors(), EOFError)) and not is_reported
+
+
 def end_session(session: Any) -> None:
-    """Stop a session, dead or alive, and the Java process behind it.
+    """Stop a session, dead or alive, the Java process that runs it, and what it holds in Ray.
 
     PySpark by itself keeps that process until the interpreter exits.
     """
     gateway = session.sparkContext._gateway
-    # Of a session that was lost nothing can be told to stop any more.
-    with suppress(*connection_errors()):
-        if session.sparkContext.master.startswith("local"):
+    if session.sparkContext.master.startswith("local"):
+        # A session that was lost cannot be stopped any more.
+        with suppress(*connection_errors()):
             session.stop()
-        else:
-            import raydp
-
-            raydp.stop_spark()
+    else:
+        _end_raydp(session)
     _forget_session()
     if gateway.proc is not None:
         _end_process(gateway)
+
+
+def _end_raydp(session: Any) -> None:
+    import raydp
+
+    try:
+        raydp.stop_spark()
+    except connection_errors():
+        # RayDP stops nothing of a session whose Java is dead; its executors would keep their memory.
+        from .ray_actors import kill_left_behind
+
+        kill_left_behind(session.sparkContext.appName)
 
 
 def _refuse_foreign_session() -> None:
@@ -106,22 +148,19 @@ def _start_local(settings: SparkSettings) -> Any:
 
 
 def _start_raydp(settings: SparkSettings) -> Any:
-    deadline = time.monotonic() + _NAMESPACE_TIMEOUT_S
+    from .ray_actors import await_no_session
+
+    deadline_s = time.monotonic() + _NAMESPACE_TIMEOUT_S
     while True:
+        # The session of a killed process may take a few seconds to die.
+        await_no_session(deadline_s)
         try:
             with _without_blocking_get_warning():
                 return _init_raydp(settings)
         except Exception as error:
             if _MASTER_EXISTS not in str(error):
                 raise
-            # The session of a killed process may take a few seconds to die.
-            if time.monotonic() > deadline:
-                raise SparkSessionError(
-                    "another Spark session runs in this Ray namespace, and RayDP allows one in each. "
-                    "Give each job with Spark stages a namespace of its own, with "
-                    "ray.init(namespace=...), or wait for the other job"
-                ) from error
-        threading.Event().wait(1.0)
+            logger.info("Spark session: another one has just started in this Ray namespace")
 
 
 def _init_raydp(settings: SparkSettings) -> Any:
@@ -150,12 +189,14 @@ def _await_executor(session: Any, settings: SparkSettings) -> None:
             logger.info("Spark session: the driver is there, waiting for an executor for %.0f s", waited_s)
             next_note_s += _NOTE_S
         if time.monotonic() > deadline:
+            from .ray_actors import missing_executor
+
             cpus = spark_configs(settings)[EXECUTOR_CPU]
             raise SparkSessionError(
-                f"no Spark executor started within {_EXECUTORS_TIMEOUT_S:g} s. Each of "
-                f"{settings.num_executors} asks Ray for {settings.executor_memory} of memory and "
-                f"{cpus} CPUs, and for `java` 17 on the PATH of its node; `ray status` shows what is "
-                f"free. Lower tidegate.spark.executor-memory, or add nodes"
+                f"no Spark executor started within {_EXECUTORS_TIMEOUT_S:g} s: {missing_executor()}. Each of "
+                f"{settings.num_executors} executors requires {settings.executor_memory} of memory and "
+                f"{cpus} CPUs, and `java` 17 on the PATH of its node. Free what is held, lower "
+                f"tidegate.spark.executor-memory, or add nodes"
             )
         threading.Event().wait(_POLL_S)
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from .java import require_java
-from .launch import end_session, is_alive, start_session
-from .settings import SparkSessionError, SparkSettings, default_log_dir
+from .launch import end_session, is_alive, loss_of, start_session
+from .settings import SparkSessionError, SparkSessionLostError, SparkSettings, default_log_dir
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +22,7 @@ __all__ = [
     "SparkSessionError",
     "SparkSessionHost",
     "SparkSessionLease",
+    "SparkSessionLostError",
     "SparkSettings",
     "local_spark",
     "session_host",
@@ -38,6 +39,8 @@ class SparkSessionHost:
         self._error: Exception | None = None
         self._settings: SparkSettings | None = None
         self._users = 0
+        self._ended = threading.Event()
+        self._loss: str | None = None
 
     def acquire(self, settings: SparkSettings) -> SparkSessionLease:
         """Begin to start the session in the background, or share the one that is there.
@@ -87,6 +90,25 @@ class SparkSessionHost:
             ) from self._error
         return self._session
 
+    def loss(self, error: Exception) -> SparkSessionLostError | None:
+        """The error to raise when a call of the session failed because it is lost; `None` if it is not.
+
+        Args:
+            error: What the call raised.
+        """
+        session, settings = self._session, self._settings
+        if session is None or settings is None:
+            return None
+        found = loss_of(session, error)
+        if found is None:
+            return None
+        pid, log_dir = os.getpid(), settings.log_dir
+        return SparkSessionLostError(
+            f"the Spark session was lost: {self._loss or found}. A restart of the job starts a new session. "
+            f"Spark's log is {log_dir}/spark-{pid}.log; what Java itself printed is in "
+            f"{log_dir}/spark-driver-{pid}.out"
+        )
+
     def stop(self) -> None:
         """Stop the session and everything it started: executors, their master, the Java process."""
         with self._lock:
@@ -113,12 +135,29 @@ class SparkSessionHost:
             # Executors would otherwise look for a system Python without pyspark.
             os.environ["PYSPARK_PYTHON"] = sys.executable
             self._session = start_session(settings)
+            if settings.use_raydp:
+                self._watch(self._session)
             logger.info("Spark session: ready after %.1f s", time.monotonic() - began_s)
         except Exception as error:
             logger.warning("Spark session: failed after %.1f s: %s", time.monotonic() - began_s, error)
             self._error = error
 
+    def _watch(self, session: Any) -> None:
+        from .ray_actors import watch_app_master
+
+        process = session.sparkContext._gateway.proc
+
+        def lost(reason: str) -> None:
+            logger.warning("Spark session: lost, since %s; ending its Java process %d", reason, process.pid)
+            self._loss = reason
+            # Calls that wait for executors return at once.
+            process.kill()
+
+        self._ended, self._loss = threading.Event(), None
+        watch_app_master(self._ended, lost)
+
     def _end_session(self) -> None:
+        self._ended.set()
         session, self._session = self._session, None
         if session is not None:
             end_session(session)
@@ -146,6 +185,21 @@ class SparkSessionLease:
         if self._host is None:
             raise SparkSessionError("the operator has released its Spark session")
         return self._host.session()
+
+    @contextmanager
+    def losses(self, where: str) -> Iterator[None]:
+        """Raise `SparkSessionLostError` for what fails inside because the session is lost.
+
+        Args:
+            where: The operator and subtask.
+        """
+        try:
+            yield
+        except Exception as error:
+            lost = None if self._host is None else self._host.loss(error)
+            if lost is None:
+                raise
+            raise SparkSessionLostError(f"{where}: {lost}") from error
 
     def release(self) -> None:
         """Use the session no more; a second call does nothing."""

@@ -43,6 +43,13 @@ class SparkSessionError(TidegateError):
     """The Spark session could not be started, or was lost."""
 
 
+class SparkSessionLostError(SparkSessionError):
+    """The Spark session ended while it was used, for example since its Java was killed.
+
+    A restart of the job starts a new one.
+    """
+
+
 @dataclass(frozen=True)
 class SparkSettings:
     """How the session is started.

@@ -217,8 +217,9 @@ class _EpochCommitter(Committer):
         session = self._lease.session()
         for epoch in committables:
             try:
-                table = pa.ipc.open_stream(epoch.data).read_all()
-                self._target.commit(to_dataframe(session, table), epoch, self._attempt)
+                with self._lease.losses(self._where):
+                    table = pa.ipc.open_stream(epoch.data).read_all()
+                    self._target.commit(to_dataframe(session, table), epoch, self._attempt)
             except TidegateError:
                 raise
             except Exception as error:
@@ -230,7 +231,9 @@ class _EpochCommitter(Committer):
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         if not self._is_clean and self._lease is not None and not self._lease.is_starting():
             self._is_clean = True
-            self._target.clean_up(self._lease.session(), self._owner, self._attempt)
+            session = self._lease.session()
+            with self._lease.losses(self._where):
+                self._target.clean_up(session, self._owner, self._attempt)
 
     def close(self) -> None:
         if self._lease is not None:

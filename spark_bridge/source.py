@@ -106,8 +106,11 @@ class _SparkReader(SourceReader):
         if self._batches is None:
             if self._lease.is_starting():
                 return Batch([])
-            self._batches = self._open_batches(self._lease.session(), self._position)
-        rest = next(self._batches, None) if self._rest is None else self._rest
+            session = self._lease.session()
+            with self._lease.losses(self._where):
+                self._batches = self._open_batches(session, self._position)
+        with self._lease.losses(self._where):
+            rest = next(self._batches, None) if self._rest is None else self._rest
         if rest is None:
             return None
         taken = rest.slice(0, max_records)

@@ -156,12 +156,12 @@ class SparkStageOperator(StreamOperator):
             self.output.emit_watermark(held)
 
     def _run(self, table: pa.Table) -> pa.Table:
-        session = self._session()
+        assert self._lease is not None
+        # Waits for the session, which has to be there to find out whether it is lost.
+        self._lease.session()
         try:
-            with traced_epoch(session, self.context, table.num_rows):
-                frame = self._function(to_dataframe(session, table))
-                self._check_schema(frame)
-                return to_arrow(frame, self._schema)
+            with self._lease.losses(f"operator {self.context.name_with_subtask}"):
+                return self._run_in(self._session(), table)
         except TidegateError:
             raise
         except Exception as error:
@@ -169,6 +169,12 @@ class SparkStageOperator(StreamOperator):
                 f"operator {self.context.name_with_subtask}: its Spark job failed on an epoch of "
                 f"{table.num_rows} records: {cause_of(error)}"
             ) from error
+
+    def _run_in(self, session: Any, table: pa.Table) -> pa.Table:
+        with traced_epoch(session, self.context, table.num_rows):
+            frame = self._function(to_dataframe(session, table))
+            self._check_schema(frame)
+            return to_arrow(frame, self._schema)
 
     def _session(self) -> Any:
         assert self._lease is not None

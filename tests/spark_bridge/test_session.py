@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from tidegate.common import WatermarkStrategy
+from tidegate.common.errors import JobExecutionError
 from tidegate.spark_bridge.session import SparkSessionError, SparkSessionHost, session_host
 
 from . import jobs
@@ -69,6 +70,31 @@ def test_a_restarted_job_gets_a_new_session_when_its_java_was_killed(tmp_path: P
     assert run_with(tmp_path, FailsOnce(tmp_path, kill)) == [(n,) for n in range(COUNT)]
     assert not psutil.pid_exists(pid)
     assert jobs.java_pid() != pid
+
+
+def kills_java(frame: Any) -> Any:
+    from pyspark.sql import functions
+
+    os.kill(frame.sparkSession.sparkContext._gateway.proc.pid, signal.SIGKILL)
+    return frame.select(functions.col("id"))
+
+
+def test_a_stage_whose_java_is_killed_reports_a_lost_session() -> None:
+    session_host().acquire(jobs.SPARK).release()
+    pid = jobs.java_pid()
+    env = jobs.environment(options={"restart-strategy.type": "none"})
+    stage = env.from_collection([(1,)]).spark_stage(kills_java, jobs.NUMBERS, jobs.NUMBERS).name("stage")
+    with pytest.raises(JobExecutionError) as failed, stage.execute_and_collect() as results:
+        list(results)
+    cause = str(failed.value).partition("\n\n")[0]
+    for words in (
+        "operator stage (1/1): the Spark session was lost: ",
+        f"its Java process {pid} was killed by SIGKILL",
+        f"{jobs.SPARK.log_dir}/spark-{os.getpid()}.log",
+    ):
+        assert words in cause
+    assert "does not exist in the JVM" not in cause
+    assert Path(jobs.SPARK.log_dir, f"spark-driver-{os.getpid()}.out").exists()
 
 
 def test_a_session_with_other_settings_has_to_wait_for_the_jobs_that_use_it() -> None:
