@@ -48,7 +48,7 @@ def check_breadth(block: bytes, schema_of: Callable[[bytes], pa.Schema]) -> None
         schema_of: The schema that is inferred from some of them.
     """
     columns: set[str] = set()
-    rows, start = block.count(b"\n") + 1, 0
+    rows, start = max(1, block.count(b"\n")), 0
     while start < len(block):
         end = block.find(b"\n", start + _SAMPLE_BYTES) + 1 or len(block)
         lines, start = block[start:end], end

@@ -183,7 +183,7 @@ def test_lines_of_json_with_a_new_field_each_are_refused_before_they_take_memory
     )
     reader.open(operator_context())
     with pytest.raises(
-        FileConnectorError, match=r"wide\.jsonl .*different fields .*give JsonLinesFormat a schema"
+        FileConnectorError, match=r"wide\.jsonl .*different fields, .*give JsonLinesFormat a schema"
     ):
         reader.poll(10)
 
