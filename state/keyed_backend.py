@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,14 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from ..common.errors import CheckpointStorageError, KeyTypeError, StateError
-from ..common.typeinfo import PickledBytesTypeInfo, Types, type_text
+from ..common.typeinfo import Types
 from ..protocol.handles import KeyedStateHandle
 from .all_keys import all_keys
 from .backend import BackendClosedError, FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from .changes import change_table, drained_rows
-from .claims import Claims, Unclaimed
+from .claims import Unclaimed
 from .codecs import value_codec
 from .conversion import StateConversion
+from .declared_schemas import DeclaredSchemas
 from .descriptors import (
     AggregatingStateDescriptor,
     FoldingStateDescriptor,
@@ -32,7 +32,6 @@ from .descriptors import (
 )
 from .encoded_values import damage_named
 from .epochs import Epoch, FrozenTables, cut_off_of
-from .evolution import check_restored_schema
 from .expiration import Expiration
 from .key_context import MergeableState, NamespacedKeys
 from .key_hashing import key_groups_of
@@ -59,8 +58,6 @@ from .write_turns import WriteTurns
 
 if TYPE_CHECKING:
     from .lmdb_store import LmdbStore
-
-logger = logging.getLogger(__name__)
 
 _SAMPLE_ROWS = 64
 # About what is still in the processor's cache, and some milliseconds of work.
@@ -106,8 +103,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._tables: dict[str, StateTable] = {}
         self._states: dict[str, StateParts] = {}
         self._per_record: list[IncrementalCleanUp] = []
-        self._schemas: dict[str, dict[str, object]] = {}
-        self._claims = Claims()
+        self._schemas = DeclaredSchemas(params, self.where)
         # Records since the last freeze.
         self._records = 0
         self._log = SegmentLog(params, tiny_entries)
@@ -122,10 +118,6 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._write_behind: Future[None] | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._is_closed = False
-        key_type = params.key_type
-        self._key_type = (
-            None if key_type is None or isinstance(key_type, PickledBytesTypeInfo) else type_text(key_type)
-        )
 
     def get_value_state(self, descriptor: ValueStateDescriptor, namespaced: bool = False) -> ValueState[Any]:
         return cast(ValueState[Any], self._state(descriptor, namespaced))
@@ -155,7 +147,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         if name in self._tables:
             raise StateError(f"{self.where}: there are timers or a state named {name!r} already")
         descriptor = ValueStateDescriptor(name, Types.BOOLEAN())
-        schema = self._checked_schema(descriptor, True)
+        schema = self._schemas.declare(descriptor, True, self._tables, self._rename)
         codec = value_codec(descriptor.type_info)
         journals = self._params.storage is not None
         table = TimerTable(TableSettings(name, codec, None, None, journals, None, is_namespaced=True))
@@ -226,16 +218,14 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     def restore(self, handle: KeyedStateHandle, owned: bool) -> None:
         self._log.restore(handle, owned)
-        self._schemas = {
-            name: self._claims.restored(name, schema) for name, schema in handle.descriptors.items()
-        }
+        self._schemas.restore(handle.descriptors)
 
     def opened(self) -> None:
-        self._claims.opened(self._tables)
+        self._schemas.claims.opened(self._tables)
 
     def unclaimed(self) -> list[Unclaimed]:
-        missing = [name for name in self._schemas if name not in self._tables and self._log.holds(name)]
-        return self._claims.unclaimed(missing)
+        missing = [name for name in self._schemas.known if name not in self._tables and self._log.holds(name)]
+        return self._schemas.claims.unclaimed(missing)
 
     @property
     def needs_spill(self) -> bool:
@@ -269,7 +259,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         changed = deque(table for table in frozen if table is not None)
         cut_offs = {name: cut_off_of(parts) for name, parts in self._states.items() if parts.ttl is not None}
         self._pending.append(
-            Epoch(self._epochs, changed, deque(), deque(), self._schemas, size_bytes, cut_offs)
+            Epoch(self._epochs, changed, deque(), deque(), self._schemas.known, size_bytes, cut_offs)
         )
         return self._frozen(is_spill=False)
 
@@ -314,10 +304,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
             segments = self._log.handles()
             # A state that was renamed after the freeze has its new name already.
             renamed = {s.state_name for s in segments if s.state_name not in schemas}
-            schemas = {**schemas, **{name: self._schemas[name] for name in renamed}}
-            return KeyedStateHandle(
-                segments, {n: self._claims.marked(n, each) for n, each in schemas.items()}
-            )
+            schemas = {**schemas, **{name: self._schemas.known[name] for name in renamed}}
+            return KeyedStateHandle(segments, self._schemas.marked(schemas))
 
     def _persist_epochs(self, epoch_number: int) -> dict[str, dict[str, object]]:
         schemas: dict[str, dict[str, object]] = {}
@@ -432,14 +420,9 @@ class TableKeyedStateBackend(KeyedStateBackend):
         """The handle of a state, which is created and loaded when it is first asked for."""
         name = descriptor.get_name()
         if name in self._states:
-            schema = self._schema(descriptor, namespaced)
-            if self._schemas[name] != schema:
-                raise StateError(
-                    f"{self.where}: state {name!r} is already declared as {self._schemas[name]}, not "
-                    f"as {schema}; use one descriptor per name"
-                )
+            self._schemas.check_same(descriptor, namespaced)
             return self._states[name].handle
-        schema = self._checked_schema(descriptor, namespaced)
+        schema = self._schemas.declare(descriptor, namespaced, self._states, self._rename)
         keys = NamespacedKeys(self) if namespaced else self
         parts = self._factory.create(descriptor, len(self._states), namespaced, keys)
         self._load(parts.table, self._conversion(descriptor, schema, parts.table), cut_off_of(parts))
@@ -449,45 +432,15 @@ class TableKeyedStateBackend(KeyedStateBackend):
             self._per_record.append(parts.clean_up)
         return parts.handle
 
-    def _checked_schema(self, descriptor: StateDescriptor, namespaced: bool) -> dict[str, object]:
-        """The schema of a state that is declared now; what is restored must fit it."""
-        name, schema = descriptor.get_name(), self._schema(descriptor, namespaced)
-        previous = self._rename(descriptor)
-        restored = self._schemas.get(name)
-        warning = self._claims.declared(name, None if restored is None else previous or name)
-        if warning is not None:
-            logger.warning("%s: %s", self.where, warning)
-        if restored is not None:
-            check_restored_schema(self._params.operator_name, name, restored, schema)
-        return schema
-
     def _know(self, table: StateTable, schema: dict[str, object]) -> None:
         """Have a table in all snapshots from now on."""
-        # Replaced, never changed: a frozen epoch refers to the dict of its time.
-        self._schemas = {**self._schemas, table.name: schema}
+        self._schemas.add(table.name, schema)
+        # Replaced, never changed, as the schemas are.
         self._tables = {**self._tables, table.name: table}
 
-    def _schema(self, descriptor: StateDescriptor, namespaced: bool) -> dict[str, object]:
-        schema = descriptor.schema()
-        if self._key_type is not None:
-            schema["key_type"] = self._key_type
-        if namespaced:
-            schema["namespaced"] = True
-        return schema
-
-    def _rename(self, descriptor: StateDescriptor) -> str | None:
-        """Find a restored state under a name it had before; that name, if there is one."""
-        name = descriptor.get_name()
-        found = None
-        for previous in descriptor.previous_names:
-            if previous in self._schemas and previous not in self._states:
-                with self._persist_lock:
-                    self._log.rename(previous, name)
-                schemas = dict(self._schemas)
-                before = schemas.pop(previous)
-                self._schemas = {name: before, **schemas}
-                found = previous
-        return found
+    def _rename(self, before: str, after: str) -> None:
+        with self._persist_lock:
+            self._log.rename(before, after)
 
     def _conversion(
         self, descriptor: StateDescriptor, schema: dict[str, object], table: StateTable
