@@ -7,15 +7,16 @@ says which key groups it holds, so a range of key groups can be merged without l
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from ..common.errors import CorruptCheckpointError
+from ..common.errors import CorruptCheckpointError, TidegateError
 from ..protocol.handles import FileHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
 from .change_merge import merge_tables
@@ -25,6 +26,10 @@ from .segments import SegmentFile, footer_sha256
 from .storage import CheckpointStorage
 
 _HASHED_BYTES = 8 << 20
+_WRONG_CONTENT = (
+    *(pa.ArrowException, ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError),
+    *(RecursionError, TypeError, ValueError, struct.error),
+)
 
 
 class CheckedFiles:
@@ -54,6 +59,33 @@ class CheckedFiles:
         self._intact.add(handle.path)
 
 
+@contextmanager
+def content_of(where: object) -> Iterator[None]:
+    """Turn what wrong content causes into one clear error.
+
+    A file with a valid checksum may hold anything: other columns, types and values than any release writes.
+
+    Args:
+        where: What is read, for the message.
+
+    Raises:
+        CorruptCheckpointError: Something inside failed because of the content.
+    """
+    try:
+        yield
+    except CorruptCheckpointError as error:
+        if str(error).startswith(str(where)):
+            raise
+        raise CorruptCheckpointError(f"{where}: {error}") from error
+    except TidegateError:
+        raise
+    except _WRONG_CONTENT as error:
+        raise CorruptCheckpointError(
+            f"{where}: its content does not have the form that it states ({type(error).__name__}: "
+            f"{str(error)[:200]!a}); restore another checkpoint or savepoint"
+        ) from error
+
+
 @dataclass(frozen=True)
 class StateLocation:
     """Which state is read, for error messages."""
@@ -62,13 +94,9 @@ class StateLocation:
     operator_name: str
     state_name: str
 
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Add operator and state to errors about damaged files."""
-        try:
-            yield
-        except CorruptCheckpointError as error:
-            raise CorruptCheckpointError(f"{self}: {error}") from error
+    def named(self) -> AbstractContextManager[None]:
+        """Add operator and state to errors about damaged files; see `content_of`."""
+        return content_of(self)
 
     def __str__(self) -> str:
         return f"operator {self.operator_name!r} (uid {self.operator_uid}), state {self.state_name!r}"

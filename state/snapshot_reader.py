@@ -10,7 +10,7 @@ from ..protocol.handles import OperatorListHandle, SegmentHandle
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from .raw_state import RAW_KEYED, split_raw
 from .snapshot_columns import StoredValues
-from .snapshot_files import CheckedFiles, StateLocation, StateSegments
+from .snapshot_files import CheckedFiles, StateLocation, StateSegments, content_of
 from .snapshot_raw import RawKeyedSnapshotState
 from .snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
 from .storage import open_storage
@@ -90,9 +90,10 @@ class Snapshot:
         self.completed_ms = manifest.completed_ms
         # Every handle has an absolute address, so any storage of the same kind can open it.
         files = CheckedFiles(open_storage(path))
-        self.operators: Mapping[str, SnapshotOperator] = {
-            uid: _operator(operator, files) for uid, operator in manifest.operators.items()
-        }
+        self.operators: dict[str, SnapshotOperator] = {}
+        for uid, operator in manifest.operators.items():
+            with content_of(f"{path}: operator {operator.name!r} (uid {uid})"):
+                self.operators[uid] = _operator(operator, files)
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.checkpoint_id} of job {self.job_name!r} with {', '.join(self.operators)}>"

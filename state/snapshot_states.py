@@ -124,7 +124,8 @@ class DecodedState(SnapshotState):
     def layout(self) -> ColumnLayout:
         """How stored columns are shown."""
         if self._layout is None:
-            self._layout = self._new_layout()
+            with self.where.named():
+                self._layout = self._new_layout()
         return self._layout
 
     def to_pandas(self, trusted: bool = False) -> Any:
@@ -176,8 +177,9 @@ class KeyedSnapshotState(DecodedState):
 
     def iter_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         layout = self.layout
-        for table in self.segments.tables(RANGE_ROWS):
-            yield from layout.batches(table, batch_rows)
+        with self.where.named():
+            for table in self.segments.tables(RANGE_ROWS):
+                yield from layout.batches(table, batch_rows)
 
     def entries(self, trusted: bool = False) -> Iterator[StateEntry]:
         """The entries as Python objects, in bounded memory.
@@ -187,8 +189,9 @@ class KeyedSnapshotState(DecodedState):
                 for snapshots of jobs you trust.
         """
         layout = self.layout
-        for table in self.segments.tables(RANGE_ROWS):
-            yield from layout.entries(table, trusted)
+        with self.where.named():
+            for table in self.segments.tables(RANGE_ROWS):
+                yield from layout.entries(table, trusted)
 
     def filter(self, keys: Iterable[Any], namespace: Any = None) -> KeyedSnapshotState:
         """Some keys of the state. Reads only the row groups that may hold them.
@@ -272,14 +275,16 @@ class OperatorSnapshotState(DecodedState):
 
     def iter_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         layout = self.layout
-        for table in self._tables():
-            yield from layout.batches(table, batch_rows)
+        with self.where.named():
+            for table in self._tables():
+                yield from layout.batches(table, batch_rows)
 
     def entries(self, trusted: bool = False) -> Iterator[OperatorStateEntry]:
         """The items as Python objects; pickled ones are `PickledValue`s unless `trusted`."""
         layout = self.layout
-        for table in self._tables():
-            yield from layout.items(table, trusted)
+        with self.where.named():
+            for table in self._tables():
+                yield from layout.items(table, trusted)
 
     def verify(self) -> None:
         with self.where.named():

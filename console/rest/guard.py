@@ -168,7 +168,7 @@ _INVALID = 'Bearer error="invalid_token"'
 
 def _check_size(scope: Scope) -> None:
     """The server bounds what has not arrived as a whole; what has is bounded here."""
-    if not scope["path"].isprintable():
+    if not scope["path"].isprintable() or not scope["query_string"].isascii():
         raise _Refused(400, "the address holds characters that no address has")
     if len(scope["path"]) + len(scope["query_string"]) > MAX_ADDRESS_BYTES:
         raise _Refused(400, f"an address may have {MAX_ADDRESS_BYTES} bytes at most")
