@@ -105,6 +105,7 @@ class StreamTask:
         self._open_channels = len(deployment.subtask.inputs)
         self._has_ended = False
         self._final_id: CheckpointId | None = None
+        self._newest_final_id = CheckpointId(0)
         self._given_up_id = CheckpointId(0)
         self._uids = [node.uid for node in deployment.subtask.task.nodes]
         self._early: list[events.TriggerCheckpoint | events.EndSource] = []
@@ -541,7 +542,9 @@ class StreamTask:
         else:
             self._given_up_id = max(self._given_up_id, mail.checkpoint_id)
             if mail.checkpoint_id == self._final_id:
-                self._final_id = None
+                # Its abort may arrive after the barrier of the next one.
+                is_followed = self._newest_final_id > mail.checkpoint_id
+                self._final_id = self._newest_final_id if is_followed else None
                 if self._phase is TaskPhase.STOPPING:
                     self._run()
             self._alignment.handle(CheckpointGivenUp(mail.checkpoint_id))
@@ -574,7 +577,8 @@ class StreamTask:
             # Else it was given up before its barrier came, and nobody would tell this task to go on.
             self._final_id = barrier.checkpoint_id
             self._phase = TaskPhase.STOPPING if is_running else self._phase
-        elif barrier.kind is SnapshotKind.FINAL and not is_running and self._final_id is None:
+        elif barrier.kind is SnapshotKind.FINAL and not is_running:
             # An earlier one must not end the task: others still run, and their checkpoints need it.
-            self._final_id = barrier.checkpoint_id
+            self._final_id = self._final_id or barrier.checkpoint_id
+            self._newest_final_id = barrier.checkpoint_id
         self._snapshots.start(barrier, arrival, self._alignment.processed_bytes)

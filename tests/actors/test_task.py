@@ -330,6 +330,14 @@ def test_a_final_checkpoint_after_an_aborted_one_ends_the_task() -> None:
     assert test.task.phase is TaskPhase.FINISHED
 
 
+def test_a_final_checkpoint_ends_the_task_although_the_abort_of_an_older_one_arrives_late() -> None:
+    test = diary_task().start()
+    test.receive(EndOfInput())
+    test.put(trigger(1, SnapshotKind.FINAL), trigger(2, SnapshotKind.FINAL))
+    test.put(events.CheckpointAborted(CheckpointId(1)), complete(2))
+    assert test.task.phase is TaskPhase.FINISHED
+
+
 def test_no_barrier_follows_the_end_of_input() -> None:
     # The diary writes at every barrier; here that waits for a full batch.
     test = diary_task(batch_size=100).start()
