@@ -18,6 +18,8 @@ MAX_VALUE_TEXT = 400
 """Characters of a key or a value in a sample."""
 MAX_SAMPLED_BYTES = 64 << 20
 """A state is only sampled up to this size: its files are read and checked as a whole."""
+MAX_SAMPLED_ROWS = 5_000_000
+"""And up to so many rows: repeated values take next to no bytes in a file, but memory when they are read."""
 
 
 class NotSampledError(StateError):
@@ -119,6 +121,11 @@ def _samples(state: SnapshotState) -> Iterable[models.StateSample]:
         raise NotSampledError(
             f"the state has {state.size_bytes} bytes, and samples are taken up to {MAX_SAMPLED_BYTES}; read "
             f"it with tidegate.state.read_snapshot, which can look up single keys"
+        )
+    if state.stored_rows > MAX_SAMPLED_ROWS:
+        raise NotSampledError(
+            f"the state has {state.stored_rows} stored rows, and samples are taken up to {MAX_SAMPLED_ROWS}; "
+            f"read it with tidegate.state.read_snapshot, which can look up single keys"
         )
     if isinstance(state, KeyedSnapshotState):
         return map(_keyed_sample, state.entries(trusted=False))

@@ -147,6 +147,19 @@ def test_what_is_no_manifest_is_not_waited_for(stored: Path, kind: str) -> None:
         assert "bytes" in next(job["error"] for job in jobs if job["jid"] == BAD)
 
 
+def test_a_small_file_of_very_many_rows_is_not_sampled(stored: Path) -> None:
+    file = {"path": "shared/a", "size_bytes": 9, "sha256": "0" * 64, "key_groups": [0, 127], "state": "total"}
+    segment = {**file, "entries": 10**9, "base": True, "footer_sha256": ""}
+    schema = {"kind": "value", "key_type": "LONG", "value_type": "LONG"}
+    subtask = {"descriptors": {"total": schema}, "segments": [segment], "lists": []}
+    operator = {"uid": "u", "name": "n", "max_parallelism": 128, "subtasks": [subtask]}
+    put(stored, BAD, manifest(BAD, operators=[operator]))
+    with served(StoredJobs(str(stored)), ServerSettings(port=0)) as address:
+        answer = httpx.get(f"{address}/v1/jobs/{BAD}/state/entries?uid=u&state=total", timeout=60)
+    assert answer.status_code in (400, 403, 404, 409, 413)
+    assert "1000000000 stored rows" in answer.text
+
+
 def archived(of_job: str, **changed: Any) -> bytes:
     data = encode_job(simulated_job(int(of_job, 16), JobStatus.FINISHED))
     body = json.loads(data.partition(b"\n")[2])
