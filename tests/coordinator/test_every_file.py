@@ -6,10 +6,8 @@ directory that the job counts as its own but does not write here fails the test.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +26,8 @@ from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, JobId, SubtaskId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.protocol.rescaling import parallelism_of
-from tidegate.state.filesystem_storage import FileSystemCheckpointStorage
+from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage import open_storage
 from tidegate.state.stored_checkpoint import read_checkpoint
 
 from .fakes import SOURCE, FakeCluster, job_spec, keyed_snapshot, position_handle
@@ -40,9 +39,10 @@ JOB, OLD = JobId("5b" * 16), JobId("0d" * 16)
 class Cluster(FakeCluster):
     """Tasks that store segments of their own, however many there are."""
 
-    def __init__(self, spec: JobSpec, root: Path) -> None:
-        self.job = FileSystemCheckpointStorage(f"{root}/{spec.job_id}", is_synced=False)
-        super().__init__(spec, FileSystemCheckpointStorage(str(root), is_synced=False))
+    def __init__(self, spec: JobSpec) -> None:
+        root = open_storage(spec.settings.checkpoint_dir or "")
+        self.job = root.sub(spec.job_id)
+        super().__init__(spec, root)
 
     def acknowledge(self, make: Callable[[SubtaskId, CheckpointId], Acknowledgement] | None = None) -> None:
         checkpoint_id = self.triggered().checkpoint_id
@@ -72,10 +72,14 @@ class Cluster(FakeCluster):
         ]
 
 
-def spec_of(root: Path) -> JobSpec:
+Files = dict[str, bytes]
+"""What is stored, by path from the root of all checkpoints."""
+
+
+def spec_of(root: str) -> JobSpec:
     """A job that claimed the checkpoint of another one."""
     spec = job_spec(
-        checkpoint_dir=str(root),
+        checkpoint_dir=root,
         num_retained=3,
         restore_path=f"{root}/{OLD}/chk-1",
         claims_restored=True,
@@ -86,15 +90,16 @@ def spec_of(root: Path) -> JobSpec:
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """The disk after the second coordinator of a job was killed, and the record of an end with it."""
-    root = tmp_path_factory.mktemp("stopped")
-    old = Cluster(replace(job_spec(checkpoint_dir=str(root), keep_on_cancel=True), job_id=OLD), root)
+    directory = tmp_path_factory.mktemp("stopped")
+    root = str(directory)
+    old = Cluster(replace(job_spec(checkpoint_dir=root, keep_on_cancel=True), job_id=OLD))
     old.run()
     old.complete_checkpoint()
     old.coordinator.cancel()
     old.stop_tasks()
-    first = Cluster(secure_restored(spec_of(root)), root)
+    first = Cluster(secure_restored(spec_of(root)))
     first.run()
     assert first.coordinator.set_barrier_mode(AT_LEAST_ONCE) == ""
     assert first.coordinator.rescale({"totals": 4}) == ""
@@ -104,14 +109,14 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first.stop_tasks()
     first.initialized()
     first.pass_ms(0)
-    assert (root / OLD / "chk-1" / "CLAIMED").exists()
-    second = Cluster(spec_of(root), root)
+    second = Cluster(spec_of(root))
     second.run()
     # One fewer than are kept, so that what was claimed is still there.
     second.complete_checkpoint()
     second.pass_ms(100)
     StoredEnd(spec_of(root)).write(report_of(second.coordinator), [], epoch=2)
-    return root
+    found = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
 
 
 @dataclass(frozen=True)
@@ -124,9 +129,13 @@ class Resumed:
     """The newest checkpoint in the record of the job's end, if that is found."""
 
 
-def resumed(root: Path) -> Resumed:
-    spec = spec_of(root)
-    cluster = Cluster(spec, root)
+def resumed(files: Files) -> Resumed:
+    storage = MemoryCheckpointStorage("every-file")
+    storage.delete_all()
+    for path, content in files.items():
+        storage.write_file(path, content)
+    spec = spec_of(storage.uri)
+    cluster = Cluster(spec)
     try:
         end = StoredEnd(spec).take_over(epoch=3)
     except CheckpointStorageError as error:
@@ -145,7 +154,7 @@ def resumed(root: Path) -> Resumed:
     assert first_id > 512, "an id is given twice"
     assert coordinator.store is not None
     assert coordinator.store.epoch > 2, "an epoch is claimed twice"
-    newest = read_checkpoint(f"{root}/{JOB}/chk-{first_id}")
+    newest = read_checkpoint(f"{storage.uri}/{JOB}/chk-{first_id}")
     assert newest.checkpoint_id == first_id
     assert coordinator.fail_points is not None
     coordinator.fail_points.reports()
@@ -154,60 +163,46 @@ def resumed(root: Path) -> Resumed:
     return Resumed("", (restored, mode, parallelism), ended_at)
 
 
-def files_of(root: Path) -> list[Path]:
-    return sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
-
-
 # ---------------------------------------------------------------- damage
 
+Damaged = Iterator[tuple[Files, list[str]]]
+"""What is stored then, and which files are not what they should be."""
 
-def flips(root: Path, file: Path) -> Iterator[list[Path]]:
-    data = (root / file).read_bytes()
+
+def flips(files: Files, path: str) -> Damaged:
+    content = files[path]
     for number in range(16):
-        damaged = bytearray(data)
-        position = (len(data) - 1) * number // 15
+        damaged = bytearray(content)
+        position = (len(content) - 1) * number // 15
         damaged[position] ^= 1 << (position + number) % 8
-        (root / file).write_bytes(damaged)
-        yield [file]
+        yield {**files, path: bytes(damaged)}, [path]
 
 
-def truncations(root: Path, file: Path) -> Iterator[list[Path]]:
-    data = (root / file).read_bytes()
-    for size in (0, 1, len(data) // 2, len(data) - 1):
-        (root / file).write_bytes(data[:size])
-        yield [file]
+def truncations(files: Files, path: str) -> Damaged:
+    content = files[path]
+    for size in (0, 1, len(content) // 2, len(content) - 1):
+        yield {**files, path: content[:size]}, [path]
 
 
-def swaps(root: Path, file: Path) -> Iterator[list[Path]]:
+def swaps(files: Files, path: str) -> Damaged:
     """With every other file, also of the other job."""
-    data = (root / file).read_bytes()
-    for other in [other for other in files_of(root) if other > file]:
-        others = (root / other).read_bytes()
-        (root / file).write_bytes(others)
-        (root / other).write_bytes(data)
-        yield [file, other]
-        (root / other).write_bytes(others)
+    for other in [other for other in files if other > path]:
+        yield {**files, path: files[other], other: files[path]}, [path, other]
 
 
-def removals(root: Path, file: Path) -> Iterator[list[Path]]:
-    (root / file).unlink()
-    yield [file]
+def removals(files: Files, path: str) -> Damaged:
+    yield {other: content for other, content in files.items() if other != path}, [path]
 
 
-def duplicates(root: Path, file: Path) -> Iterator[list[Path]]:
+def duplicates(files: Files, path: str) -> Damaged:
     """Under names that are not the job's, and under the next number."""
-    for name in (f"{file.name}.bak", f"{file.name} (copy)", "backup", "07", "²"):
-        shutil.copyfile(root / file, root / file.with_name(name))
-    if file.parent.name.startswith("chk-"):
-        shutil.copytree(root / file.parent, root / file.parent.with_name("chk-backup"))
-    yield []
-    numbered = file.parent.with_name("chk-7777") if file.name == "MANIFEST" else file.with_name("7777")
-    if file.name == "MANIFEST":
-        shutil.copytree(root / file.parent, root / numbered)
-        yield [numbered / "MANIFEST"]
-    elif file.name.isdecimal():
-        shutil.copyfile(root / file, root / numbered)
-        yield [numbered]
+    directory, _, name = path.rpartition("/")
+    parent = directory.rpartition("/")[0]
+    names = [f"{directory}/{each}" for each in (f"{name}.bak", f"{name} (copy)", "backup", "07", "²")]
+    yield {**files, **dict.fromkeys([*names, f"{parent or JOB}/chk-backup/{name}"], files[path])}, []
+    number = f"{parent}/chk-7777/{name}" if name == "MANIFEST" else f"{directory}/7777"
+    if name == "MANIFEST" or name.isdecimal():
+        yield {**files, number: files[path]}, [number]
 
 
 DAMAGE = [flips, truncations, swaps, removals, duplicates]
@@ -216,16 +211,15 @@ DAMAGE = [flips, truncations, swaps, removals, duplicates]
 # ---------------------------------------------------------------- tests
 
 
-def test_the_job_writes_every_kind_of_file(stopped: Path) -> None:
-    kinds = {path.parts[1] if len(path.parts) > 2 else path.parts[0] for path in files_of(stopped)}
-    directories = {kind for kind in kinds if not kind.startswith("chk-")}
-    assert directories == {*JOB_DIRECTORIES, "ended"}
-    assert {path.name for path in files_of(stopped) if "chk-" in path.parts[1]} == {"MANIFEST", "CLAIMED"}
+def test_the_job_writes_every_kind_of_file(stopped: Files) -> None:
+    tops = {path.split("/")[1] for path in stopped if not path.startswith("ended/")}
+    assert {top for top in tops if not top.startswith("chk-")} == JOB_DIRECTORIES
+    assert {path.split("/")[2] for path in stopped if "/chk-" in path} == {"MANIFEST", "CLAIMED"}
+    assert [path for path in stopped if path.startswith("ended/")] == [f"ended/{JOB}.2"]
 
 
-def test_without_damage_the_job_resumes_with_everything(stopped: Path, tmp_path: Path) -> None:
-    shutil.copytree(stopped, tmp_path / "copy")
-    undamaged = resumed(tmp_path / "copy")
+def test_without_damage_the_job_resumes_with_everything(stopped: Files) -> None:
+    undamaged = resumed(stopped)
     assert undamaged.problem == ""
     restored, mode, parallelism = undamaged.state
     assert len(restored) == 5
@@ -235,29 +229,20 @@ def test_without_damage_the_job_resumes_with_everything(stopped: Path, tmp_path:
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
 def test_a_damaged_file_changes_nothing_or_is_named(
-    stopped: Path, tmp_path: Path, damage: Callable[[Path, Path], Iterator[list[Path]]]
+    stopped: Files, damage: Callable[[Files, str], Damaged]
 ) -> None:
-    root = tmp_path / "job"
-    shutil.copytree(stopped, root)
-    undamaged = resumed(root)
-    outcomes: dict[Path, set[bool]] = {}
-    for file in files_of(stopped):
-        shutil.rmtree(root)
-        shutil.copytree(stopped, root)
-        for touched in damage(root, file):
-            copy = tmp_path / "copy"
-            shutil.copytree(root, copy)
-            after = resumed(copy)
-            shutil.rmtree(copy)
+    undamaged = resumed(stopped)
+    refused = set()
+    for path in stopped:
+        for files, damaged in damage(stopped, path):
+            after = resumed(files)
             if after.problem:
-                names = [str(name) for path in touched for name in (path, path.parent)]
-                assert any(name in after.problem for name in names), f"{file}: {after.problem}"
-            else:
-                assert after.state == undamaged.state, f"{file}: the job resumed differently"
-                # Without its record, a job has not ended. That is all that its absence can mean.
-                is_end_removed = damage is removals and file.parts[0] == "ended"
-                assert after.end == ("" if is_end_removed else undamaged.end), f"{file}: the end differs"
-            outcomes.setdefault(file, set()).add(bool(after.problem))
-    refused = {str(file) for file, problems in outcomes.items() if True in problems}
-    assert any("MANIFEST" in file for file in refused)
-    assert set(files_of(stopped)) - set(outcomes) <= {files_of(stopped)[-1]}
+                refused.add(path)
+                names = [name for each in damaged for name in (each, each.rpartition("/")[0])]
+                assert any(name in after.problem for name in names), f"{path}: {after.problem}"
+                continue
+            assert after.state == undamaged.state, f"{path}: the job resumed differently"
+            # Without its record, a job has not ended. That is all that its absence can mean.
+            is_end_removed = damage is removals and path.startswith("ended/")
+            assert after.end == ("" if is_end_removed else undamaged.end), f"{path}: the end differs"
+    assert any(path.endswith("MANIFEST") for path in refused)
