@@ -323,8 +323,13 @@ class SourceOperator(PolledOperator):
     def _placed(self, error: TidegateError, batch: Batch) -> TidegateError:
         """The error of a chained operator, with the place that the record came from."""
         assert self._reader is not None
-        place = self._reader.polled_place(_index_of(getattr(error, "record", None), batch))
-        return error if place is None else type(error)(f"{error}; its input was read from {place}")
+        index = _index_of(getattr(error, "record", None), batch)
+        place = self._reader.polled_place(index)
+        if place is None:
+            return error
+        # Without the record itself, the cause may also be a timer that a watermark of the batch has fired.
+        origin = "the record was read from" if index is not None else "raised while processing"
+        return type(error)(f"{error}; {origin} {place}")
 
     def _nothing_left(self) -> bool:
         if not self._source.is_enumerated or self._no_more_splits:

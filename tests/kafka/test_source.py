@@ -264,6 +264,23 @@ def test_a_message_that_cannot_be_read_fails_the_job_and_says_where_it_is(broker
     fails(source.build(), rf"the message at {topic}-0 offset 1 cannot be read: ValueError.*b'one'")
 
 
+class FailsOn(MapFunction):
+    def __init__(self, bad: bytes) -> None:
+        self._bad = bad
+
+    def map(self, value: bytes) -> bytes:
+        if value == self._bad:
+            raise ValueError("not this one")
+        return value
+
+
+def test_an_error_of_an_operator_on_a_message_names_its_partition_and_offset(broker: Broker) -> None:
+    topic = with_bad_messages(broker)
+    source = builder(broker, topic).set_bounded(LATEST).set_value_only_deserializer(ByteArraySchema())
+    with pytest.raises(JobExecutionError, match=rf"not this one.*record was read from {topic}-0, offset 1"):
+        read(environment(), source.build(), FailsOn(b"one"))
+
+
 def test_messages_that_cannot_be_read_are_skipped_if_so_wished(broker: Broker) -> None:
     topic = with_bad_messages(broker)
     source = builder(broker, topic).set_bounded(LATEST).set_value_only_deserializer(OnlyDigits())
