@@ -93,6 +93,8 @@ class CheckpointStore:
         """Called before the first checkpoint of the job comes to exist."""
         self.fenced = ""
         """Why this coordinator is fenced, once that is known; empty until then."""
+        self.has_successor = False
+        """Whether it is fenced by a newer claim, and not because everything of the job is gone."""
 
     @property
     def storage(self) -> CheckpointStorage:
@@ -115,12 +117,6 @@ class CheckpointStore:
         """
         self.epoch, self.restorers = self._epochs.claim(restoring, ignores_damage)
         return self.epoch
-
-    def withdraw_claim(self) -> None:
-        """The job had ended, and its end is known: leave what is stored as it was before the claim."""
-        self._storage.delete([f"epochs/{self.epoch}"])
-        if not self._storage.list_files(""):
-            self._storage.delete_all()
 
     @property
     def is_new(self) -> bool:
@@ -315,16 +311,16 @@ class CheckpointStore:
         if not found:
             # The job has ended and is removed, perhaps before this coordinator recorded its last checkpoint.
             self._takeovers.forget_completed(self.epoch)
-        if self.epoch not in found or max(found) > self.epoch:
-            raise self._fence(
-                f"coordinator of epoch {self.epoch} is fenced: {self._epochs.claimant(max(found, default=0))}"
-            )
+        newest = max(found, default=0)
+        if self.epoch not in found or newest > self.epoch:
+            cause = f"coordinator of epoch {self.epoch} is fenced: {self._epochs.claimant(newest)}"
+            raise self._fence(cause, has_successor=newest > self.epoch)
 
-    def _fence(self, cause: str) -> FencedError:
+    def _fence(self, cause: str, has_successor: bool = True) -> FencedError:
         # Kept: callers that only warn of errors of storage would otherwise continue. Where this coordinator
         # itself removes its epoch, a deletion in another thread no longer finds it.
         if not self._is_removing:
-            self.fenced = cause
+            self.fenced, self.has_successor = cause, has_successor
         return FencedError(cause)
 
     def owns(self, claimed: ClaimedCheckpoint | None) -> None:

@@ -39,6 +39,9 @@ class LifePorts(Protocol):
     def leave(self) -> None:
         """End this process and no other. It is not started again."""
 
+    def restart(self) -> None:
+        """End this process and no other. The coordinator is started again, perhaps on another node."""
+
 
 class CoordinatorLife:
     """Of one coordinator. All methods belong to its thread.
@@ -131,7 +134,9 @@ class CoordinatorLife:
         elif store is not None and not self._ports.is_handed_over():
             # The record is removed after the hand-over, so the job has ended and its end is known.
             self.is_forgotten = True
-            store.withdraw_claim()
+            store.storage.delete([store.probe])
+            if not store.storage.list_files(""):
+                store.storage.delete_all()
         else:
             coordinator.start()
 
@@ -185,5 +190,10 @@ class CoordinatorLife:
         return self._left()
 
     def _left(self) -> bool:
-        self._ports.leave()
+        store = self.coordinator.store
+        if self.end is None and store is not None and store.has_successor and self._ports.is_current():
+            # One that was stopped in its claim has completed that since, and has left.
+            self._ports.restart()
+        else:
+            self._ports.leave()
         return True

@@ -75,7 +75,7 @@ class _ActorProcess:
         end.start()
         self._actor.started.remote()
 
-    def move(self) -> None:
+    def restart(self) -> None:
         # Not as an exit that was asked for: then the actor would not be restarted.
         os._exit(1)
 

@@ -52,9 +52,6 @@ class ActorProcess(LifePorts, Protocol):
     def node_id(self) -> str:
         """Id of its node in Ray."""
 
-    def move(self) -> None:
-        """End this process and no other. The coordinator is started again, on another node."""
-
 
 class JobHost:
     """Coordinates one job; what `CoordinatorActor` is asked, it asks here.
@@ -107,7 +104,7 @@ class JobHost:
             settings.metrics_interval_ms,
         )
         self._relocation = CoordinatorRelocation(
-            self._coordinator, lambda: self._gateway.must_leave(ports.node_id), ports.move
+            self._coordinator, lambda: self._gateway.must_leave(ports.node_id), ports.restart
         )
         self._reporters = JobReporters(
             self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics

@@ -247,6 +247,9 @@ class Incarnation:
         self.shell.stalls.check_owner(self, "forgets the job")
         self.shell.handed_over.discard(self.spec.job_id)
 
+    def restart(self) -> None:
+        self.die()
+
     def leave(self) -> None:
         self.shell.left(self)
 

@@ -29,11 +29,12 @@ class Cluster:
         register_scheme("shared-by-lives", lambda path: self.root)
         self.is_handed_over = True
         self.is_current: bool | None = True
+        self.newest: Life | None = None
         self.time_ms = 1_000
         self.spec = job_spec(checkpoint_dir="shared-by-lives://", lease_ms=LEASE_MS, **settings)
 
     def start(self) -> Life:
-        life = Life(self, self.spec)
+        life = self.newest = Life(self, self.spec)
         life.life.start()
         return life
 
@@ -47,7 +48,7 @@ class Life(FakeCluster):
     def __init__(self, cluster: Cluster, spec: JobSpec) -> None:
         super().__init__(spec, cluster.root)
         self.cluster = cluster
-        self.has_left = False
+        self.has_left = self.is_restarted = False
         self.life = CoordinatorLife(spec, self, self._coordinator, lambda: self.now_ns() // 1_000_000)
         self.coordinator = self.life.coordinator
 
@@ -58,7 +59,7 @@ class Life(FakeCluster):
         return self.cluster.time_ms * 1_000_000
 
     def is_current(self) -> bool | None:
-        return self.cluster.is_current
+        return self.cluster.newest is self if self.cluster.is_current else self.cluster.is_current
 
     def is_handed_over(self) -> bool:
         return self.cluster.is_handed_over
@@ -68,6 +69,9 @@ class Life(FakeCluster):
 
     def leave(self) -> None:
         self.has_left = True
+
+    def restart(self) -> None:
+        self.is_restarted = True
 
     def turn(self, *occurred: events.TaskEvent) -> None:
         """What a shell does with events, if the coordinator may act."""
@@ -143,6 +147,30 @@ def test_while_it_is_not_known_who_is_the_coordinator_the_job_does_not_end_and_e
     assert old.life.may_act()
     old.coordinator.tick()
     assert old.coordinator.status is JobStatus.FAILED
+
+
+def test_one_that_lost_the_job_to_a_coordinator_that_woke_up_in_its_claim_is_started_again() -> None:
+    cluster = Cluster()
+    current = cluster.start()
+    stopped = Life(cluster, cluster.spec)
+    stopped.coordinator.claim()
+    cluster.time_ms += LEASE_MS + 1
+    assert not current.life.may_act()
+    assert current.life.lingered()
+    assert current.is_restarted
+    assert not current.has_left
+
+
+def test_one_whose_job_was_removed_from_storage_is_not_started_again() -> None:
+    """It would run the job from its start."""
+    cluster = Cluster()
+    life = cluster.start()
+    cluster.root.sub("job").delete_all()
+    cluster.time_ms += LEASE_MS + 1
+    assert not life.life.may_act()
+    assert life.life.lingered()
+    assert life.has_left
+    assert not life.is_restarted
 
 
 def test_a_running_coordinator_notices_its_successor_within_its_lease() -> None:
