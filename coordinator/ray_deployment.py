@@ -28,6 +28,7 @@ from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.execution_graph import build_execution_graph
 from ..telemetry import OtlpSettings
 from .cluster_address import HeadWatch, check_reachable, unreachable
+from .embedded_ray import guarded
 from .ray_actor_state import ActorCondition, actor_state
 from .ray_job_handover import HandedOverJob, forget, hand_over
 from .slots import RAY_NAMES, ProcessResources, process_resources, start_order, total
@@ -364,7 +365,7 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
         wanted.pop("CPU") + max(each.cpus for each in resources.values()) * spec.settings.redundant_processes
     )
     # Ray imports a web server, gRPC and clients of Prometheus to see whether `ray[default]` is installed.
-    with taken_for_granted("ray.dashboard.optional_deps"):
+    with taken_for_granted("ray.dashboard.optional_deps"), guarded():
         ray.init(
             address="local",
             # An embedded Ray is made for this job, so it is made to fit.

@@ -421,12 +421,15 @@ def _with_abandoned_jobs(plan: Plan, random: Random) -> Plan:
     if random.random() >= _ABANDONED_SHARE:
         return plan
     runs = list(plan.runs)
-    index = random.randrange(min(len(runs), _MOST_RUNS - 1))
-    handover = Handover(is_claimed=random.random() < 0.5, is_moved=random.random() < 0.5)
+    first = random.randrange(min(len(runs), _MOST_RUNS - 1))
+    last = min(first + random.choice((0, 0, 1)), _MOST_RUNS - 2)
     ends_at = random.randint(100, _EVENTS_OF_A_JOB)
-    if index == len(runs) - 1:
-        runs.append(Run(_draw_parallelism(random, plan.stages)))
-    runs[index] = replace(runs[index], ends_at=ends_at, ending=Ending.ABANDON, handover=handover)
+    for index in range(first, last + 1):
+        handover = Handover(is_claimed=random.random() < 0.5, is_moved=random.random() < 0.5)
+        if index == len(runs) - 1:
+            runs.append(Run(_draw_parallelism(random, plan.stages)))
+        runs[index] = replace(runs[index], ends_at=ends_at, ending=Ending.ABANDON, handover=handover)
+        ends_at += random.randint(100, _EVENTS_OF_A_JOB // 2)
     return replace(plan, runs=tuple(runs))
 
 

@@ -194,6 +194,8 @@ class SimulatedShell:
         self._start_next(spec)
         if self.world.chance(_ENDS_SOON):
             self.world.soon(_LIVES_ON_NS, lambda: self._end_life(before))
+        elif self.world.chance(_ENDS_SOON):
+            self.world.soon(_LIVES_ON_NS, lambda: self.coordinator_died(before))
 
     def _start_next(self, spec: JobSpec) -> None:
         self.run_number += 1

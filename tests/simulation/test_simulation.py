@@ -199,3 +199,18 @@ def test_a_failing_job_is_made_simpler_as_long_as_it_fails() -> None:
     assert len(describe(simpler)) <= len(describe(failing))
     assert not simpler.faults.crashes
     assert max(simpler.runs[0].parallelism) <= max(failing.runs[0].parallelism)
+
+
+# ---------------------------------------------------------------- a job that still runs
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_a_job_may_be_started_again_at_any_moment_of_the_one_that_still_runs(is_claimed: bool) -> None:
+    """Its driver is killed, and another job starts from its latest checkpoint while its processes live on."""
+    calm = _calm(draw_plan(SMALL_SEED))
+    handover = Handover(is_claimed=is_claimed)
+    moments = range(1 + is_claimed, run_plan(calm).events, 12)
+    for moment in moments:
+        runs = (replace(calm.runs[0], ends_at=moment, ending=Ending.ABANDON, handover=handover), calm.runs[0])
+        outcome = run_plan(replace(calm, runs=runs))
+        assert outcome.problem is None, f"at event {moment}: {outcome.problem}"

@@ -18,6 +18,7 @@ from . import (
     ownership,
     recovery,
     rescales,
+    restores,
     savepoints,
     switches,
 )
@@ -35,6 +36,7 @@ MUTANTS: dict[str, Mutant] = {
     **savepoints.MUTANTS,
     **switches.MUTANTS,
     **rescales.MUTANTS,
+    **restores.MUTANTS,
 }
 
 __all__ = ["MUTANTS", "SEEDS", "Mutant", "finding"]
