@@ -88,7 +88,7 @@ class StoredEnd:
         self._own = None
 
     def _records(self) -> list[str]:
-        """All records of the job, the newest last. Versions up to 0.1 wrote one without a number."""
+        """All records of the job, the newest last. One without a number is of a release up to 0.1."""
         if self._storage is None:
             return []
         found = self._storage.list_files(_DIRECTORY)

@@ -6,13 +6,15 @@ import pickle
 from collections.abc import Callable
 
 import pytest
-from tidegate.common.errors import SupersededError
+from tidegate.common.errors import CorruptCheckpointError, SupersededError
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.coordinator_life import CoordinatorLife
+from tidegate.coordinator.ended_job import encode_end
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.spec import JobSpec
 from tidegate.protocol import task_events as events
 from tidegate.protocol.failover import NoRestart
+from tidegate.protocol.ids import JobId
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import register_scheme
 
@@ -230,18 +232,16 @@ def test_an_end_that_was_recorded_after_a_successor_has_started_does_not_count()
     old = cluster.start()
     old.initialized()
     cluster.start()
-    cluster.root.write_file("ended/job.1", pickle.dumps((old.life.report(), [])))
+    cluster.root.write_file("ended/job.1", encode_end(JobId("job"), old.life.report(), []))
     third = cluster.start()
     assert third.life.end is None
     assert len(third.deployments) == 1
 
 
-def test_an_end_without_a_number_is_still_read() -> None:
-    """Versions up to 0.1 wrote it so."""
+def test_an_end_of_an_earlier_release_is_refused_with_an_error_that_names_it() -> None:
+    """Versions up to 0.1 wrote a pickle, without a number: nothing unpickles it (ADR 058)."""
     cluster = Cluster()
     old = cluster.start()
     cluster.root.write_file("ended/job", pickle.dumps((old.life.report(), [])))
-    new = cluster.start()
-    assert new.life.end is not None
-    assert new.life.lingered()
-    assert [path for path in cluster.files() if path.startswith("ended")] == []
+    with pytest.raises(CorruptCheckpointError, match="ended/job is damaged: it is not a control file"):
+        cluster.start()
