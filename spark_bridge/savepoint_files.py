@@ -15,6 +15,7 @@ from ..protocol.handles import FileHandle, ListPart, OperatorListHandle, Operato
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.manifest import OperatorManifest
 from ..protocol.redistribution import BROADCAST
+from ..state.claims import without_mark
 from ..state.expiration import Expiration
 from ..state.list_files import EncodedItems, write_list_file
 from ..state.snapshot_columns import StoredValues
@@ -165,6 +166,6 @@ def _list_file(
     encoded = table["value_encoded"].combine_chunks() if "value_encoded" in names else pa.nulls(count)
     column = writing.cast("value", table["value"].combine_chunks(), values.arrow_type)
     items = EncodedItems(map_keys, column, encoded.cast(pa.large_binary()))
-    data = write_list_file(items, where.operator_uid, where.state_name, handle.schema)
+    data = write_list_file(items, where.operator_uid, where.state_name, without_mark(handle.schema))
     path = f"{as_file_name(where.operator_uid)}/operator/{quote(where.state_name, safe='')}-0-0-0.parquet"
     return storage.write_file(path, data)

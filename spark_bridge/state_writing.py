@@ -21,6 +21,7 @@ from ..common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, Ty
 from ..protocol.handles import FileHandle, SegmentHandle
 from ..state.arrow_forms import arrow_form
 from ..state.change_merge import sorted_table
+from ..state.claims import without_mark
 from ..state.expiration import Expiration
 from ..state.expired_rows import without_expired
 from ..state.key_codec import encode_key, encode_map_key
@@ -114,7 +115,7 @@ class KeyedWriting:
     def _written(self, piece: int, task: int, rows: pa.Table) -> pa.RecordBatch:
         table = sorted_table(self._changes(rows.combine_chunks()))
         self._check_distinct(table)
-        texts = {name: str(text) for name, text in self.schema.items()}
+        texts = {name: str(text) for name, text in without_mark(self.schema).items()}
         texts["value_encoding"] = "pickle" if self.values.is_pickled else "typed"
         info = SegmentInfo(self.where.operator_uid, self.where.state_name, texts)
         table = without_expired(self.expiration, table, info, is_whole=True)
