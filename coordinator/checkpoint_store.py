@@ -18,12 +18,12 @@ named otherwise is not the job's: it is ignored and stays.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
 from ..common import failpoints
-from ..common.errors import CheckpointStorageError, CorruptCheckpointError
+from ..common.errors import CheckpointStorageError
 from ..protocol.checkpoint_paths import check_place, manifest_path, numbers, stored_ids
 from ..protocol.handles import FileHandle
 from ..protocol.ids import CheckpointId, JobId, SubtaskId
@@ -31,12 +31,12 @@ from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_mani
 from ..protocol.registry import SharedStateRegistry
 from ..protocol.restorers import Restorers, RestoringJob
 from ..protocol.takeover import Completion, Takeover, counts, lost_directory, missing_newest, recorded_ids
-from ..state.storage import CheckpointStorage, is_absolute
+from ..state.storage import CheckpointStorage
 from .claim import ClaimedCheckpoint
 from .epochs import Epochs, check_not_restored
 from .id_blocks import IdBlocks
-from .job_directory import delete_files, remove_directory, remove_rest
-from .takeovers import Takeovers
+from .job_directory import delete_files, own_paths, remove_directory, remove_rest
+from .takeovers import Takeovers, incomplete
 
 
 class FencedError(CheckpointStorageError):
@@ -184,7 +184,8 @@ class CheckpointStore:
         if lost:
             # A newer coordinator may have found what was written after this list.
             self.check_fence()
-            raise self._incomplete(lost, accepted)
+            newest_left = self.directory_of(max(accepted)) if accepted else "none"
+            raise incomplete(f"{self._storage.uri}/{lost}", self.job_id, newest_left)
         for checkpoint_id in accepted:
             read(checkpoint_id)
         if not self._takeovers.record(Takeover(self.epoch, first_id, frozenset(accepted))):
@@ -200,18 +201,8 @@ class CheckpointStore:
         place = f"{self._storage.uri}/{path}"
         manifest = decode_manifest(self._storage.read(path), place)
         check_place(manifest, place, checkpoint_id, self.job_id)
-        self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
+        self._registry.register_checkpoint(checkpoint_id, own_paths(manifest.files()))
         self._retained[checkpoint_id] = manifest
-
-    def _incomplete(self, missing: str, accepted: Sequence[CheckpointId]) -> CorruptCheckpointError:
-        newest_left = self.directory_of(max(accepted)) if accepted else "none"
-        return CorruptCheckpointError(
-            f"{self._storage.uri}/{missing} is missing: job {self.job_id} recorded that it wrote it. "
-            f"The newest checkpoint that is left: {newest_left}. The job does not resume from it by itself: "
-            f"sinks may have committed more than it covers, and would commit that again. Restore the "
-            f"missing file from a copy. To accept repeated output, start a new job from the checkpoint that "
-            f"is left with execution.state-recovery.path"
-        )
 
     # ------------------------------------------------------------ completed checkpoints
 
@@ -242,7 +233,7 @@ class CheckpointStore:
         """
         checkpoint_id, data = manifest.checkpoint_id, encode_manifest(manifest)
         path = manifest_path(checkpoint_id)
-        self._registry.register_checkpoint(checkpoint_id, _own_paths(manifest.files()))
+        self._registry.register_checkpoint(checkpoint_id, own_paths(manifest.files()))
         # Until storage has answered, the manifest may exist, and its files must.
         self._doubtful[checkpoint_id] = manifest
         if not self._retained:
@@ -337,14 +328,14 @@ class CheckpointStore:
         Args:
             is_pending: Whether the checkpoint is under way, so that it needs them too.
         """
-        paths = _own_paths(files)
+        paths = own_paths(files)
         if is_pending:
             self._registry.register_checkpoint(checkpoint_id, paths)
         self._registry.register_subtask(subtask, checkpoint_id, paths)
 
     def discard_files(self, files: Iterable[FileHandle]) -> None:
         """Files of an acknowledgement that is not of the current attempt."""
-        self._registry.discard(_own_paths(files))
+        self._registry.discard(own_paths(files))
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint will not complete: it needs its files no more, unless its manifest may exist."""
@@ -499,14 +490,9 @@ class CheckpointStore:
         """Raise `AssertionError` if an invariant does not hold."""
         self._registry.validate()
         for manifest in self._retained.values():
-            for path in _own_paths(manifest.files()):
+            for path in own_paths(manifest.files()):
                 assert self._registry.is_referenced(path), f"{path} of a retained checkpoint is not"
 
     def stored_ids(self) -> list[CheckpointId]:
         """Ids of all checkpoints that have a manifest, whether they count or not, oldest first."""
         return stored_ids(self._storage.list_files(""))
-
-
-def _own_paths(files: Iterable[FileHandle]) -> list[str]:
-    """The files in the job's own directory; others are another job's and never deleted."""
-    return [file.path for file in files if not file.is_inline and not is_absolute(file.path)]

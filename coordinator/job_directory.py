@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ..protocol.checkpoint_paths import MANIFEST_NAME, is_own, numbers
-from ..state.storage import CheckpointStorage
+from ..protocol.handles import FileHandle
+from ..state.storage import CheckpointStorage, is_absolute
 
 
 def delete_files(storage: CheckpointStorage, threads: int, paths: Sequence[str]) -> None:
@@ -56,3 +57,8 @@ def remove_rest(storage: CheckpointStorage) -> None:
         storage.delete_all()
     else:
         storage.delete([path for path in found if is_own(path)])
+
+
+def own_paths(files: Iterable[FileHandle]) -> list[str]:
+    """The files in the job's own directory; others are another job's and never deleted."""
+    return [file.path for file in files if not file.is_inline and not is_absolute(file.path)]

@@ -6,11 +6,11 @@ names an older one in `execution.state-recovery.path` decides that, and is told 
 
 from __future__ import annotations
 
+from ..protocol.checkpoint_paths import stored_ids
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import CheckpointId
 from ..protocol.manifest import CheckpointManifest
 from ..state.storage import open_storage
-from ..state.stored_checkpoint import MANIFEST_NAME
 from .claim import checkpoint_directory, storage_root
 
 
@@ -24,13 +24,8 @@ def newer_checkpoints(path: str, manifest: CheckpointManifest) -> list[Checkpoin
     """
     if manifest.kind is SnapshotKind.SAVEPOINT:
         return []
-    found = []
-    for file in open_storage(storage_root(checkpoint_directory(path))).list_files(""):
-        directory, _, name = file.rpartition("/")
-        number = directory.removeprefix("chk-")
-        if name == MANIFEST_NAME and number != directory and number.isdigit():
-            found.append(CheckpointId(int(number)))
-    return sorted(each for each in found if each > manifest.checkpoint_id)
+    found = stored_ids(open_storage(storage_root(checkpoint_directory(path))).list_files(""))
+    return [each for each in found if each > manifest.checkpoint_id]
 
 
 def step_back_warning(path: str, newer: list[CheckpointId], claims_restored: bool) -> str:

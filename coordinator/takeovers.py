@@ -9,6 +9,7 @@ is lost would silently resume from the one before.
 
 from __future__ import annotations
 
+from ..common.errors import CorruptCheckpointError
 from ..protocol.checkpoint_paths import numbers
 from ..protocol.control_file import decode_control_file, encode_control_file, old_json
 from ..protocol.ids import CheckpointId, JobId
@@ -116,6 +117,23 @@ class Takeovers:
     def _data(self, directory: str, epoch: int) -> tuple[str, bytes]:
         path = f"{directory}/{epoch}"
         return f"{self._storage.uri.rstrip('/')}/{path}", self._storage.read(path)
+
+
+def incomplete(path: str, job_id: JobId, newest_left: str) -> CorruptCheckpointError:
+    """The error for a job whose directory lacks what was recorded.
+
+    Args:
+        path: Address of the missing file or directory.
+        job_id: The job.
+        newest_left: Address of the newest checkpoint that is there.
+    """
+    return CorruptCheckpointError(
+        f"{path} is missing: job {job_id} recorded that it wrote it. The newest checkpoint that is left: "
+        f"{newest_left}. The job does not go back to it by itself: sinks may have committed more than it "
+        f"covers, and would commit that again. Restore the missing file from a copy. To accept repeated "
+        f"output, start a new job from a checkpoint that is left with execution.state-recovery.path, or "
+        f"without one"
+    )
 
 
 def _identity(job_id: JobId, epoch: int) -> dict[str, str | int]:

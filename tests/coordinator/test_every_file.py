@@ -246,3 +246,15 @@ def test_a_damaged_file_changes_nothing_or_is_named(
             is_end_removed = damage is removals and path.startswith("ended/")
             assert after.end == ("" if is_end_removed else undamaged.end), f"{path}: the end differs"
     assert any(path.endswith("MANIFEST") for path in refused)
+
+
+def test_a_user_may_start_a_new_job_from_an_older_checkpoint_when_the_newest_is_missing(
+    stopped: Files,
+) -> None:
+    files = {path: content for path, content in stopped.items() if path != f"{JOB}/chk-258/MANIFEST"}
+    assert "chk-258/MANIFEST is missing" in resumed(files).problem
+    storage = MemoryCheckpointStorage("every-file")
+    settings = {"checkpoint_dir": storage.uri, "restore_path": f"{storage.uri}/{JOB}/chk-2"}
+    cluster = Cluster(secure_restored(replace(job_spec(**settings), job_id=JobId("6e" * 16)))).start()
+    assert cluster.coordinator.failure is None
+    assert [content for _, uid, content in cluster.restored() if uid == "numbers"] == [b"2"]
