@@ -94,7 +94,7 @@ def _check(shell: SimulatedShell, plan: Plan, outside: Outside) -> None:
     status = shell.current.status if shell.client is None else shell.client.status
     assert status is JobStatus.FINISHED, shell.stuck()
     check_output(plan, outside.visible(), shell.attempts)
-    if shell.client is not None:
+    if shell.stalls.is_used:
         # Coordinators that were stopped, and their tasks, may have written something after the end.
         shell.storage.watcher.check_savepoints()
         return

@@ -26,6 +26,8 @@ QUICK = [
     "notify-before-manifest",
     "late-freeze",
     "late-enumerator",
+    "successor-killed",
+    "end-forgotten-unverified",
     "dropped-records",
     "overtaken-unrecorded",
     "no-retry",
