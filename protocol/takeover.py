@@ -64,9 +64,16 @@ def lost_directory(completions: Iterable[Completion], files: Iterable[str]) -> s
 def counts(checkpoint_id: CheckpointId, takeovers: Iterable[Takeover]) -> bool:
     """Whether a checkpoint was completed in time, as the newest coordinator that had to judge it recorded.
 
-    The newest judges, since an older one may have recorded its view after it was replaced.
+    The newest judges, since an older one may have recorded its view after it was replaced. It may also have
+    taken its ids that late: it does not judge those of a coordinator after it, although they are lower.
     """
-    judges = [takeover for takeover in takeovers if checkpoint_id < takeover.first_id]
+    takeovers = list(takeovers)
+    judges = [
+        judge
+        for judge in takeovers
+        if checkpoint_id < judge.first_id
+        and not any(after.first_id <= checkpoint_id for after in takeovers if after.epoch > judge.epoch)
+    ]
     return not judges or checkpoint_id in max(judges, key=lambda judge: judge.epoch).checkpoints
 
 

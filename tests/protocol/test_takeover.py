@@ -27,7 +27,17 @@ def test_the_newest_coordinator_judges() -> None:
     """An older one may have recorded its view after it was replaced."""
     assert counts(CheckpointId(2), [takeover(2, 257, 1), takeover(3, 513, 1, 2)])
     assert not counts(CheckpointId(2), [takeover(3, 513, 1), takeover(2, 257, 1, 2)])
-    assert not counts(CheckpointId(2), [takeover(2, 257, 1), takeover(3, 1)]), "the third is of the others"
+
+
+def test_a_coordinator_that_took_its_ids_after_its_successor_does_not_judge_the_successors_checkpoints() -> (
+    None
+):
+    """It was stopped in its takeover, and completed that when it woke up."""
+    late, successor = takeover(2, 513, 2), takeover(3, 257, 2)
+    assert counts(CheckpointId(259), [late, successor])
+    assert counts(CheckpointId(2), [late, successor])
+    assert not counts(CheckpointId(3), [late, successor])
+    assert not counts(CheckpointId(259), [late, successor, takeover(4, 769, 2)]), "a later one judges"
 
 
 def test_nothing_is_missing_if_the_newest_or_a_newer_one_is_there() -> None:
