@@ -333,3 +333,16 @@ def test_ids_go_on_above_the_one_that_the_job_is_started_from(
     assert client.trigger_checkpoint() == int(original.name.rpartition("-")[2]) + 1
     client.close()
     assert "newer checkpoints" not in caplog.text
+
+
+@pytest.mark.parametrize("is_root", [False, True])
+def test_a_job_starts_from_the_latest_checkpoint_in_a_directory(tmp_path: Path, is_root: bool) -> None:
+    original = retained_checkpoint(tmp_path)
+    directory = original.parent.parent if is_root else original.parent
+    client = waiting(tmp_path, Path(f"latest:{directory}"), **CLAIM)
+    client.trigger_checkpoint()
+    own = client.report().newest_checkpoint
+    client.close()
+    assert not original.exists()
+    assert own is not None
+    assert last_of_each_key(resumed(tmp_path / "three", own)) == expected_sums(COUNT, KEYS)
