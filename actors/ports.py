@@ -27,7 +27,10 @@ class TaskPorts(Protocol):
         """Wall-clock time in nanoseconds."""
 
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
-        """The payload that travels for some elements, and its size in bytes for credit."""
+        """The payload that travels for some elements, and its size in bytes for credit.
+
+        The size is at least 1: credit of 0 bytes is the answer to a probe, see `OutputChannel.probe`.
+        """
 
     def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
         """The next elements of a payload, from `position`, and the position after them, `None` at its end."""

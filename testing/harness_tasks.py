@@ -300,7 +300,7 @@ class _Run:
         return self._tasks.now_ns
 
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
-        return elements, 0
+        return elements, 1
 
     def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
         return payload, None
