@@ -11,7 +11,7 @@ from .gate import InputGate
 from .output import TaskOutput
 
 _COORDINATOR = -1
-"""Stands for the coordinator's mail among the indexes of the input channels."""
+"""Represents the coordinator's mail among the indexes of the input channels."""
 
 
 class LostMessages:

@@ -67,7 +67,7 @@ class Epochs:
 
         Args:
             restoring: The job that claims, if it is another one that starts from a checkpoint of this one.
-            ignores_damage: Whether to claim although nobody can read which jobs did so before.
+            ignores_damage: Whether to claim even if the record of the jobs that did so before cannot be read.
 
         Returns:
             The epoch, higher than any before, and the jobs that had started from a checkpoint of this one.

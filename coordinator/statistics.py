@@ -245,7 +245,7 @@ class JobStatistics:
     restarts: int = 0
     """How often the job was restarted, not counting rescales."""
     last_result_ms: int | None = None
-    """When a task at the end of the graph gave its last result, as far as the coordinator was told."""
+    """When a task at the end of the graph gave its last result, as far as the coordinator knows."""
     rescales: deque[RescaleStatistics] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
     """Those that ended, well or not, in the order of their end."""
     requests: dict[RequestId, AnswerRequest | None] = field(default_factory=dict)

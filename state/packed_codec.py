@@ -53,7 +53,7 @@ class PackedCodec(ValueCodec):
     Args:
         codes: one `struct` code per field, of `b h i q d ?`.
         is_tuple: whether values are tuples.
-        form: of the type, to tell wrong values from those that are only encoded by themselves.
+        form: of the type, to distinguish wrong values from those that are only encoded by themselves.
     """
 
     immutable = True

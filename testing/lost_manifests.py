@@ -22,7 +22,7 @@ class LostManifests:
     def __init__(self, shell: SimulatedShell) -> None:
         self._shell = shell
         self.announced: set[tuple[JobId, CheckpointId]] = set()
-        """Job and id of every checkpoint that a task was told of: sinks may have committed what it covers."""
+        """Job and id of each checkpoint of which a task was notified: sinks may have committed its output."""
 
     def refuses_to_resume(self) -> bool:
         """Perhaps start a coordinator without the newest manifest, and restore that when it has refused.

@@ -181,7 +181,7 @@ class SimulatedStorage(CheckpointStorage):
         self.watcher.moved(directory, to)
 
     def lose(self, path: str) -> bytes:
-        """Lose a file, of which somebody has a copy."""
+        """Lose a file, of which a copy exists."""
         return self._files.pop(path)
 
     def restore(self, path: str, content: bytes) -> None:

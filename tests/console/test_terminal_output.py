@@ -1,4 +1,4 @@
-"""No name from outside steers the terminal of whoever lists it."""
+"""No name from outside controls the terminal that shows it."""
 
 from __future__ import annotations
 

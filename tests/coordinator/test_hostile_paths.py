@@ -30,7 +30,7 @@ from tidegate.state.stored_checkpoint import check_files, read_checkpoint
 from .fakes import keyed_snapshot
 
 GROUPS = KeyGroupRange(0, 127)
-CONTENT = b"of somebody else"
+CONTENT = b"of another user"
 PLACEHOLDER = "shared/op-totals/placeholder"
 
 
@@ -217,7 +217,7 @@ def test_a_checksum_names_no_file(tmp_path: Path, victim: Path, name: str) -> No
 
 @pytest.fixture
 def requests() -> Iterator[list[str]]:
-    """Addresses on a server on this machine that somebody asked for; the first is the server's own."""
+    """Addresses that were requested from a server on this machine; the first is the server's own."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

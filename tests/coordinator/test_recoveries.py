@@ -1,4 +1,4 @@
-"""What recoveries are told of: the first failure of an outage, what was restored, and its real length."""
+"""What recoveries record: the first failure of an outage, what was restored, and its real length."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def waiting(tmp_path: Path, path: Path, **options: str) -> JobClient:
 
 
 def state_files(original: Path) -> list[Path]:
-    """All files beside a checkpoint or savepoint and in it, without the records of who started from it."""
+    """All files next to a checkpoint or savepoint and in it, without records of jobs that started from it."""
     found = (each for each in original.parent.rglob("*") if each.is_file())
     return sorted(each for each in found if each.parent.name not in CONTROL_DIRECTORIES)
 

@@ -1,4 +1,4 @@
-"""What a lost session leaves in Ray is told from what another one uses."""
+"""What a lost session leaves in Ray is distinguished from what another one uses."""
 
 from __future__ import annotations
 

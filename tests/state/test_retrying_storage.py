@@ -29,7 +29,7 @@ class VirtualClock:
 
 
 class FlakyStorage(MemoryCheckpointStorage):
-    """Fails as often as it is told to; `loses_answers` lets it create files all the same."""
+    """Fails as often as configured; `loses_answers` lets it create files all the same."""
 
     failures = 0
     loses_answers = False
