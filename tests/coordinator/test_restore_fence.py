@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from tidegate.common.errors import CheckpointNotFoundError, CheckpointStorageError
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError
+from tidegate.coordinator.checkpoint_store import FencedError
 from tidegate.coordinator.latest_checkpoint import latest_now, secure_restored
 from tidegate.coordinator.restore_fence import fence_job
 from tidegate.coordinator.spec import JobSpec
@@ -20,7 +20,7 @@ from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import CheckpointStorage, register_scheme
 
 from .fakes import FakeCluster, job_spec
-from .test_coordinator_fence import Party, SteppedStorage, manifest
+from .test_coordinator_fence import Job as SteppedJob
 
 NEW = RestoringJob("new", "memory://new/new")
 
@@ -292,41 +292,16 @@ OPERATIONS = 24
 """At least as many as a fence needs."""
 
 
-class Interleaved:
+class Interleaved(SteppedJob):
     """A job with checkpoint 1, and another one that fences it to start from its latest checkpoint."""
 
     def __init__(self) -> None:
-        self.storage = MemoryCheckpointStorage()
-        name = self.storage.uri.removeprefix("memory://")
-        self.old_storage, self.new_storage = SteppedStorage(name), SteppedStorage(name)
-        self.old = CheckpointStore(self.old_storage, JobId("job"), 1)
-        self.old.claim()
-        self.old.load()
-        self.old.complete(self.manifest(1))
-        self.found: list[int] = []
+        super().__init__()
+        self.restorable: list[int] = []
 
-    def manifest(self, checkpoint_id: int):  # type: ignore[no-untyped-def]
-        file = self.storage.write_file(f"shared/op/{checkpoint_id}", str(checkpoint_id).encode())
-        return manifest(checkpoint_id, file)
-
-    def fence(self) -> None:
+    def take_over(self) -> None:
         register_scheme("stepped", lambda path: self.new_storage)
-        self.found = sorted(fence_job("stepped://job", NEW).checkpoints)
-
-    def interleave(self, zombie_work: Callable[[], None], steps: Iterable[int]) -> None:
-        zombie, taker = Party(zombie_work), Party(self.fence)
-        self.old_storage.party, self.new_storage.party = zombie, taker
-        zombie.step()
-        taker.step()
-        done = 0
-        for position in steps:
-            for _ in range(position - done):
-                taker.step()
-            done = max(done, position)
-            zombie.step()
-        taker.finish()
-        zombie.finish()
-        self.old_storage.party = self.new_storage.party = None
+        self.restorable = sorted(fence_job("stepped://job", NEW).checkpoints)
 
 
 def positions(count: int) -> Iterator[tuple[int, ...]]:
@@ -348,10 +323,10 @@ def test_a_checkpoint_is_restored_or_never_announced_whatever_the_order() -> Non
             announced.append(2)
 
         job.interleave(complete, steps)
-        outcomes.add((bool(announced), job.found[-1]))
-        assert job.found[-1] == 2 or not announced, f"{steps}: committed, but the new job starts from 1"
-        job.fence()
-        assert sorted(fence_job("stepped://job", NEW).checkpoints) == job.found, "it is not idempotent"
+        outcomes.add((bool(announced), job.restorable[-1]))
+        assert job.restorable[-1] == 2 or not announced, f"{steps}: committed, but the new job starts from 1"
+        job.take_over()
+        assert sorted(fence_job("stepped://job", NEW).checkpoints) == job.restorable, "it is not idempotent"
     assert outcomes == {(True, 2), (False, 2), (False, 1)}, "some order was not tried"
 
 
