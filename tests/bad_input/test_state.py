@@ -70,6 +70,9 @@ def checkpoint(tmp_path: Path) -> Path:
     return Path(programs.checkpoints_in(tmp_path)[-1])
 
 
+FENCE_DIRECTORIES = {"epochs", "ids", "accepted", "continued"}
+
+
 def content(directory: Path) -> dict[Path, str]:
     return {
         path: hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.rglob("*") if path.is_file()
@@ -162,5 +165,8 @@ def test_misused_state_is_an_error_that_names_it_and_leaves_checkpoints_alone(
     cause = str(failure.value).partition("\n\n")[0]
     assert OPERATOR in cause
     assert f"{state!r}" in cause or not state
-    assert content(checkpoint.parent) == before
+    after = content(checkpoint.parent)
+    assert {path: after.get(path) for path in before} == before
+    # The job that wrote the checkpoint is fenced before it is read, so the fence is what is new.
+    assert {path.parent.name for path in after.keys() - before.keys()} <= FENCE_DIRECTORIES
     programs.assert_readable(str(checkpoint))

@@ -13,6 +13,7 @@ from tidegate.actors.wire import encode_elements
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.protocol.elements import Batch, StreamElement, Watermark
 from tidegate.protocol.handles import ChannelRange, ChannelStateHandle
+from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.manifest import encode_manifest
 from tidegate.spark_bridge.in_flight import InFlightReading
 from tidegate.state.storage import open_storage
@@ -41,7 +42,8 @@ def stored(root: Path, cut: int = 0) -> str:
     second = replace(operator.subtasks[1], channels=ChannelStateHandle(file, (channel,)))
     changed = replace(operator, subtasks=(operator.subtasks[0], second))
     storage = open_storage(str(root / "chk-9"))
-    storage.write_file(MANIFEST_NAME, encode_manifest(replace(manifest, operators={UID: changed})))
+    moved = replace(manifest, checkpoint_id=CheckpointId(9), operators={UID: changed})
+    storage.write_file(MANIFEST_NAME, encode_manifest(moved))
     return str(root / "chk-9")
 
 
