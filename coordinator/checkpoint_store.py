@@ -4,7 +4,8 @@ Layout below the job's directory:
 
     epochs/<n>           claimed by the n-th coordinator of the job, or by a job that starts from a
                          checkpoint of this one (ADR 063), create-if-absent
-    continued/<job id>   a job that started from a checkpoint of this one has completed one of its own
+    continued/<job id>   a job that started from a checkpoint of this one has completed one of its own,
+                         or removes that one, which it claimed
     ids/<n>              ids up to n may have been given; holds the epoch of who may give the last of them
     accepted/<n>         which checkpoints of earlier coordinators the n-th one found, see ADR 009
     completed/<n>        the newest checkpoint that the n-th coordinator completed, see ADR 059

@@ -8,6 +8,7 @@ as many checkpoints of its own are complete as it keeps.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from ..common.errors import CheckpointStorageError, CorruptCheckpointError
 from ..protocol.elements import SnapshotKind
@@ -15,6 +16,7 @@ from ..protocol.ids import JobId
 from ..protocol.manifest import CheckpointManifest, decode_manifest
 from ..state.storage import is_absolute, open_storage
 from ..state.stored_checkpoint import MANIFEST_NAME
+from .epochs import Epochs
 from .savepoints import CLAIM_NAME, encode_claim, read_claim
 
 logger = logging.getLogger("tidegate")
@@ -29,18 +31,22 @@ class ClaimedCheckpoint:
     Args:
         path: Its directory.
         job_id: The job that claims it.
+        has_fenced: Whether this job has fenced the one with an id, so that it takes over its claim.
     """
 
-    def __init__(self, path: str, job_id: JobId) -> None:
+    def __init__(
+        self, path: str, job_id: JobId, has_fenced: Callable[[JobId], bool] = lambda owner: False
+    ) -> None:
         self.path = checkpoint_directory(path)
         self._job_id = job_id
+        self._has_fenced = has_fenced
 
     def check(self) -> None:
-        """Raise `CheckpointStorageError` if another job has claimed it."""
+        """Raise `CheckpointStorageError` if another job has claimed it that may still run."""
         storage = open_storage(self.path)
         if CLAIM_NAME in storage.list_files(""):
             owner = read_claim(storage)
-            if owner != self._job_id:
+            if owner != self._job_id and not self._has_fenced(owner):
                 raise CheckpointStorageError(
                     f"{self.path} is claimed by job {owner}, which removes it when it needs it no more; "
                     f"restore something else, or with execution.state-recovery.claim-mode: NO_CLAIM"
@@ -50,10 +56,16 @@ class ClaimedCheckpoint:
         """Claim it, unless it is claimed already.
 
         Raises:
-            CheckpointStorageError: Another job has claimed it, or storage refuses.
+            CheckpointStorageError: Another job has claimed it that may still run, or storage refuses.
         """
-        open_storage(self.path).create_exclusive(CLAIM_NAME, encode_claim(self._job_id))
+        storage, claim = open_storage(self.path), encode_claim(self._job_id)
+        if storage.create_exclusive(CLAIM_NAME, claim):
+            return
         self.check()
+        if read_claim(storage) != self._job_id:
+            # Of a fenced job, which removes nothing. If two jobs replace it at the same time, one of them is
+            # fenced too. If that one is last, the checkpoint stays.
+            storage.write_file(CLAIM_NAME, claim)
 
     def remove(self) -> None:
         """Delete it; files that other checkpoints beside it refer to stay. Nothing to do if it is gone.
@@ -66,8 +78,10 @@ class ClaimedCheckpoint:
         if CLAIM_NAME not in found or read_claim(storage) != self._job_id:
             return
         if MANIFEST_NAME in found:
-            # With missing files it must not seem to exist, but somebody has to know what they were.
-            storage.create_exclusive(_REMOVED_NAME, storage.read(MANIFEST_NAME))
+            # With missing files it must not seem to exist, but the next try must find out what they were.
+            data = storage.read(MANIFEST_NAME)
+            self._mark_continued(decode_manifest(data, f"{self.path}/{MANIFEST_NAME}"))
+            storage.create_exclusive(_REMOVED_NAME, data)
             storage.delete([MANIFEST_NAME])
             found.append(_REMOVED_NAME)
         if _REMOVED_NAME in found:
@@ -76,6 +90,12 @@ class ClaimedCheckpoint:
                 self._remove_shared(manifest)
             storage.delete([_REMOVED_NAME])
         storage.delete_all()
+
+    def _mark_continued(self, manifest: CheckpointManifest) -> None:
+        """Record who removed a checkpoint, so that it does not count as lost; a savepoint is of no job."""
+        epochs = Epochs(open_storage(storage_root(self.path)), manifest.job_id)
+        if manifest.kind is not SnapshotKind.SAVEPOINT and epochs.newest:
+            epochs.mark_continued(self._job_id)
 
     def _remove_shared(self, manifest: CheckpointManifest) -> None:
         """The files of a checkpoint lie beside it, and others may share them."""

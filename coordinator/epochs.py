@@ -53,14 +53,14 @@ class Epochs:
 
     @property
     def continued(self) -> frozenset[str]:
-        """Ids of the jobs that started from a checkpoint of this one and completed one of their own."""
+        """Ids of the jobs that started from a checkpoint of this one, and completed one or removed it."""
         return frozenset(path.rpartition("/")[2] for path in self._storage.list_files("continued"))
 
-    def mark_continued(self, restoring: RestoringJob) -> None:
-        """Record that a job which started from a checkpoint of this one will complete its first one."""
-        identity = {"job_id": self._job_id, "name": restoring.job_id}
+    def mark_continued(self, job_id: str) -> None:
+        """Record that a job which started from a checkpoint of this one completes one, or removes it."""
+        identity = {"job_id": self._job_id, "name": job_id}
         data = encode_control_file("continued", identity, {})
-        self._storage.create_exclusive(f"continued/{restoring.job_id}", data)
+        self._storage.create_exclusive(f"continued/{job_id}", data)
 
     def claim(self, restoring: RestoringJob | None, ignores_damage: bool = False) -> tuple[int, Restorers]:
         """Claim the next epoch.

@@ -11,7 +11,7 @@ from ..state.stored_checkpoint import read_checkpoint
 from .checkpoint_store import CheckpointStore
 from .claim import ClaimedCheckpoint
 from .restore import check_restore
-from .restore_fence import check_still_fenced, mark_continued, restoring_job
+from .restore_fence import check_still_fenced, has_fenced, mark_continued, restoring_job
 from .spec import JobSpec
 from .step_back import newer_checkpoints, step_back_warning
 
@@ -68,16 +68,18 @@ def foreign_state(
     path = spec.settings.restore_path
     is_first_start = store is None or store.newest is None
     claimed = claimed_checkpoint(spec)
-    if claimed is not None and is_first_start:
-        claimed.take()
-    if store is not None:
-        store.owns(claimed)
     if path is None or not is_first_start:
+        if store is not None:
+            store.owns(claimed)
         return None
     foreign = read_checkpoint(path)
     restoring = restoring_job(spec)
+    # Before the claim: a job that was overtaken claims nothing that the later job starts from.
     check_still_fenced(path, foreign, restoring)
+    if claimed is not None:
+        claimed.take()
     if store is not None:
+        store.owns(claimed)
         store.before_first = lambda: mark_continued(path, foreign, restoring)
     newer = newer_checkpoints(path, foreign)
     if newer:
@@ -91,4 +93,5 @@ def claimed_checkpoint(spec: JobSpec) -> ClaimedCheckpoint | None:
     settings = spec.settings
     if settings.restore_path is None or not settings.claims_restored or settings.trigger is None:
         return None
-    return ClaimedCheckpoint(settings.restore_path, spec.job_id)
+    path, restoring = settings.restore_path, restoring_job(spec)
+    return ClaimedCheckpoint(path, spec.job_id, lambda owner: has_fenced(path, restoring, owner))

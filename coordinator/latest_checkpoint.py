@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..common.errors import CheckpointNotFoundError, CheckpointStorageError
+from ..common.errors import CheckpointNotFoundError, CheckpointStorageError, CorruptCheckpointError
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import CheckpointId
 from ..protocol.restorers import Restorers, StoredJob, origins
@@ -154,6 +154,8 @@ def _latest(directory: str, look: Callable[[str], StoredJob], seen: set[str]) ->
                 f"{directory} nevertheless, name it. To keep checkpoints, set "
                 f"execution.checkpointing.externalized-checkpoint-retention"
             )
+    if job.damage:
+        raise CorruptCheckpointError(job.damage)
     return f"{directory}/chk-{max(job.checkpoints)}" if job.checkpoints else None
 
 

@@ -42,7 +42,9 @@ def fence_job(directory: str, restoring: RestoringJob, job_id: str = "") -> Stor
             records of others does not matter then. Without it the directory is named by the id.
 
     Returns:
-        Its completed checkpoints, and the other jobs that had started from one of them.
+        Its completed checkpoints, and the other jobs that had started from one of them. If there are any,
+        damage is only reported: the latest checkpoint may be one of theirs, and one of them may have claimed
+        and removed what is missing.
 
     Raises:
         CorruptCheckpointError: It is not known which of its checkpoints is the latest.
@@ -62,9 +64,12 @@ def fence_job(directory: str, restoring: RestoringJob, job_id: str = "") -> Stor
             return StoredJob(frozenset(map(CheckpointId, there)), _others(restorers, restoring))
         store.claim(restoring)
         return StoredJob(frozenset(store.accept()), _others(store.restorers, restoring))
-    except CorruptCheckpointError:
+    except CorruptCheckpointError as error:
         if not job_id:
-            raise
+            others = _others(store.restorers, restoring)
+            if not others:
+                raise
+            return StoredJob(frozenset(), others, damage=str(error))
         store.claim(restoring, ignores_damage=True)
         return StoredJob(frozenset(store.stored_ids()))
     except FencedError:
@@ -99,6 +104,34 @@ def fence_checkpoint(path: str, restoring: RestoringJob) -> None:
             f"checkpoint {path} does not exist any more: the job that wrote it was still running{latest}. "
             f"Start from latest:{directory}"
         )
+
+
+def has_fenced(path: str, restoring: RestoringJob, owner: JobId) -> bool:
+    """Whether a job has fenced the one that claimed the checkpoint at `path`, or that one has removed itself.
+
+    Args:
+        path: The checkpoint.
+        restoring: The job that starts from it.
+        owner: The job that claimed it.
+
+    Raises:
+        CheckpointStorageError: Storage refuses.
+    """
+    manifest = read_checkpoint(path)
+    if manifest.kind is SnapshotKind.SAVEPOINT:
+        return False
+    directory = storage_root(checkpoint_directory(path))
+    epochs = Epochs(open_storage(directory), manifest.job_id)
+    try:
+        for each in epochs.restorers(epochs.newest):
+            if each.job_id == owner and each.is_beside(directory):
+                claiming = Epochs(open_storage(each.directory), owner)
+                newest = claiming.newest
+                return not newest or restoring in claiming.restorers(newest)
+    except CorruptCheckpointError:
+        # It is not known whether the owner still runs.
+        return False
+    return False
 
 
 def check_still_fenced(path: str, manifest: CheckpointManifest, restoring: RestoringJob) -> None:
@@ -137,4 +170,4 @@ def mark_continued(path: str, manifest: CheckpointManifest, restoring: Restoring
     """
     epochs = Epochs(open_storage(storage_root(checkpoint_directory(path))), manifest.job_id)
     if manifest.kind is not SnapshotKind.SAVEPOINT and epochs.newest:
-        epochs.mark_continued(restoring)
+        epochs.mark_continued(restoring.job_id)

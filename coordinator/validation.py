@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 
 from ..common.errors import CheckpointStorageError, ConfigurationError
 from ..common.failpoints import VARIABLE
@@ -130,9 +131,11 @@ def _check_claim(spec: JobSpec, path: str) -> None:
             "never know when to remove what it was started from; set execution.checkpointing.interval, or "
             "use NO_CLAIM"
         )
-    from .claim import ClaimedCheckpoint
+    from .job_storage import claimed_checkpoint
 
-    ClaimedCheckpoint(path, spec.job_id).check()
+    claimed = claimed_checkpoint(replace(spec, settings=replace(spec.settings, restore_path=path)))
+    assert claimed is not None
+    claimed.check()
 
 
 def _check_fail_points(spec: JobSpec) -> None:

@@ -67,7 +67,7 @@ def with_restorer(restorers: Restorers, newest: RestoringJob, continued: Collect
     Jobs before the last one that completed a checkpoint of its own are left out: nothing follows from them.
 
     Args:
-        continued: Ids of the restorers that completed a checkpoint.
+        continued: Ids of the restorers that completed a checkpoint, or removed the one they started from.
     """
     kept = [each for each in restorers if each != newest]
     last = max((index for index, each in enumerate(kept) if each.job_id in continued), default=0)
@@ -81,10 +81,12 @@ class StoredJob:
     Attributes:
         checkpoints: Ids of its completed checkpoints.
         restorers: The jobs that started from one of them.
+        damage: Why it is not known which of them is the latest; empty if that is known.
     """
 
     checkpoints: frozenset[CheckpointId]
     restorers: Restorers = ()
+    damage: str = ""
 
 
 def origins(jobs: Mapping[str, StoredJob]) -> list[str]:

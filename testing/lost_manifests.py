@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..common.job_status import JobStatus
+from ..coordinator.epochs import Epochs
 from ..protocol.checkpoint_paths import manifest_path, stored_ids
 from ..protocol.ids import CheckpointId, JobId
 
@@ -51,9 +52,13 @@ class LostManifests:
         return True
 
     def _newest(self) -> str:
-        """The newest manifest of the current job, if it was announced and the job has not ended."""
+        """The newest manifest of the current job, if it was announced and the job can still be resumed."""
         storage, job_id = self._shell.storage, self._shell.current.spec.job_id
         if any(path.startswith(f"ended/{job_id}") for path in storage.retrying.list_files("ended")):
+            return ""
+        epochs = Epochs(storage.retrying.sub(job_id), job_id)
+        if epochs.restorers(epochs.newest):
+            # The driver of the next job has fenced it: it fails because of that.
             return ""
         stored = stored_ids(storage.retrying.sub(job_id).list_files(""))
         if not stored or (job_id, stored[-1]) not in self.announced:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..common.errors import CheckpointNotFoundError, CheckpointStorageError
+from ..common.errors import CheckpointNotFoundError, CheckpointStorageError, CorruptCheckpointError
 from ..coordinator import latest_checkpoint
 from ..coordinator.spec import JobSpec
 from .plan import MILLISECOND
@@ -78,7 +78,12 @@ class SimulatedDriver:
     def _failed(self, error: CheckpointStorageError) -> None:
         self._shell.world.note(f"the driver fails: {error}")
         is_missing = isinstance(error, CheckpointNotFoundError)
-        if self._shell.current.end is not None and is_missing:
+        current = self._shell.current
+        if isinstance(error, CorruptCheckpointError):
+            # Only the current job may end, and remove its checkpoints, while the driver looks for them.
+            assert f"job {current.spec.job_id} " in str(error), f"the driver finds damage: {error}"
+        has_removed = f"job {current.spec.job_id} " in str(error) and "removed its own" in str(error)
+        if current.end is not None and (is_missing or has_removed):
             # It has finished, and left nothing to start from.
             self.is_over = True
             return

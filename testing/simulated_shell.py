@@ -22,7 +22,7 @@ from .plan import MILLISECOND, Crash, Plan, Victim
 from .simulated_client import SimulatedClient
 from .simulated_graph import job_graph, most_delayed
 from .simulated_process import Process, ProcessDied
-from .simulated_storage import SimulatedStorage
+from .simulated_storage import ROOT, SimulatedStorage
 from .simulated_user import SimulatedUser
 from .stalls import LINGER_MS, Stalls
 from .virtual_event_loop import VirtualEventLoop
@@ -178,6 +178,8 @@ class SimulatedShell:
                 break
             except CheckpointStorageError as error:
                 self.world.note(f"the driver fails: {error}")
+        if user.restore_path is not None:
+            self.storage.watcher.is_restored(user.restore_path.removeprefix(f"{ROOT}/"), spec.job_id)
         self._start_next(secured)
 
     def start_while_running(self, spec: JobSpec) -> None:

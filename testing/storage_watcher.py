@@ -48,22 +48,23 @@ class StorageWatcher:
         self._abandoned.add(job)
 
     def is_restored(self, directory: str, job: str) -> None:
-        """A job starts from this checkpoint, and needs it until it has one of its own."""
+        """A job starts from this checkpoint, and needs it until it has one of its own, or has ended."""
         self._restored[directory] = job
 
     def ended(self, job: str) -> None:
         """A job has ended, and its coordinator has cleaned up."""
         self._ended.add(job)
+        self._restored = {path: starting for path, starting in self._restored.items() if starting != job}
 
     def written(self, path: str) -> None:
         """A file was written. Nobody knows of what is written to a job that has ended."""
+        if posixpath.basename(path) == CLAIM_NAME:
+            self._claims[posixpath.dirname(path)] = decode_claim(self._files[path], path)
         if path.partition("/")[0] in self._ended:
             self._late.add(path)
 
     def created(self, path: str) -> None:
         """A file was created: if it is a manifest, all it names must be there."""
-        if posixpath.basename(path) == CLAIM_NAME:
-            self._claims[posixpath.dirname(path)] = decode_claim(self._files[path], path)
         checkpoint, savepoint = _CHECKPOINT.fullmatch(path), _SAVEPOINT.fullmatch(path)
         if checkpoint is None and savepoint is None:
             return
@@ -100,8 +101,7 @@ class StorageWatcher:
         if _CHECKPOINT.fullmatch(path) or _SAVEPOINT.fullmatch(path):
             if directory in self._restored:
                 starting = self._restored[directory]
-                is_needed = not any(job == starting for job, _ in self.completed)
-                assert not is_needed, f"{path} is deleted, but {starting} starts from it"
+                assert self._has_its_own(starting), f"{path} is deleted, but {starting} starts from it"
             if directory in self._claims:
                 assert self._is_replaced(directory), f"{path} is deleted, but its new owner has nothing else"
             self._needed.pop(path, None)
@@ -113,9 +113,12 @@ class StorageWatcher:
 
     def _is_replaced(self, directory: str) -> bool:
         """Whether a job has claimed it, and needs it no more: it has checkpoints of its own, or ended."""
-        owner = self._claims.get(directory, "")
-        has_its_own = any(job == owner for job, _ in self.completed)
-        return has_its_own or any(path.startswith(f"ended/{owner}.") for path in self._files)
+        return self._has_its_own(self._claims.get(directory, ""))
+
+    def _has_its_own(self, job: str) -> bool:
+        """Whether a job no longer needs what it started from: it has its own checkpoint, or has ended."""
+        has_completed = any(each == job for each, _ in self.completed)
+        return has_completed or any(path.startswith(f"ended/{job}.") for path in self._files)
 
     def is_fenced_off(self, manifest: str) -> bool:
         """Whether a coordinator that was replaced wrote it too late to count, see ADR 009."""

@@ -346,3 +346,21 @@ def test_a_job_starts_from_the_latest_checkpoint_in_a_directory(tmp_path: Path, 
     assert not original.exists()
     assert own is not None
     assert last_of_each_key(resumed(tmp_path / "three", own)) == expected_sums(COUNT, KEYS)
+
+
+def test_a_command_with_claim_can_be_repeated_before_its_job_has_a_checkpoint(tmp_path: Path) -> None:
+    """The driver checks the claim before it starts the job, too. The job before may still run."""
+    original = retained_checkpoint(tmp_path)
+    directory = {"execution.checkpointing.dir": str(original.parents[1])}
+    latest = Path(f"latest:{original.parents[1]}")
+    killed = waiting(tmp_path, latest, **CLAIM, **directory)
+    while not (original / "CLAIMED").exists():
+        killed.wait(0.01)
+    client = waiting(tmp_path, latest, **CLAIM, **directory)
+    client.trigger_checkpoint()
+    own = client.report().newest_checkpoint
+    client.close()
+    killed.close()
+    assert not original.exists()
+    assert own is not None
+    assert last_of_each_key(resumed(tmp_path / "three", own)) == expected_sums(COUNT, KEYS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidegate.coordinator import checkpoint_store, latest_checkpoint
+from tidegate.common.errors import CorruptCheckpointError
+from tidegate.coordinator import checkpoint_store, job_storage, latest_checkpoint
 from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.restore_fence import fence_checkpoint, restoring_job
@@ -27,9 +28,9 @@ def _no_fence(original: Any) -> Any:
 
 
 def _commits_after_the_fence(original: Any) -> Any:
-    def check_fence(self: CheckpointStore) -> None:
+    def check_fence(self: CheckpointStore, retries: bool = True) -> None:
         try:
-            original(self)
+            original(self, retries)
         except FencedError as error:
             if "was started from a checkpoint of this job" not in str(error):
                 raise
@@ -59,6 +60,20 @@ def _cleans_up_although_fenced(original: Any) -> Any:
 
 def _runs_again(original: Any) -> Any:
     return lambda restorers: None
+
+
+def _claim_stays_with_the_fenced_job(original: Any) -> Any:
+    return lambda path, restoring, owner: False
+
+
+def _removed_counts_as_lost(original: Any) -> Any:
+    def fence_job(directory: str, restoring: Any, job_id: str = "") -> Any:
+        job = original(directory, restoring, job_id)
+        if job.damage:
+            raise CorruptCheckpointError(job.damage)
+        return job
+
+    return fence_job
 
 
 def _only_the_first_job_counts(original: Any) -> Any:
@@ -105,5 +120,17 @@ MUTANTS = {
         latest_checkpoint,
         "_latest",
         _only_the_first_job_counts,
+    ),
+    "claim-of-fenced": Mutant(
+        "a checkpoint that a fenced job had claimed cannot be claimed by the job that fenced it",
+        job_storage,
+        "has_fenced",
+        _claim_stays_with_the_fenced_job,
+    ),
+    "removed-is-lost": Mutant(
+        "a checkpoint that a job of the history claimed and removed counts as lost",
+        latest_checkpoint,
+        "fence_job",
+        _removed_counts_as_lost,
     ),
 }
