@@ -15,13 +15,15 @@ from dataclasses import replace
 
 from ..common.errors import CheckpointNotFoundError, CheckpointStorageError, CorruptCheckpointError
 from ..protocol.elements import SnapshotKind
-from ..protocol.ids import CheckpointId
-from ..protocol.restorers import Restorers, StoredJob, origins
-from ..state.storage import CheckpointStorage, open_storage
+from ..protocol.ids import CheckpointId, JobId
+from ..protocol.restorers import StoredJob, origins
+from ..protocol.takeover import counts
+from ..state.storage import CheckpointStorage, MissingFileError, open_storage
 from ..state.stored_checkpoint import MANIFEST_NAME, read_checkpoint
 from .epochs import Epochs
 from .restore_fence import fence_checkpoint, fence_job, restoring_job
 from .spec import JobSpec
+from .takeovers import Takeovers
 
 PREFIX = "latest:"
 _OF_A_JOB = re.compile(r"(?:(?P<job>[^/]+)/)?(?:epochs/\d+|chk-(?P<id>\d+)/MANIFEST)")
@@ -106,18 +108,35 @@ def _stored_jobs(storage: CheckpointStorage, files: list[str]) -> dict[str, Stor
         if match["id"]:
             found.add(CheckpointId(int(match["id"])))
     return {
-        name: StoredJob(frozenset(ids), _restorers(storage.sub(name) if name else storage))
+        name: _with_restorers(storage.sub(name) if name else storage, ids)
         for name, ids in checkpoints.items()
     }
 
 
-def _epochs(storage: CheckpointStorage) -> Epochs:
-    return Epochs(storage, storage.uri.rstrip("/").rpartition("/")[2])
-
-
-def _restorers(storage: CheckpointStorage) -> Restorers:
+def _with_restorers(storage: CheckpointStorage, stored: set[CheckpointId]) -> StoredJob:
     epochs = _epochs(storage)
-    return epochs.restorers(epochs.newest)
+    newest = epochs.newest
+    restorers = epochs.restorers(newest)
+    if not stored or not newest:
+        # Nothing to judge, or a copy, which may have another name.
+        return StoredJob(frozenset(stored), restorers)
+    try:
+        # A coordinator that was replaced may have written one too late: it must not end a job that has none.
+        takeovers = Takeovers(storage, JobId(_name(storage))).all()
+    except MissingFileError:
+        # The job has ended and is being removed.
+        return StoredJob(frozenset(), restorers)
+    except CorruptCheckpointError as error:
+        return StoredJob(frozenset(stored), restorers, damage=str(error))
+    return StoredJob(frozenset(each for each in stored if counts(each, takeovers)), restorers)
+
+
+def _epochs(storage: CheckpointStorage) -> Epochs:
+    return Epochs(storage, _name(storage))
+
+
+def _name(storage: CheckpointStorage) -> str:
+    return storage.uri.rstrip("/").rpartition("/")[2]
 
 
 def _described(directory: str, job: StoredJob) -> str:

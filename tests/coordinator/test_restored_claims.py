@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
+from tidegate.common.errors import CheckpointNotFoundError, CheckpointStorageError, CorruptCheckpointError
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.claim import ClaimedCheckpoint
 from tidegate.coordinator.latest_checkpoint import latest_now, secure_restored
@@ -106,3 +106,32 @@ def test_a_job_that_ended_and_removed_what_it_claimed_is_not_repeated() -> None:
     assert "chk-2/MANIFEST" not in root.storage.sub("old").list_files("")
     with pytest.raises(CheckpointStorageError, match=r"job claiming .* removed its own checkpoints"):
         root.start("again", root.latest)
+
+
+def test_a_checkpoint_that_does_not_count_ends_no_job() -> None:
+    """A coordinator that was replaced wrote it too late, and its successor has none yet."""
+    other = Root()
+    other.start("old").checkpoint()
+    late = other.storage.sub("old").read("chk-1/MANIFEST")
+    root = Root()
+    root.start("old")
+    successor = Job(root.spec("old"), root.storage)
+    root.storage.sub("old").create_exclusive("chk-1/MANIFEST", late)
+    for path in (root.latest, f"latest:{successor.directory}"):
+        with pytest.raises(CheckpointNotFoundError, match="no completed checkpoint"):
+            latest_now(path)
+    with pytest.raises(CheckpointNotFoundError, match="no completed checkpoint"):
+        root.start("new", root.latest)
+    successor.checkpoint()
+    assert successor.coordinator.status is JobStatus.RUNNING
+    assert latest_now(root.latest) == f"{successor.directory}/chk-{successor.triggered().checkpoint_id}"
+
+
+def test_a_copy_without_epochs_has_a_latest_checkpoint_under_another_name() -> None:
+    root = Root()
+    old = root.start("old")
+    old.checkpoint()
+    for path in root.storage.sub("old").list_files(""):
+        if not path.startswith("epochs/"):
+            root.storage.write_file(f"copy/{path}", root.storage.sub("old").read(path))
+    assert root.start("new", f"latest:{root.storage.uri}/copy").restored_id == 1
