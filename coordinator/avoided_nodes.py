@@ -31,6 +31,13 @@ class AvoidedNodes:
         """The nodes that can be used, with what each has left, by Ray's names."""
         self._room = {node: dict(resources) for node, resources in free.items()}
 
+    def released(self, node: str, resources: ProcessResources) -> None:
+        """A process on a node was killed: Ray shows its resources as free only some time later."""
+        room = self._room.get(node)
+        if room is not None:
+            for name, amount in resources.by_ray_name().items():
+                room[name] = room.get(name, 0.0) + amount
+
     def now(self, now_ms: int) -> frozenset[str]:
         """All nodes to avoid at this time, in milliseconds."""
         return frozenset(node for node, until_ms in self._until_ms.items() if now_ms < until_ms)

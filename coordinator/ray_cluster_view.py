@@ -69,6 +69,10 @@ class ClusterView:
         """No process on these nodes answers: others are preferred from now on."""
         self._avoided.silent(nodes, now_ms)
 
+    def released(self, node: str, resources: ProcessResources) -> None:
+        """A process on a node was killed: what it used is free for the next one."""
+        self._avoided.released(node, resources)
+
     def avoided(self, now_ms: int) -> frozenset[str]:
         """Ids of the nodes that were silent."""
         return self._avoided.now(now_ms)

@@ -315,6 +315,7 @@ class RayTaskGateway:
     def _kill(self, process: TaskProcess, cause: str, is_recoverable: bool = True) -> None:
         ray.kill(process.actor, no_restart=True)
         del self._processes[process.key]
+        self._cluster.released(process.node_id, process.resources)
         for subtask in process.subtasks:
             self._on_event(TaskFailed(self._attempt, subtask, cause, is_recoverable=is_recoverable))
 

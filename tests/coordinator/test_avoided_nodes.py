@@ -28,6 +28,14 @@ def test_room_is_counted_again_after_a_look_at_the_nodes() -> None:
     assert nodes.place(ONE_CPU, 2_000) == SILENT
 
 
+def test_what_a_killed_process_used_is_room_at_once() -> None:
+    nodes = avoided(silent=8.0, first=0.0)
+    assert nodes.place(ONE_CPU, 2_000) == frozenset()
+    nodes.released("first", ONE_CPU)
+    nodes.released("gone", ONE_CPU)
+    assert [nodes.place(ONE_CPU, 2_000) for _ in range(2)] == [SILENT, frozenset()]
+
+
 def test_room_on_two_nodes_is_not_room_for_one_process() -> None:
     assert avoided(first=0.5, second=0.5).place(ONE_CPU, 2_000) == frozenset()
 

@@ -68,8 +68,6 @@ def said(text: str) -> None:
     print(f"{time.monotonic():.1f} {text}", flush=True)
 
 
-RECOVERED_S = 45
-"""`heartbeat.timeout`, a restart, and much for a busy machine; Ray itself takes a minute."""
 NODE_LOST_S = 180
 """Ray takes a quarter of a minute to count a node as dead, and several times that on a busy machine."""
 
@@ -114,6 +112,8 @@ def node_silent(directory: Path) -> None:
         settings.set_string("restart-strategy.type", "fixed-delay")
         settings.set_string("restart-strategy.fixed-delay.attempts", "1")
         settings.set_string("restart-strategy.fixed-delay.delay", "100 ms")
+        # On a busy machine a live task may take long to stop. Killed for that, it would be a second failure.
+        settings.set_string("task.cancellation.timeout", "2 min")
         with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
             jobs.half_way(client)
             coordinator = jobs.coordinator_pid(client)
@@ -132,7 +132,8 @@ def node_silent(directory: Path) -> None:
                 took_s = time.monotonic() - start_s
                 said(f"recovered after {took_s:.1f} s in {recovery.duration_ms} ms: {recovery.cause}")
                 assert tasks_on(client, silent) == 0
-                assert took_s < RECOVERED_S, took_s
+                # Noticed by the coordinator, before Ray counts the node as dead.
+                assert "heartbeat.timeout" in recovery.cause, recovery.cause
                 gate.open()
                 assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED, client.report().cause
                 assert client.report().restarts == 1
