@@ -31,7 +31,6 @@ QUICK = [
     "dropped-records",
     "overtaken-unrecorded",
     "no-retry",
-    "lost-answer",
     "directory-not-synced",
     "manifest-synced-first",
 ]

@@ -109,10 +109,6 @@ def _no_retry(original: Any) -> Any:
     return lambda self, work: work()
 
 
-def _never_own(original: Any) -> Any:
-    return lambda self, path, data: False
-
-
 def _last_item_lost(original: Any) -> Any:
     def parts(per_subtask: Any, mode: str, parallelism: int) -> Any:
         right = original(per_subtask, mode, parallelism)
@@ -157,12 +153,6 @@ MUTANTS = {
     ),
     "no-retry": Mutant(
         "a request to storage whose answer is lost is not repeated", RetryingStorage, "_retried", _no_retry
-    ),
-    "lost-answer": Mutant(
-        "a repeated create takes its own file for another coordinator's",
-        RetryingStorage,
-        "_is_own",
-        _never_own,
     ),
     "split-off-by-one": Mutant(
         "a list that is split anew loses its last item", redistribution, "redistribute_parts", _last_item_lost
