@@ -72,7 +72,7 @@ class LostMessages:
         return self._gaps.due_in_ms(now_ms)
 
     def _send_error(self, failed: SendFailed) -> LostMessageError:
-        receiver = self._subtask.receiver_of(failed.channel)
+        receiver = self._subtask.receiver_name(failed.channel)
         return LostMessageError(
             f"{self._subtask.name} got no answer from {receiver} to message {failed.sequence_number} of "
             f"channel {failed.channel}, and the attempt still ran {self._gaps.timeout_ms} ms later "
@@ -84,7 +84,7 @@ class LostMessages:
             what, sender = f"mail {number}", "the coordinator"
         else:
             channel = gate.channel_id(index)
-            what, sender = f"message {number} of channel {channel}", self._subtask.sender_of(channel)
+            what, sender = f"message {number} of channel {channel}", self._subtask.sender_name(channel)
         return LostMessageError(
             f"{self._subtask.name} did not receive {what} from {sender} within {self._gaps.timeout_ms} ms "
             f"(tidegate.network.gap-timeout) after a later one: the network or Ray lost it. Check the "

@@ -130,12 +130,12 @@ class Subtask:
             position -= len(upstream)
         raise IndexError(f"{self.name} has no input channel {channel_index}")
 
-    def sender_of(self, channel: ChannelId) -> str:
+    def sender_name(self, channel: ChannelId) -> str:
         """The name of the subtask that sends on an input channel."""
         exchange = next(each for each in self.incoming if each.edge.edge_id == channel.edge_id)
         return exchange.sender_name(channel)
 
-    def receiver_of(self, channel: ChannelId) -> str:
+    def receiver_name(self, channel: ChannelId) -> str:
         """The name of the subtask that receives on an output channel."""
         exchange = next(each for each in self.outgoing if each.edge.edge_id == channel.edge_id)
         return exchange.receiver_name(channel)

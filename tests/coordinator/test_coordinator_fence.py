@@ -23,7 +23,7 @@ from tidegate.state.memory_storage import MemoryCheckpointStorage
 from .fakes import keyed_snapshot
 
 OPERATIONS = 24
-"""At least as many as a takeover needs."""
+"""At least as many as a takeover, or the fence of a restore, needs."""
 
 
 CLAIMED, RECORDED = 4, 16

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -21,6 +19,7 @@ from tidegate.state.storage import CheckpointStorage, register_scheme
 
 from .fakes import FakeCluster, job_spec
 from .test_coordinator_fence import Job as SteppedJob
+from .test_coordinator_fence import positions
 
 NEW = RestoringJob("new", "memory://new/new")
 
@@ -288,9 +287,6 @@ class _Frozen(MemoryCheckpointStorage):
 
 # ---------------------------------------------------------------- every order of storage operations
 
-OPERATIONS = 24
-"""At least as many as a fence needs."""
-
 
 class Interleaved(SteppedJob):
     """A job with checkpoint 1, and another one that fences it to start from its latest checkpoint."""
@@ -302,10 +298,6 @@ class Interleaved(SteppedJob):
     def take_over(self) -> None:
         register_scheme("stepped", lambda path: self.new_storage)
         self.restorable = sorted(fence_job("stepped://job", NEW).checkpoints)
-
-
-def positions(count: int) -> Iterator[tuple[int, ...]]:
-    return itertools.combinations_with_replacement(range(OPERATIONS), count)
 
 
 def test_a_checkpoint_is_restored_or_never_announced_whatever_the_order() -> None:
