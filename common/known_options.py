@@ -9,6 +9,7 @@ from . import options
 from .config_options import ConfigOption
 from .configuration import Configuration
 from .errors import ConfigurationError
+from .older_keys import FIXED_BEFORE, REPLACED
 
 __all__ = ["check_settings", "known_options"]
 
@@ -25,8 +26,10 @@ _FIXED = {
         "false",
         "small files go into the manifest instead (execution.checkpointing.data-inline-threshold)",
     ),
+    "state.backend.async": ("true", "tasks always store snapshots while they process records"),
     "state.changelog.enabled": ("false", "an increment only holds what has changed"),
 }
+_FIXED |= {older: _FIXED[key] for older, key in FIXED_BEFORE.items()}
 """Settings of Flink that have one value here. It is accepted, so that a configuration can be shared."""
 
 _ABSENT = {
@@ -36,6 +39,9 @@ _ABSENT = {
     "execution.state-recovery.without-channel-state.": (
         "execution.state-recovery.ignore-unclaimed-state drops records under way that have no place"
     ),
+    "dstl.": "there is no changelog, since an increment only holds what has changed",
+    "high-availability": "a lost coordinator restarts from checkpoint storage without further settings",
+    "recovery.": "a lost coordinator restarts from checkpoint storage without further settings",
     "state.changelog.": "there is no changelog, since an increment only holds what has changed",
     "state.backend.rocksdb.": "keyed state is in LMDB (tidegate.state.lmdb.memory)",
     "state.backend.": "choose with state.backend.type",
@@ -45,7 +51,7 @@ _ABSENT = {
     "jobmanager.": "Ray runs the coordinator",
     "taskmanager.": "Ray runs the tasks (tidegate.slot.cpus)",
 }
-"""Why Tidegate has no such setting, by the start of Flink's key; the first that fits is told."""
+"""Why Tidegate has no such setting, by the start of Flink's key; errors quote the first that fits."""
 
 _WITHOUT_EFFECT = {
     "akka.": "Ray carries the calls between processes",
@@ -62,6 +68,7 @@ _WITHOUT_EFFECT = {
     "python.metric.enabled": "metrics are always on",
     "python.operator-chaining.enabled": "see pipeline.operator-chaining",
     "python.profile.enabled": "use a profiler of Python's on the task's process",
+    "task.cancellation-interval": "a task is asked once to stop, see task.cancellation.timeout",
     "task.cancellation.interval": "a task is asked once to stop, see task.cancellation.timeout",
 }
 """Settings that tune the JVM, or how PyFlink talks to its Python workers. No result depends on them, so a
@@ -111,6 +118,8 @@ def _fixed_problem(key: str, value: str) -> list[str]:
 
 
 def _unknown(key: str, known: list[str]) -> str:
+    if key in REPLACED:
+        return f"{key} is not a setting of Tidegate: {REPLACED[key]}"
     nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
     if nearest:
         return f"{key} is not a setting; did you mean {nearest[0]}?"

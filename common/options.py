@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .config_options import ConfigOption, ConfigOptions
+from .elasticity_options import AutoscalerOptions, SchedulerOptions
 from .time import Duration
 
 __all__ = [
@@ -70,11 +71,14 @@ class CheckpointingOptions:
         ConfigOptions.key("execution.checkpointing.dir")
         .string_type()
         .no_default_value()
-        .with_deprecated_keys("state.checkpoints.dir")
+        .with_deprecated_keys("state.checkpoints.dir", "state.backend.fs.checkpointdir")
     )
     """Directory or file system URL under which every job writes its checkpoints."""
     SAVEPOINT_DIRECTORY: ConfigOption[str | None] = (
-        ConfigOptions.key("execution.checkpointing.savepoint-dir").string_type().no_default_value()
+        ConfigOptions.key("execution.checkpointing.savepoint-dir")
+        .string_type()
+        .no_default_value()
+        .with_deprecated_keys("state.savepoints.dir", "savepoints.state.backend.fs.dir")
     )
     """Directory or file system URL in which savepoints are made if none is named."""
     CHECKPOINT_STORAGE: ConfigOption[str] = (
@@ -94,7 +98,7 @@ class CheckpointingOptions:
         ConfigOptions.key("execution.checkpointing.data-inline-threshold")
         .memory_type()
         .default_value(20 << 10)
-        .with_deprecated_keys("state.storage.fs.memory-threshold")
+        .with_deprecated_keys("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold")
     )
     """The largest file of state that is kept in the checkpoint's manifest."""
     LOCAL_BACKUP_ENABLED: ConfigOption[bool] = (
@@ -102,7 +106,10 @@ class CheckpointingOptions:
     )
     """Whether tasks keep copies of their last snapshots on local disk and restart from them."""
     LOCAL_BACKUP_DIRS: ConfigOption[str | None] = (
-        ConfigOptions.key("execution.checkpointing.local-backup.dirs").string_type().no_default_value()
+        ConfigOptions.key("execution.checkpointing.local-backup.dirs")
+        .string_type()
+        .no_default_value()
+        .with_deprecated_keys("taskmanager.state.local.root-dirs")
     )
     """Directory for those copies; `tidegate.local-dir` where it is not set."""
     EXTERNALIZED_CHECKPOINT_RETENTION: ConfigOption[str] = (
@@ -116,7 +123,10 @@ class CheckpointingOptions:
     )
     """Whether the kept checkpoints of a job that finishes stay: the newest one holds all its results."""
     CLEANER_PARALLEL_MODE: ConfigOption[bool] = (
-        ConfigOptions.key("execution.checkpointing.cleaner.parallel-mode").boolean_type().default_value(True)
+        ConfigOptions.key("execution.checkpointing.cleaner.parallel-mode")
+        .boolean_type()
+        .default_value(True)
+        .with_deprecated_keys("state.checkpoint.cleaner.parallel-mode")
     )
     """Whether files of old checkpoints are deleted by several threads at once."""
 
@@ -138,10 +148,13 @@ class CheckpointingOptions:
         .with_deprecated_keys("execution.checkpointing.alignment-timeout")
     )
     """How long an unaligned checkpoint first tries to align; 0 lets barriers overtake at once."""
-    ALIGNMENT_MAX_BUFFERED_BYTES: ConfigOption[int | None] = (
-        ConfigOptions.key("alignment.max_buffered_bytes").memory_type().no_default_value()
+    ALIGNMENT_MAX_SIZE: ConfigOption[int | None] = (
+        ConfigOptions.key("tidegate.checkpointing.alignment.max-size")
+        .memory_type()
+        .no_default_value()
+        .with_deprecated_keys("task.checkpoint.alignment.max-size")
     )
-    """The most that a task may hold back while it aligns, or record, before it gives the checkpoint up."""
+    """The most that a task may hold back while it aligns, or record, before it aborts the checkpoint."""
     SYNC_TO_DISK: ConfigOption[bool] = (
         ConfigOptions.key("tidegate.checkpointing.sync-to-disk").boolean_type().default_value(True)
     )
@@ -487,99 +500,3 @@ class SparkOptions:
         ConfigOptions.key("tidegate.spark.conf").map_type().no_default_value()
     )
     """Further Spark settings, as `key:value,key:value`."""
-
-
-class SchedulerOptions:
-    """Whether a job follows the size of its cluster."""
-
-    SCHEDULER_MODE: ConfigOption[str] = (
-        ConfigOptions.key("scheduler-mode").choice_type("none", "reactive").default_value("none")
-    )
-    """`reactive`: the job uses as many slots as the cluster has room for, at any time."""
-    COOLDOWN: ConfigOption[Duration] = (
-        ConfigOptions.key("jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling")
-        .duration_type()
-        .default_value(Duration.of_seconds(30))
-        .with_deprecated_keys("jobmanager.adaptive-scheduler.scaling-interval.min")
-    )
-    """After a rescale no growth of the cluster is followed for so long."""
-    STABILIZATION: ConfigOption[Duration] = (
-        ConfigOptions.key("jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout")
-        .duration_type()
-        .default_value(Duration.of_minutes(1))
-    )
-    """A larger cluster must have kept its size for so long."""
-
-
-class AutoscalerOptions:
-    """Whether operators get more or fewer subtasks by how busy they are."""
-
-    ENABLED: ConfigOption[bool] = (
-        ConfigOptions.key("job.autoscaler.enabled").boolean_type().default_value(False)
-    )
-    TARGET: ConfigOption[float] = (
-        ConfigOptions.key("job.autoscaler.utilization.target")
-        .float_type()
-        .default_value(0.7)
-        .with_deprecated_keys("job.autoscaler.target.utilization")
-    )
-    """The share of its time in which an operator should be busy."""
-    UPPER: ConfigOption[float] = (
-        ConfigOptions.key("job.autoscaler.utilization.max").float_type().default_value(0.9)
-    )
-    """Above it an operator gets more subtasks."""
-    LOWER: ConfigOption[float] = (
-        ConfigOptions.key("job.autoscaler.utilization.min").float_type().default_value(0.4)
-    )
-    """Below it an operator gets fewer."""
-    WINDOW: ConfigOption[Duration] = (
-        ConfigOptions.key("job.autoscaler.metrics.window")
-        .duration_type()
-        .default_value(Duration.of_minutes(15))
-    )
-    """Decisions are made by averages over so long."""
-    STABILIZATION: ConfigOption[Duration] = (
-        ConfigOptions.key("job.autoscaler.stabilization.interval")
-        .duration_type()
-        .default_value(Duration.of_minutes(5))
-    )
-    """After the job began to run, or was rescaled, nothing is decided for so long."""
-    SCALE_DOWN_ENABLED: ConfigOption[bool] = (
-        ConfigOptions.key("job.autoscaler.scale-down.enabled").boolean_type().default_value(True)
-    )
-    SCALE_DOWN_INTERVAL: ConfigOption[Duration] = (
-        ConfigOptions.key("job.autoscaler.scale-down.interval")
-        .duration_type()
-        .default_value(Duration.of_hours(1))
-    )
-    """An operator keeps as many subtasks as it needed at most within so long."""
-    MOST_GROWTH: ConfigOption[float] = (
-        ConfigOptions.key("job.autoscaler.scale-up.max-factor").float_type().default_value(100_000.0)
-    )
-    """An operator may get so many times its subtasks more at once."""
-    MOST_SHRINKAGE: ConfigOption[float] = (
-        ConfigOptions.key("job.autoscaler.scale-down.max-factor").float_type().default_value(0.6)
-    )
-    """It may lose this share of them at once."""
-    LOWEST: ConfigOption[int] = (
-        ConfigOptions.key("job.autoscaler.vertex.min-parallelism").int_type().default_value(1)
-    )
-    HIGHEST: ConfigOption[int] = (
-        ConfigOptions.key("job.autoscaler.vertex.max-parallelism").int_type().default_value(200)
-    )
-    EXCLUDED: ConfigOption[str] = (
-        ConfigOptions.key("job.autoscaler.vertex.exclude.ids").string_type().default_value("")
-    )
-    """Uids of operators that stay as they are, separated by semicolons."""
-    LAG: ConfigOption[Duration] = (
-        ConfigOptions.key("job.autoscaler.backlog-processing.lag-threshold")
-        .duration_type()
-        .default_value(Duration.of_minutes(5))
-    )
-    """An operator whose event time is further behind the clock has to catch up."""
-    CATCH_UP: ConfigOption[Duration] = (
-        ConfigOptions.key("job.autoscaler.catch-up.duration")
-        .duration_type()
-        .default_value(Duration.of_minutes(30))
-    )
-    """In so long."""

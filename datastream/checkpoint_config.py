@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..common.config_options import ConfigOption
 from ..common.configuration import Configuration
@@ -34,11 +34,26 @@ class ExternalizedCheckpointRetention(enum.Enum):
     """They are the job's own business: they go however it ends."""
 
 
+_REMOVED = {
+    "enable_externalized_checkpoints": "set_externalized_checkpoint_retention",
+    "get_externalized_checkpoint_cleanup": "get_externalized_checkpoint_retention",
+    "set_externalized_checkpoint_cleanup": "set_externalized_checkpoint_retention",
+}
+"""Methods that Flink 2.0 removed, and those that replace them."""
+
+
 class CheckpointConfig:
     """Reads and writes the `execution.checkpointing.*` settings; times are milliseconds."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Name the replacement of a removed method, where Python would suggest a similar name."""
+            instead = f"; call {_REMOVED[name]}()" if name in _REMOVED else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{instead}")
 
     def is_checkpointing_enabled(self) -> bool:
         """Whether an interval is set."""

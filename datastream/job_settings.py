@@ -229,7 +229,7 @@ def _aligned_timeout_ms(configuration: Configuration) -> int | None:
 
 
 def _max_buffered_bytes(configuration: Configuration) -> int | None:
-    option = CheckpointingOptions.ALIGNMENT_MAX_BUFFERED_BYTES
+    option = CheckpointingOptions.ALIGNMENT_MAX_SIZE
     limit = configuration.get(option)
     return None if limit is None else _positive(limit, option.key)
 

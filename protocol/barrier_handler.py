@@ -23,7 +23,7 @@ class AlignmentAbortReason(enum.Enum):
 
     SUBSUMED = "a barrier of a newer checkpoint arrived"
     CANCELLED_UPSTREAM = "an upstream task could not take its snapshot"
-    TOO_MUCH_BUFFERED = "more was held back or recorded than alignment.max_buffered_bytes"
+    TOO_MUCH_BUFFERED = "more was held back or recorded than tidegate.checkpointing.alignment.max-size"
     GIVEN_UP = "the coordinator gave it up"
 
 

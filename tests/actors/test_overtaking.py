@@ -234,7 +234,7 @@ def test_more_than_may_be_held_back_gives_the_checkpoint_up_and_the_task_goes_on
     test.receive(Batch(["c"]), channel=0)
     (declined,) = test.ports.reported(SubtaskDeclined)
     assert (declined.checkpoint_id, declined.reason) == (1, AbortReason.ALIGNMENT_LIMIT)
-    assert "alignment.max_buffered_bytes" in declined.cause
+    assert "tidegate.checkpointing.alignment.max-size" in declined.cause
     assert test.ports.records() == ["first", "a", "b", "c"]
     assert CancelCheckpointMarker(CheckpointId(1)) in test.ports.elements()
 

@@ -28,6 +28,15 @@ def from_pairs(settings: dict[str, str]) -> Configuration:
         ),
         ("restart-strategy.fixed-delay.attempt", r"did you mean restart-strategy\.fixed-delay\.attempts\?"),
         ("taskmanager.memory.process.size", r"not a setting of Tidegate: Ray runs the tasks"),
+        ("alignment.max_buffered_bytes", r"Tidegate: use tidegate\.checkpointing\.alignment\.max-size$"),
+        (
+            "enableExternalizedCheckpoints",
+            r"set execution\.checkpointing\.externalized-checkpoint-retention to ",
+        ),
+        ("state.backend.fs.write-buffer-size", r"there is no write buffer to size; remove it"),
+        ("execution.checkpointing.approximate-local-recovery", r"always has all of its state"),
+        ("execution-retries.delay", r"restart-strategy\.type to fixed-delay, and .*fixed-delay\.delay"),
+        ("high-availability.storageDir", r"a lost coordinator restarts from checkpoint storage"),
         ("moon.phase", r"moon\.phase is not a setting; the nearest one is "),
     ],
 )
@@ -70,8 +79,9 @@ def test_every_option_may_be_set_to_its_default() -> None:
 
 def test_a_setting_with_one_possible_value_accepts_that_one_only() -> None:
     check_settings(from_pairs({"execution.checkpointing.incremental": "TRUE"}))
-    with pytest.raises(ConfigurationError, match="can only be true: every checkpoint is an increment"):
-        check_settings(from_pairs({"execution.checkpointing.incremental": "false"}))
+    for key in ("execution.checkpointing.incremental", "state.backend.incremental"):
+        with pytest.raises(ConfigurationError, match="can only be true: every checkpoint is an increment"):
+            check_settings(from_pairs({key: "false"}))
 
 
 @pytest.mark.parametrize(
@@ -81,6 +91,13 @@ def test_a_setting_with_one_possible_value_accepts_that_one_only() -> None:
         ("state.checkpoints.num-retained", "execution.checkpointing.num-retained", "7"),
         ("execution.checkpointing.unaligned", "execution.checkpointing.unaligned.enabled", "true"),
         ("restart-strategy", "restart-strategy.type", "fixed-delay"),
+        ("state.savepoints.dir", "execution.checkpointing.savepoint-dir", "/data"),
+        ("savepoints.state.backend.fs.dir", "execution.checkpointing.savepoint-dir", "/data"),
+        ("state.backend.fs.checkpointdir", "execution.checkpointing.dir", "/data"),
+        ("state.backend.fs.memory-threshold", "execution.checkpointing.data-inline-threshold", "7"),
+        ("state.checkpoint.cleaner.parallel-mode", "execution.checkpointing.cleaner.parallel-mode", "false"),
+        ("taskmanager.state.local.root-dirs", "execution.checkpointing.local-backup.dirs", "/data"),
+        ("task.checkpoint.alignment.max-size", "tidegate.checkpointing.alignment.max-size", "7"),
         ("state.backend", "state.backend.type", "lmdb"),
         ("execution.savepoint.path", "execution.state-recovery.path", "/data/chk-1"),
     ],
@@ -91,7 +108,7 @@ def test_flinks_older_keys_are_read_and_the_newer_one_wins(old: str, new: str, v
     check_settings(configuration)
     assert configuration.get(option) == from_pairs({new: value}).get(option)
     assert configuration.get(option) != option.default
-    other = {"7": "8", "true": "false"}.get(value, "none")
+    other = {"7": "8", "true": "false", "false": "true"}.get(value, "none")
     configuration.set_string(new, other)
     assert configuration.get(option) == from_pairs({new: other}).get(option)
 

@@ -208,8 +208,8 @@ def test_the_memory_in_front_of_lmdb_is_configured() -> None:
             "unaligned.enabled needs .*EXACTLY_ONCE",
         ),
         (
-            {**CHECKPOINTS, "alignment.max_buffered_bytes": "0"},
-            r"alignment.max_buffered_bytes is 0; it must be at least 1",
+            {**CHECKPOINTS, "tidegate.checkpointing.alignment.max-size": "0"},
+            r"tidegate\.checkpointing\.alignment\.max-size is 0; it must be at least 1",
         ),
         (
             {**CHECKPOINTS, "execution.checkpointing.dir": "checkpoints"},
@@ -379,3 +379,11 @@ def test_fewer_than_no_redundant_processes_are_refused() -> None:
     assert settings_of(CHECKPOINTS).redundant_processes == 0
     with pytest.raises(ConfigurationError, match="redundant-taskmanager-num is -1; it must be at least 0"):
         settings_of({**CHECKPOINTS, "slotmanager.redundant-taskmanager-num": "-1"})
+
+
+def test_a_method_that_flink_removed_names_its_replacement() -> None:
+    config = StreamExecutionEnvironment.get_execution_environment().get_checkpoint_config()
+    with pytest.raises(AttributeError, match=r"'enable_externalized_checkpoints'; call set_externalized_che"):
+        config.enable_externalized_checkpoints(None)  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"'CheckpointConfig' object has no attribute 'nothing'$"):
+        config.nothing  # type: ignore[attr-defined]  # noqa: B018
