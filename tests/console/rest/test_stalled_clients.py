@@ -92,6 +92,34 @@ def test_an_answer_that_is_never_read_is_given_up(address: str) -> None:
             send_until_refused(connection, request)
 
 
+HEADERS_WITHOUT_END = b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 40_000
+A_HUGE_BODY = (
+    b"POST /v1/jobs/x/stop HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    b"Content-Length: 10000000\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("start", "status"), [(HEADERS_WITHOUT_END, 400), (A_HUGE_BODY, 403)], ids=["headers", "body"]
+)
+def test_a_client_that_is_still_sending_gets_the_answer_to_its_refused_request(
+    tmp_path: Path, start: bytes, status: int
+) -> None:
+    with (
+        served(all_jobs(tmp_path), ServerSettings(port=0, stall_timeout_s=60)) as address,
+        connected(address, start) as connection,
+    ):
+        # The console answers before the rest is sent.
+        assert connection.recv(1, socket.MSG_PEEK)
+        for _ in range(100):
+            connection.sendall(b"x" * 10_000)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while chunk := connection.recv(65_536):
+            answer += chunk
+    assert int(answer.split()[1]) == status
+
+
 def send_until_refused(connection: socket.socket, data: bytes) -> None:
     while True:
         connection.sendall(data)
