@@ -19,6 +19,7 @@ from ..operators.user_calls import mapped
 from ..protocol.elements import Batch
 from ..protocol.execution_graph import OutputEdge
 from ..protocol.partitioning import Partitioning
+from ..state.key_codec import without_lists
 from .column_partitioner import ColumnPartitioner, scatter_columns
 from .output import OutputChannel
 
@@ -165,7 +166,7 @@ class HashPartitioner:
     def _keys(self, values: list[Any]) -> list[Any]:
         remaining: Any = iter(values)
         try:
-            return mapped(self._select, remaining)
+            return without_lists(mapped(self._select, remaining))
         except Exception as error:
             record = values[len(values) - remaining.__length_hint__() - 1]
             raise UserCodeError(

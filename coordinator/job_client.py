@@ -28,7 +28,7 @@ from ..common.time import Duration
 from ..protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from ..protocol.ids import CheckpointId
 from ..protocol.rescaling import ALL_OPERATORS, RescaleError
-from ..state.key_codec import encode_key
+from ..state.key_codec import checked_key
 from .barrier_mode import BarrierMode
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ class JobClient(BaseJobClient):
             JobExecutionError: the job is over, or gave no answer in time (`live`).
             CorruptCheckpointError: the checkpoint is damaged.
         """
-        encode_key(key)
+        key = checked_key(key)
         if consistency == "checkpoint":
             return self._stored_value(uid, state, key, namespace)
         if consistency == "live":

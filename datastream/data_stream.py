@@ -160,7 +160,8 @@ class DataStream(OperatorSettings):
 
         Args:
             key_selector: A `KeySelector` or a callable; gives an int, string, bytes, bool, date, or
-                a tuple of these. The name of a column keeps Arrow batches as they are.
+                a tuple or list of these; a list becomes a tuple. The name of a column keeps Arrow batches
+                as they are.
             key_type: Type of the key; a key of another type fails the job. Without it, keys are encoded
                 by their Python type.
 

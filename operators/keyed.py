@@ -12,6 +12,7 @@ from ..common.typeinfo import TypeInformation
 from ..protocol.elements import MAX_WATERMARK_MS, Batch
 from ..state.backend import KeyedStateBackend
 from ..state.descriptors import ValueStateDescriptor
+from ..state.key_codec import without_lists
 from ..state.kinds import ValueState
 from .base import OperatorContext, rows
 from .column_key import ColumnKey
@@ -85,7 +86,7 @@ class KeyedOperator(FunctionOperator):
 
     def _select(self, values: list[Any], selector: Selector) -> list[Any]:
         try:
-            return mapped(selector, values)
+            return without_lists(mapped(selector, values))
         except Exception as error:
             raise self.user_error("the key selector", error) from error
 

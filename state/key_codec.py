@@ -38,6 +38,7 @@ _FLOAT = 0x24
 _DECIMAL = 0x25
 _UUID = 0x26
 
+_CONTAINERS = frozenset({list, tuple})
 _SIGN = 1 << 63
 _ALL_BITS = (1 << 64) - 1
 _BITS = struct.Struct(">Q")
@@ -91,6 +92,34 @@ def encode_keys(keys: Sequence[Any]) -> list[bytes]:
         except OverflowError:
             pass
     return [encode_key(key) for key in keys]
+
+
+def without_lists(keys: list[Any]) -> list[Any]:
+    """Keys that can be hashed: a list becomes the tuple of its elements, also inside a list or tuple.
+
+    Args:
+        keys: Keys of any types. The same list is returned if there is nothing to change.
+    """
+    if _CONTAINERS.isdisjoint(map(type, keys)):
+        return keys
+    return [_without_list(key) for key in keys]
+
+
+def checked_key(key: Any) -> Any:
+    """A key as records have it: without lists.
+
+    Raises:
+        KeyTypeError: The type has no deterministic encoding.
+    """
+    key = _without_list(key)
+    encode_key(key)
+    return key
+
+
+def _without_list(key: Any) -> Any:
+    if type(key) is list or (type(key) is tuple and not _CONTAINERS.isdisjoint(map(type, key))):
+        return tuple(_without_list(element) for element in key)
+    return key
 
 
 def encode_int64(keys: npt.NDArray[np.int64]) -> list[bytes]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..protocol.key_groups import KeyGroupRange
-from .key_codec import encode_key
+from .key_codec import encode_key, without_lists
 from .key_hashing import key_group_of
 from .segments import ENCODED_KEY
 
@@ -30,7 +30,7 @@ class KeySelection:
     """
 
     def __init__(self, keys: Iterable[Any], max_parallelism: int, namespace: Any = None) -> None:
-        keys = list(keys)
+        keys = without_lists(list(keys))
         self.key_groups = sorted({key_group_of(key, max_parallelism) for key in keys})
         self._keys = _Column(keys)
         self._namespace = None if namespace is None else _Column([namespace])

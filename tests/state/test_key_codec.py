@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.common.errors import KeyTypeError
 from tidegate.common.types import Row, RowKind
-from tidegate.state.key_codec import decode_key, encode_key, encode_keys, encode_map_key
+from tidegate.state.key_codec import (
+    checked_key,
+    decode_key,
+    encode_key,
+    encode_keys,
+    encode_map_key,
+    without_lists,
+)
 
 INTEGERS = st.integers() | st.integers(-(1 << 64), 1 << 64) | st.integers(-(1 << 200), 1 << 200)
 TEXT = st.text(st.characters(exclude_categories=()))
@@ -141,3 +148,11 @@ def test_a_key_without_a_deterministic_encoding_is_refused(key: Any) -> None:
 def test_a_time_with_a_zone_is_refused() -> None:
     with pytest.raises(KeyTypeError, match="use a datetime"):
         encode_key(time(1, tzinfo=timezone.utc))
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"), [([1, [2]], (1, (2,))), ((1, [2]), (1, (2,))), ("text", "text"), ((1, 2), (1, 2))]
+)
+def test_lists_in_keys_become_tuples(key: Any, expected: Any) -> None:
+    assert without_lists([0, key]) == [0, expected]
+    assert checked_key(key) == expected
