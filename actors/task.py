@@ -534,8 +534,9 @@ class StreamTask:
         elif isinstance(mail, events.CheckpointCompleted):
             failpoints.reach("notify")
             started_ns = self._ports.now_ns()
-            self._snapshots.confirmed(mail.checkpoint_id)
-            self._chain.notify_checkpoint_complete(mail.checkpoint_id)
+            with logs.entered(self._log_context.within(mail.trace_context)):
+                self._snapshots.confirmed(mail.checkpoint_id)
+                self._chain.notify_checkpoint_complete(mail.checkpoint_id)
             self._spans.notified(mail.checkpoint_id, mail.trace_context, started_ns)
             if self._final_id is not None and mail.checkpoint_id >= self._final_id:
                 self._finish()
@@ -568,7 +569,6 @@ class StreamTask:
 
     def _take_snapshot(self, barrier: CheckpointBarrier, arrival: BarrierArrival) -> None:
         """Prepare, pass the barrier on, freeze; nothing else is processed in between."""
-        logs.enter(self._log_context.within(barrier.trace_context))
         self._chain.prepare_snapshot(barrier)
         is_running = self._phase is TaskPhase.RUNNING
         if is_running:

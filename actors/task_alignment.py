@@ -27,6 +27,7 @@ from ..protocol.checkpoint_events import SubtaskDeclined
 from ..protocol.elements import CancelCheckpointMarker, CheckpointBarrier
 from ..protocol.ids import ChannelId
 from ..protocol.mode_switch import SwitchingHandler
+from ..telemetry import logs
 from .barrier_arrivals import BarrierArrival, BarrierArrivals
 from .channel_state import never_overtaken
 from .gate import InputGate
@@ -147,7 +148,8 @@ class TaskAlignment:
             channel: ChannelId | None = None if index < 0 else self._gate.channel_id(index)
             checkpoint_id = command.barrier.checkpoint_id
             arrival = self._arrivals.taken(checkpoint_id, command.started_ms, index, channel)
-            self._take_snapshot(command.barrier, arrival)
+            with logs.entered(self._deployment.log_context.within(command.barrier.trace_context)):
+                self._take_snapshot(command.barrier, arrival)
 
     def _abort_checkpoint(self, command: AbortCheckpoint) -> None:
         self._gate.stop_recording()

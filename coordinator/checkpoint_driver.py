@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from ..common import failpoints
@@ -21,7 +21,9 @@ from ..protocol.task_events import (
     SpansRecorded,
     TriggerCheckpoint,
 )
+from ..telemetry import logs
 from .barrier_mode import BarrierMode, store_mode, stored_mode
+from .checkpoint_log import log_end
 from .checkpoint_store import CheckpointStore, FencedError
 from .checkpoint_traces import CheckpointTraces
 from .cleaner import CheckpointCleaner
@@ -32,8 +34,6 @@ from .spec import JobSpec
 from .statistics import CheckpointOutcome, CheckpointStatistics, JobShape, JobStatistics, job_shape
 from .stored_statistics import stored_statistics
 from .traces import JobTraces
-
-logger = logging.getLogger(__name__)
 
 REQUESTS_PER_EPOCH = 1_000_000_000
 """Request numbers of one coordinator are below those of the next, so answers are never mixed up."""
@@ -69,6 +69,7 @@ class CheckpointDriver:
         self._ports = ports
         self._job_traces = traces
         self._traces = CheckpointTraces(traces, statistics)
+        self._log_context = logs.LogContext(spec.job_id, spec.job_name)
         self._statistics = statistics
         self._halves = operators
         self._fail = fail
@@ -218,7 +219,8 @@ class CheckpointDriver:
             self._traces.notified(command.checkpoint_id, command.subtasks)
             for subtask in command.subtasks:
                 self._ports.send(self._attempt, subtask, completed)
-            self._halves.complete(command.checkpoint_id)
+            with self._within(command.checkpoint_id):
+                self._halves.complete(command.checkpoint_id)
         elif isinstance(command, core.NotifyAborted):
             self._aborted(command)
         elif isinstance(command, core.AnswerRequest):
@@ -231,6 +233,10 @@ class CheckpointDriver:
             self._restart(command.cause)
         else:
             self._fail(command.cause)
+
+    def _within(self, checkpoint_id: CheckpointId) -> AbstractContextManager[None]:
+        """Lines that are logged meanwhile belong to the trace of this checkpoint."""
+        return logs.entered(self._log_context.within(self._traces.context(checkpoint_id)))
 
     def _register(self, command: core.RegisterFiles) -> None:
         acknowledgement = command.acknowledgement
@@ -303,7 +309,8 @@ class CheckpointDriver:
     def _snapshot_halves(self, checkpoint_id: CheckpointId) -> bool:
         """Before any barrier is sent; nothing of a failure reaches a task but the abort."""
         try:
-            self._halves.snapshot(checkpoint_id)
+            with self._within(checkpoint_id):
+                self._halves.snapshot(checkpoint_id)
         except TidegateError as error:
             first = self._halves.subtasks[0]
             reason = core.AbortReason.SYNC_FAILED
@@ -477,7 +484,8 @@ class CheckpointDriver:
         now_ns = self._ports.now_ns()
         statistics = replace(checkpoint, duration_ms=now_ns / 1e6 - checkpoint.triggered_ms)
         self._statistics.ended(statistics)
-        _log(statistics)
+        with self._within(checkpoint.checkpoint_id):
+            log_end(statistics)
         self._traces.ended(statistics, now_ns)
 
     def spans_recorded(self, event: SpansRecorded) -> None:
@@ -491,16 +499,3 @@ class CheckpointDriver:
 
 def _files(acknowledgement: core.Acknowledgement) -> list[FileHandle]:
     return [file for snapshot in acknowledgement.snapshots.values() for file in snapshot.files()]
-
-
-def _log(ended: CheckpointStatistics) -> None:
-    if ended.outcome is CheckpointOutcome.COMPLETED:
-        logger.info(
-            "Checkpoint %d is complete after %.0f ms: %d bytes of state, %d of them new",
-            ended.checkpoint_id,
-            ended.duration_ms,
-            ended.size_bytes,
-            ended.new_bytes,
-        )
-    else:
-        logger.info("Checkpoint %d is aborted: %s", ended.checkpoint_id, ended.reason)

@@ -25,6 +25,7 @@ looks like a secret is masked, and a message longer than 64 KiB ends there.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -33,6 +34,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -93,6 +95,16 @@ _thread = _Thread()
 def enter(context: LogContext | None) -> None:
     """From now on this thread works for this."""
     _thread.context = context
+
+
+@contextlib.contextmanager
+def entered(context: LogContext) -> Iterator[None]:
+    """Let this thread work for `context` until the block ends."""
+    before, _thread.context = _thread.context, context
+    try:
+        yield
+    finally:
+        _thread.context = before
 
 
 def current() -> LogContext | None:

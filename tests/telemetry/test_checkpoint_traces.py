@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 from tidegate.common import Configuration, Types, WatermarkStrategy
-from tidegate.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from tidegate.datastream import CheckpointListener, KeyedProcessFunction, StreamExecutionEnvironment
 from tidegate.datastream.connectors.number_seq import NumberSequenceSource
 from tidegate.datastream.state import ValueStateDescriptor
+
+logger = logging.getLogger("tidegate.tests.checkpoints")
 
 
 class Count(KeyedProcessFunction):
@@ -20,6 +23,16 @@ class Count(KeyedProcessFunction):
         count = (self.count.value() or 0) + 1
         self.count.update(count)
         yield value, count
+
+
+class LogsItsCheckpoints(Count, CheckpointListener):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        if value % 1_000 == 0:
+            logger.info("a record")
+        yield from super().process_element(value, ctx)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        logger.info("committed")
 
 
 class CannotBeStored:
@@ -45,6 +58,8 @@ def run(tmp_path: Path, function: KeyedProcessFunction, parallelism: int) -> lis
     configuration.set_string("restart-strategy.type", "none")
     configuration.set_string("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
     configuration.set_string("tidegate.trace.file", str(tmp_path / "traces.json"))
+    configuration.set_string("env.log.dir", str(tmp_path / "logs"))
+    configuration.set_string("tidegate.log.format", "JSON")
     configuration.set_string("tidegate.batch.size", "50")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(parallelism)
@@ -101,3 +116,17 @@ def test_an_aborted_checkpoint_ends_as_an_error_with_its_reason(tmp_path: Path) 
     assert failed
     assert all("could not store its snapshot" in root["checkpoint.abort_reason"] for root in failed)
     assert any("not for storage" in root["checkpoint.abort_reason"] for root in failed)
+
+
+def test_lines_of_functions_and_of_the_coordinator_about_a_checkpoint_carry_its_trace(
+    tmp_path: Path,
+) -> None:
+    traces = {trace["traceID"] for trace in run(tmp_path, LogsItsCheckpoints(), parallelism=1)}
+    (path,) = (tmp_path / "logs").iterdir()
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    assert {line.get("trace_id") for line in lines if line["message"] == "a record"} == {None}
+    completed = [line["trace_id"] for line in lines if " is complete after " in line["message"]]
+    assert completed
+    assert set(completed) <= traces
+    committed = [line["trace_id"] for line in lines if line["message"] == "committed"]
+    assert set(committed) == set(completed)
