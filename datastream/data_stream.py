@@ -512,13 +512,14 @@ class DataStream(OperatorSettings):
         return self._end(type(sink).__name__, SinkOperator(sink))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print every record on a line of the standard output of the process that has it.
+        """Print every record on a line of the standard output of its process, as Flink prints its type.
 
         Args:
-            sink_identifier: Put before each record, as `identifier> `; where there are several subtasks,
-                the number of the subtask, from 1, comes behind it: `identifier:2> `.
+            sink_identifier: Put before each record, as `identifier> `. With several subtasks, the number
+                of the subtask, from 1, follows it: `identifier:2> `.
         """
-        return self._end("Print to Std. Out", SinkOperator(PrintSink(sink_identifier or "")))
+        sink = PrintSink(sink_identifier or "", self.known_type())
+        return self._end("Print to Std. Out", SinkOperator(sink))
 
     def execute_and_collect(self, job_execution_name: str | None = None, limit: int | None = None) -> Any:
         """Run the job and bring this stream's records to the driver.

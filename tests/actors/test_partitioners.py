@@ -126,7 +126,7 @@ def test_records_of_one_key_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize("downstream", [1, 2])
-@pytest.mark.parametrize("key", [1.5, [1], {"a": 1}, object(), None, (1, 2.5)])
+@pytest.mark.parametrize("key", [1.5, [1.5], {"a": 1}, object(), None, (1, 2.5)])
 def test_a_key_without_an_encoding_names_the_operator(key: Any, downstream: int) -> None:
     exchange = Exchange(Partitioning.HASH, downstream, lambda record: record)
     with pytest.raises(KeyTypeError, match=r"key_by\(\) after operator Parse"):
