@@ -404,10 +404,7 @@ class CheckpointDriver:
         assert self._spec.settings.trigger is not None
         bound = self._spec.settings.trigger.max_concurrent
         if before <= bound < count:
-            self._statistics.warnings.append(
-                f"{count} old checkpoints wait to be deleted; no checkpoint is triggered while more than "
-                f"{bound} do. Storage deletes slowly: look there, or take checkpoints less often"
-            )
+            self._statistics.warnings.append(self._cleaner.warning(bound))
         self.handle(core.CleaningCounted(count))
 
     def remove_orphans(self, is_recovery: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from ..common.errors import CheckpointStorageError
 from .checkpoint_store import CheckpointStore
+from .deletion_delay import DeletionTimes, deletion_delay
 from .ports import CoordinatorPorts
 
 
@@ -31,6 +33,7 @@ class CheckpointCleaner:
         self._cleaned = cleaned
         self._is_deleting = False
         self._deleting_count = 0
+        self._times = DeletionTimes(0)
 
     @property
     def is_deleting(self) -> bool:
@@ -45,6 +48,15 @@ class CheckpointCleaner:
         """
         return self._store.excess_count + self._deleting_count
 
+    def warning(self, bound: int) -> str:
+        """A warning that more than `bound` checkpoints wait, with the cause if a deletion is under way."""
+        waiting = f"{self.waiting_count} old checkpoints wait to be deleted; no checkpoint is triggered while"
+        waiting = f"{waiting} more than {bound} do"
+        if not self._is_deleting:
+            return waiting
+        load_per_cpu = os.getloadavg()[0] / (os.cpu_count() or 1)
+        return f"{waiting}. {deletion_delay(self._times, self._ports.now_ns(), load_per_cpu)}"
+
     def collect(self) -> None:
         """Delete what is garbage now, unless a deletion is still under way."""
         if self._is_deleting:
@@ -55,15 +67,19 @@ class CheckpointCleaner:
             self._ports.post(self._cleaned)
             return
 
+        times = DeletionTimes(self._ports.now_ns())
+
         def delete() -> None:
+            times.begun_ns = self._ports.now_ns()
             try:
                 self._store.delete(garbage)
             except CheckpointStorageError as error:
                 self._warn(f"old checkpoints could not be removed: {error}")
             finally:
+                times.ended_ns = self._ports.now_ns()
                 self._ports.post(self._deleted)
 
-        self._is_deleting, self._deleting_count = True, garbage.checkpoint_count
+        self._is_deleting, self._deleting_count, self._times = True, garbage.checkpoint_count, times
         self._ports.run_in_background(delete)
 
     def _deleted(self) -> None:

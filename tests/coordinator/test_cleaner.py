@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.deletion_delay import DeletionTimes, deletion_delay
 from tidegate.protocol.checkpoint import SubtaskAcknowledged, SubtaskDeclined
 from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.memory_storage import MemoryCheckpointStorage
@@ -32,6 +33,22 @@ class LaterCluster(FakeCluster):
         waiting, self.background = self.background, []
         for work in waiting:
             work()
+
+
+class BusyCluster(LaterCluster):
+    """The coordinator's loop takes what is posted only when it is run."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.posted: list[Callable[[], None]] = []
+        super().__init__(*arguments)
+
+    def post(self, action: Callable[[], None]) -> None:
+        self.posted.append(action)
+
+    def run_posted(self) -> None:
+        waiting, self.posted = self.posted, []
+        for action in waiting:
+            action()
 
 
 def manifests(cluster: FakeCluster) -> list[str]:
@@ -159,3 +176,57 @@ def test_several_files_are_deleted_at_a_time() -> None:
     cluster.complete_checkpoint()
     cluster.complete_checkpoint()
     assert [path for path in cluster.storage.list_files("shared") if path.endswith("-1")] == []
+
+
+def warning_of(cluster: FakeCluster) -> str:
+    (warning,) = (text for text in cluster.coordinator.statistics.warnings if "wait to be deleted" in text)
+    return warning
+
+
+class SlowStorage(StubbornStorage):
+    """Checkpoints complete while it deletes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], object] | None = None
+
+    def delete(self, paths: Iterable[str]) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        super().delete(paths)
+
+
+def test_a_deletion_that_waits_for_a_thread_is_not_blamed_on_storage() -> None:
+    cluster = LaterCluster().run()
+    for _ in range(3):
+        cluster.complete_checkpoint()
+    assert "waited 0.1 s for a thread, so storage is not the cause" in warning_of(cluster)
+
+
+def test_a_coordinator_that_is_busy_after_a_deletion_is_not_blamed_on_storage() -> None:
+    cluster = BusyCluster().run()
+    for _ in range(2):
+        cluster.complete_checkpoint()
+    cluster.run_background()
+    cluster.complete_checkpoint()
+    assert "the coordinator's loop was busy for 0.1 s since then" in warning_of(cluster)
+    cluster.run_posted()
+    assert cluster.coordinator.status is JobStatus.RUNNING
+
+
+def test_storage_that_deletes_slowly_is_named() -> None:
+    storage = SlowStorage()
+    cluster = LaterCluster(None, storage).run()
+    for _ in range(2):
+        cluster.complete_checkpoint()
+    storage.meanwhile = cluster.complete_checkpoint
+    cluster.run_background()
+    assert "The deletion has taken 0.1 s so far" in warning_of(cluster)
+
+
+def test_a_deletion_on_an_overloaded_machine_is_not_blamed_on_storage_alone() -> None:
+    times = DeletionTimes(queued_ns=0, begun_ns=10_000_000)
+    idle, loaded = (deletion_delay(times, 2_000_000_000, load) for load in (0.4, 3.0))
+    assert idle.startswith("The deletion has taken 2.0 s so far. Storage deletes slowly")
+    assert "on a machine with 3.0 runnable threads per CPU. Reduce the load" in loaded
