@@ -35,6 +35,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "nexmark": ("benchmarks.nexmark.run", "--peer", "pyflink"),
     "columns": ("benchmarks.columns.run",),
     "window-operator": ("benchmarks.windows.run",),
+    "session-windows": ("benchmarks.windows.sessions",),
     "kafka": ("benchmarks.kafka.run",),
     "connectors": ("benchmarks.connectors.run",),
     "spark": ("benchmarks.spark.run",),

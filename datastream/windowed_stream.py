@@ -21,6 +21,7 @@ from ..operators.windows.contents import (
 )
 from ..operators.windows.evictors import Evictor
 from ..operators.windows.fast import BatchedWindowOperator, is_common_case
+from ..operators.windows.fast_sessions import BatchedSessionOperator, is_common_session
 from ..operators.windows.folding import aggregated, reduced
 from ..operators.windows.lengths import TimeLength, check_whole, milliseconds
 from ..operators.windows.merging_operator import MergingWindowOperator
@@ -131,7 +132,9 @@ class _Windows:
         trigger = self._trigger or assigner.get_default_trigger(self.get_execution_environment())
         windowing = Windowing(assigner, trigger, contents, call, self._lateness_ms, self._late_tag_id)
         kind = WindowOperator
-        if isinstance(assigner, MergingWindowAssigner):
+        if is_common_session(windowing):
+            kind = BatchedSessionOperator
+        elif isinstance(assigner, MergingWindowAssigner):
             kind = MergingWindowOperator
         elif is_common_case(windowing):
             kind = BatchedWindowOperator

@@ -1,4 +1,4 @@
-"""An operator's surroundings without a task: all key groups, state in memory, no checkpoints."""
+"""An operator's surroundings without a task: all key groups, checkpoints in memory."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tidegate.state.backend import (
     HashMapStateBackend,
     KeyedStateBackend,
     KeyedStateBackendParameters,
+    StateBackend,
     wall_clock_ms,
 )
 from tidegate.state.memory_storage import MemoryCheckpointStorage
@@ -21,11 +22,13 @@ from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBac
 MAX_PARALLELISM = 128
 
 
-def context_for(name: str) -> OperatorContext:
-    """The context of the only subtask of an operator."""
+def context_for(
+    name: str, backend: StateBackend | None = None, local_dir: str = "/nonexistent"
+) -> OperatorContext:
+    """The context of the only subtask of an operator, with keyed state in memory or in a given backend."""
 
     def keyed_backend(key_type: TypeInformation | None) -> KeyedStateBackend:
-        return HashMapStateBackend().create_keyed_backend(
+        return (backend or HashMapStateBackend()).create_keyed_backend(
             KeyedStateBackendParameters(
                 operator_uid=name,
                 operator_name=name,
@@ -34,7 +37,7 @@ def context_for(name: str) -> OperatorContext:
                 max_parallelism=MAX_PARALLELISM,
                 key_groups=KeyGroupRange(0, MAX_PARALLELISM - 1),
                 key_type=key_type,
-                local_dir="/nonexistent",
+                local_dir=local_dir,
                 storage=MemoryCheckpointStorage(),
                 file_prefix=name,
             )

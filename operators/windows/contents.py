@@ -6,7 +6,7 @@ Key and namespace are set in the keyed backend whenever something here is called
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -22,6 +22,8 @@ from ...state.descriptors import (
 from .evictors import Evictor, TimestampedValue
 
 STATE_NAME = "_window_contents"
+Entries = Sequence[tuple[Any, Any]]
+"""Keys and namespaces."""
 Groups = Mapping[Any, list[Any]]
 """Records by key, in the order of their first record."""
 Failure = Callable[[BaseException, Any], TidegateError]
@@ -54,12 +56,25 @@ class WindowContents(ABC):
         """Add one record."""
 
     @abstractmethod
+    def add_groups(self, entries: Entries, groups: Iterable[list[Any]]) -> list[Any]:
+        """Add records that need no timestamps to some windows.
+
+        Args:
+            entries: Key and namespace of each window, all different.
+            groups: The records for each, at least one.
+
+        Returns:
+            What each had before; `None` for nothing.
+        """
+
     def add_all(self, namespace: Any, groups: Groups) -> list[Any]:
-        """Add records that need no timestamps to one window of some keys, the current namespace.
+        """Add records that need no timestamps to one window of some keys.
 
         Returns:
             The keys that had nothing in it before, in order.
         """
+        before = self.add_groups(list(zip(groups, repeat(namespace))), groups.values())
+        return [key for key, each in zip(groups, before) if each is None]
 
     @abstractmethod
     def elements(self, window: Any) -> list[Any] | None:
@@ -91,21 +106,20 @@ class ReducedContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(value)
 
-    def add_all(self, namespace: Any, groups: Groups) -> list[Any]:
+    def add_groups(self, entries: Entries, groups: Iterable[list[Any]]) -> list[Any]:
         keyed, reduce = self._keyed, self._reduce
-        entries = list(zip(groups, repeat(namespace)))
-        before = self._state.stored_many(entries)
+        before: list[Any] = self._state.stored_many(entries)
         after: list[Any] = []
         value: Any = None
         try:
-            for (keyed.current_key, values), reduced in zip(groups.items(), before):
+            for (keyed.current_key, keyed.current_namespace), values, reduced in zip(entries, groups, before):
                 for value in values:
                     reduced = value if reduced is None else reduce(reduced, value)
                 after.append(reduced)
         except Exception as error:
             raise self._failure(error, value) from error
         self._state.store_many(entries, after)
-        return _without(before, groups)
+        return before
 
     def elements(self, window: Any) -> list[Any] | None:
         reduced = self._state.get()
@@ -125,14 +139,14 @@ class AggregatedContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(value)
 
-    def add_all(self, namespace: Any, groups: Groups) -> list[Any]:
+    def add_groups(self, entries: Entries, groups: Iterable[list[Any]]) -> list[Any]:
         keyed, add = self._keyed, self.function.add
-        entries = list(zip(groups, repeat(namespace)))
-        before = self._state.stored_many(entries)
+        before: list[Any] = self._state.stored_many(entries)
         after: list[Any] = []
         value: Any = None
         try:
-            for (keyed.current_key, values), accumulator in zip(groups.items(), before):
+            windows = zip(entries, groups, before)
+            for (keyed.current_key, keyed.current_namespace), values, accumulator in windows:
                 for value in values:
                     if accumulator is None:
                         accumulator = self.function.create_accumulator()
@@ -141,7 +155,7 @@ class AggregatedContents(WindowContents):
         except Exception as error:
             raise self._failure(error, value) from error
         self._state.store_many(entries, after)
-        return _without(before, groups)
+        return before
 
     def elements(self, window: Any) -> list[Any] | None:
         keyed = self._keyed
@@ -161,12 +175,12 @@ class CollectedContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(value)
 
-    def add_all(self, namespace: Any, groups: Groups) -> list[Any]:
+    def add_groups(self, entries: Entries, groups: Iterable[list[Any]]) -> list[Any]:
         keyed, state = self._keyed, self._state
-        new = _without(state.stored_many(list(zip(groups, repeat(namespace)))), groups)
-        for keyed.current_key, values in groups.items():
+        before: list[Any] = state.stored_many(entries)
+        for (keyed.current_key, keyed.current_namespace), values in zip(entries, groups):
             state.add_all(values)
-        return new
+        return before
 
     def elements(self, window: Any) -> list[Any] | None:
         return self._state.get() or None
@@ -205,7 +219,7 @@ class EvictingContents(WindowContents):
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add((MIN_WATERMARK_MS if timestamp is None else timestamp, value))
 
-    def add_all(self, namespace: Any, groups: Groups) -> list[Any]:
+    def add_groups(self, entries: Entries, groups: Iterable[list[Any]]) -> list[Any]:
         raise AssertionError("windows with an evictor take records one by one")
 
     def elements(self, window: Any) -> list[Any] | None:
@@ -229,8 +243,3 @@ class EvictingContents(WindowContents):
         self._state.update(
             [(MIN_WATERMARK_MS if e.timestamp is None else e.timestamp, e.value) for e in kept]
         )
-
-
-def _without(stored: list[Any], groups: Groups) -> list[Any]:
-    """The keys for which nothing was stored."""
-    return [key for key, each in zip(groups, stored) if each is None]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import compress, repeat
+from itertools import compress
 from typing import Any
 
 from ...common.typeinfo import TypeInformation
@@ -114,7 +114,7 @@ class BatchedWindowOperator(WindowOperator):
 
     def _add_to(self, windows: _Windows) -> None:
         for start, groups in windows.items():
-            self.keyed.current_namespace = window = (start, start + self._size)
+            window = (start, start + self._size)
             new = self._contents.add_all(window, groups)
             self._timers.register_event_time_timers(new, window, window[1] - 1)
 
@@ -133,13 +133,6 @@ class BatchedWindowOperator(WindowOperator):
                 self._window_call.clear(window)
         except Exception as error:
             raise self._timer_failed(timer, error) from error
-
-    def _fire(self, window: Any, elements: list[Any]) -> None:
-        if self._window_call.passes_through:
-            self._results.extend(elements)
-            self._result_times.extend(repeat(window.max_timestamp(), len(elements)))
-        else:
-            super()._fire(window, elements)
 
 
 def _grouped(values: list[Any], keys: Sequence[Any]) -> dict[Any, list[Any]]:

@@ -7,41 +7,44 @@ from typing import Any
 
 from ...common.errors import TidegateError, UserCodeError
 from ...common.typeinfo import TypeInformation, Types
-from ...state.descriptors import ListStateDescriptor
-from ..keyed import Selector
 from ..timers import Timer
-from .assigners import MergingWindowAssigner
+from .assigners import MergingWindowAssigner, WindowAssigner
 from .merging import MergingWindowSet
-from .operator import Windowing, WindowOperator
+from .operator import WindowOperator
 from .triggers import TriggerResult
+from .window_journal import WindowJournal
 from .windows import TimeWindowSerializer
 
-_STATE_NAME = "_merging_windows"
+
+def older_journal_type(assigner: WindowAssigner[Any, Any]) -> TypeInformation | None:
+    """The element type of the list in which older releases stored the open windows of an assigner."""
+    if type(assigner.get_window_serializer()) is not TimeWindowSerializer:
+        return None
+    interval = Types.TUPLE([Types.LONG(), Types.LONG()])
+    return Types.TUPLE([interval, interval])
 
 
 class MergingWindowOperator(WindowOperator):
-    """The same for windows that merge: a window may be part of another one when its turn comes."""
+    """The same for windows that merge: a timer may find its window merged into another one."""
 
     merges = True
     _assigner: MergingWindowAssigner[Any, Any]
 
-    def __init__(
-        self, windowing: Windowing, key_selector: Selector, key_type: TypeInformation | None = None
-    ) -> None:
-        super().__init__(windowing, key_selector, key_type)
-        is_time = type(windowing.assigner.get_window_serializer()) is TimeWindowSerializer
-        interval = Types.TUPLE([Types.LONG(), Types.LONG()])
-        self._pair_type = Types.TUPLE([interval, interval]) if is_time else None
-
     def open(self) -> None:
         super().open()
-        # Pairs of the namespaces of a window and of its state window.
-        self._windows = self.keyed.get_list_state(ListStateDescriptor(_STATE_NAME, self._pair_type))
+        self._journal = WindowJournal(self.keyed, older_journal_type(self._assigner))
+        decode = self._namespaces.decode
+        restored: dict[Any, dict[Any, Any]] = {}
+        for key, (window, state) in self._journal.take_restored():
+            restored.setdefault(key, {})[decode(window)] = decode(state)
+        self._open_windows = {
+            key: MergingWindowSet(self._assigner, windows) for key, windows in restored.items()
+        }
 
     def _add(self, value: Any, time: int | None) -> bool:
         is_skipped = True
         trigger, encode = self._triggering, self._namespaces.encode
-        windows = self._load()
+        windows = self._windows()
         for assigned in self._assigner.assign_windows(value, time, self._assigning):  # type: ignore[arg-type]
             window = windows.add(assigned, self._merge)
             if self._by_event_time and self._is_over(window):
@@ -55,16 +58,17 @@ class MergingWindowOperator(WindowOperator):
             result = self._trigger.on_element(value, time, window, trigger)  # type: ignore[arg-type]
             self._act(result, window, namespace, state_namespace)
             self._register_clean_up(window, namespace)
-        self._store(windows)
+        self._note(windows)
         return is_skipped
 
     def _on_timer(self, timer: Timer, ask: Callable[..., TriggerResult], may_clean_up: bool) -> None:
         try:
             window = self._namespaces.decode(timer.namespace)
-            windows = self._load()
+            windows = self._windows()
             state_window = windows.state_window(window)
             if state_window is None:
                 # It has become part of another window, and its trigger left this timer behind.
+                self._note(windows)
                 return
             state_namespace = self._namespaces.encode(state_window)
             self.keyed.current_namespace = self._triggering.namespace = timer.namespace
@@ -74,21 +78,30 @@ class MergingWindowOperator(WindowOperator):
             if may_clean_up and timer.timestamp == self._clean_up_time(window):
                 self._clear(window, timer.namespace, state_namespace)
                 windows.retire(window)
-                self._store(windows)
+                self._note(windows)
         except Exception as error:
             raise self._timer_failed(timer, error) from error
 
-    def _load(self) -> MergingWindowSet:
-        decode = self._namespaces.decode
-        pairs = self._windows.get()
-        return MergingWindowSet(self._assigner, {decode(window): decode(state) for window, state in pairs})
+    def _windows(self) -> MergingWindowSet:
+        """The open windows of the current key."""
+        key = self.keyed.current_key
+        windows = self._open_windows.get(key)
+        if windows is None:
+            windows = self._open_windows[key] = MergingWindowSet(self._assigner, {})
+        return windows
 
-    def _store(self, windows: MergingWindowSet) -> None:
-        if windows.is_changed:
-            encode = self._namespaces.encode
-            self._windows.update(
-                [(encode(window), encode(state)) for window, state in windows.state_windows.items()]
-            )
+    def _note(self, windows: MergingWindowSet) -> None:
+        """Note what changed in the open windows of the current key."""
+        key, encode = self.keyed.current_key, self._namespaces.encode
+        for window, state, is_new in windows.changes:
+            entry = encode(window), encode(state)
+            if is_new:
+                self._journal.add(key, entry)
+            else:
+                self._journal.discard(key, entry)
+        windows.changes.clear()
+        if not windows.state_windows:
+            del self._open_windows[key]
 
     def _merge(self, result: Any, merged: list[Any], state_window: Any, merged_states: list[Any]) -> None:
         self._check_end(result)

@@ -220,16 +220,22 @@ class WindowOperator(KeyedOperator, TimerTarget):
 
     def _fire(self, window: Any, elements: list[Any]) -> None:
         """Call the window function; its results have the last time of the window."""
+        if self._window_call.passes_through:
+            self._results.extend(elements)
+        else:
+            self._call_for(window, elements)
+        end = window.max_timestamp()
+        # A window without an end gives its results the time that made it fire.
+        time = self._time if end == MAX_WATERMARK_MS else end
+        self._result_times.extend(repeat(time, len(self._results) - len(self._result_times)))
+
+    def _call_for(self, window: Any, elements: list[Any]) -> None:
         try:
             results = self._window_call.results(self.keyed.current_key, window, elements)
             if results is not None:
                 self._results.extend(results)
         except Exception as error:
             raise self.user_error(f"{self._method}() of {window}", error) from error
-        end = window.max_timestamp()
-        # A window without an end gives its results the time that made it fire.
-        time = self._time if end == MAX_WATERMARK_MS else end
-        self._result_times.extend(repeat(time, len(self._results) - len(self._result_times)))
 
     def _clear(self, window: Any, namespace: Any, state_namespace: Any) -> None:
         """The window is over."""

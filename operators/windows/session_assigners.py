@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import repeat
 from typing import Any, TypeVar
 
 from ...common.errors import ConfigurationError, UserCodeError
@@ -31,12 +32,21 @@ class _Session(MergingWindowAssigner[T, TimeWindow]):
         TimeWindow.merge_windows(windows, callback)
 
 
+def merges_touching_windows(assigner: MergingWindowAssigner[Any, Any]) -> bool:
+    """Whether windows of an assigner are sessions: they merge exactly when they overlap or touch."""
+    return type(assigner).merge_windows is _Session.merge_windows
+
+
 class _FixedGap:
     def __init__(self, session_gap: int) -> None:
         name = type(self).__name__
         self._session_gap = check_whole(session_gap, f"the gap of {name}")
         if session_gap <= 0:
             raise ConfigurationError(f"{name} must satisfy gap > 0, got {session_gap} ms")
+
+    def gaps_of(self, elements: Iterable[Any]) -> Iterator[int]:
+        """The gap of each record in milliseconds."""
+        return repeat(self._session_gap)
 
     def _window_at(self, timestamp: int) -> list[TimeWindow]:
         return [TimeWindow(timestamp, timestamp + self._session_gap)]
@@ -54,14 +64,21 @@ class _DynamicGap:
             )
         self._extractor = session_window_time_gap_extractor
 
+    def gaps_of(self, elements: Iterable[Any]) -> Iterator[int]:
+        """The gap of each record in milliseconds."""
+        return map(self._gap_of, elements)
+
     def _window_of(self, element: Any, timestamp: int) -> list[TimeWindow]:
+        return [TimeWindow(timestamp, timestamp + self._gap_of(element))]
+
+    def _gap_of(self, element: Any) -> int:
         gap = self._extractor.extract(element)
         if gap <= 0:
             raise UserCodeError(
                 f"{type(self._extractor).__name__}.extract() must return a gap above 0 ms, got {gap!r} "
                 f"for {element!r:.200}"
             )
-        return [TimeWindow(timestamp, timestamp + gap)]
+        return gap
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._extractor})"

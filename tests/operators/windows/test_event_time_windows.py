@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tidegate.operators.windows.calls import call_after_folding
 from tidegate.operators.windows.contents import AggregatedContents, ReducedContents
 from tidegate.operators.windows.fast import BatchedWindowOperator, is_common_case
+from tidegate.operators.windows.fast_sessions import BatchedSessionOperator, is_common_session
+from tidegate.operators.windows.merging_operator import MergingWindowOperator
 from tidegate.operators.windows.session_assigners import (
     EventTimeSessionWindows,
     SessionWindowTimeGapExtractor,
@@ -84,6 +86,14 @@ class GapOfValue(SessionWindowTimeGapExtractor):
         return 1 + element[1] % 5
 
 
+def sessions(is_dynamic: bool, lateness: int) -> tuple[Any, SessionReference]:
+    """An assigner, and the reference for it."""
+    if is_dynamic:
+        assigner: Any = EventTimeSessionWindows.with_dynamic_gap(GapOfValue())
+        return assigner, SessionReference(lambda value: 1 + value % 5, lateness)
+    return EventTimeSessionWindows(3), SessionReference(lambda value: 3, lateness)
+
+
 @pytest.mark.parametrize("backend", ["memory", "lmdb"])
 @pytest.mark.parametrize("is_dynamic", [False, True])
 @settings(max_examples=20)
@@ -91,15 +101,28 @@ class GapOfValue(SessionWindowTimeGapExtractor):
 def test_sessions_are_those_of_the_reference(
     backend: str, is_dynamic: bool, lateness: int, steps: list[Step]
 ) -> None:
-    if is_dynamic:
-        assigner: Any = EventTimeSessionWindows.with_dynamic_gap(GapOfValue())
-        reference = SessionReference(lambda value: 1 + value % 5, lateness)
-    else:
-        assigner = EventTimeSessionWindows(3)
-        reference = SessionReference(lambda value: 3, lateness)
+    assigner, reference = sessions(is_dynamic, lateness)
     spec = windowing(assigner, allowed_lateness_ms=lateness, late_tag_id=LATE)
     with tempfile.TemporaryDirectory() as directory:
         rig = Rig(lambda: operator_of(spec), backend, Path(directory))
+        compare(rig, reference, steps, in_order=False)
+        rig.close()
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb"])
+@pytest.mark.parametrize("is_dynamic", [False, True])
+@settings(max_examples=20)
+@given(switches=st.booleans(), steps=STEPS)
+def test_sessions_a_batch_at_a_time_are_those_of_the_reference(
+    backend: str, is_dynamic: bool, switches: bool, steps: list[Step]
+) -> None:
+    assigner, reference = sessions(is_dynamic, 0)
+    spec = windowing(assigner, late_tag_id=LATE)
+    assert is_common_session(spec)
+    kinds = [BatchedSessionOperator, MergingWindowOperator if switches else BatchedSessionOperator]
+    attempts = iter(range(100))
+    with tempfile.TemporaryDirectory() as directory:
+        rig = Rig(lambda: kinds[next(attempts) % 2](spec, key_of), backend, Path(directory))
         compare(rig, reference, steps, in_order=False)
         rig.close()
 

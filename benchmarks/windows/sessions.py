@@ -1,0 +1,144 @@
+"""Sessions per key with an `AggregateFunction` in Python that counts, called for each record.
+
+    python -m benchmarks.windows.sessions [--records 800000] [--rounds 3] [--json]
+
+One window operator with its state and timers, fed from memory with tuples. Cases: one open session per key,
+and a hundred; state in memory, and in LMDB. `operator` processes the sessions a batch at a time, `general`
+a record at a time, as other triggers, evictors or an allowed lateness require. Prints microseconds of CPU
+time per record, with a checkpoint every 100 batches included. Counts are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+from tidegate.common.time import Time
+from tidegate.datastream.window import EventTimeSessionWindows
+from tidegate.operators.output import Output, Receiver
+from tidegate.operators.windows.calls import call_after_folding
+from tidegate.operators.windows.contents import AggregatedContents
+from tidegate.operators.windows.fast_sessions import BatchedSessionOperator
+from tidegate.operators.windows.merging_operator import MergingWindowOperator
+from tidegate.operators.windows.operator import Windowing, WindowOperator
+from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
+from tidegate.protocol.ids import CheckpointId
+from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.lmdb_backend import LmdbStateBackend
+
+from .context import context_for
+from .run import BATCH, Count
+
+GAP_MS = 10_000
+GOALS_US = {1: 3.0, 100: 4.0}
+CHECKPOINT_EVERY = 100
+"""Batches: about once a second."""
+KEYS = {1: 1_000, 100: 100}
+"""By the number of open sessions per key."""
+
+
+def batches_of(records: int, open_sessions: int) -> list[tuple[Batch, int]]:
+    """Batches, each with the watermark after it.
+
+    Sessions of a key are twice the gap apart. Each batch has records of the newest `open_sessions` of them,
+    and the watermark then ends the oldest.
+    """
+    random = np.random.default_rng(7)
+    made = []
+    for number in range(records // BATCH):
+        keys = random.integers(0, KEYS[open_sessions], BATCH)
+        if open_sessions == 1:
+            times = number * 500 + np.sort(random.integers(0, 500, BATCH))
+            watermark_ms = number * 500
+        else:
+            newest = random.integers(0, open_sessions, BATCH)
+            times = (number + newest) * 2 * GAP_MS + random.integers(0, GAP_MS // 2, BATCH)
+            watermark_ms = (number + 1) * 2 * GAP_MS - 1
+        pairs = list(zip(keys.tolist(), times.tolist(), strict=True))
+        made.append((Batch(pairs, times.tolist(), keys.tolist()), watermark_ms))
+    return made
+
+
+def microseconds(kind: type[WindowOperator], backend: StateBackend, made: list[tuple[Batch, int]]) -> float:
+    """CPU time per record of one operator."""
+    assigner: Any = EventTimeSessionWindows.with_gap(Time.milliseconds(GAP_MS))
+    call = call_after_folding(None, is_keyed=True)
+    contents = AggregatedContents(Count(), None)
+    operator = kind(Windowing(assigner, assigner.get_default_trigger(None), contents, call), _key)
+    counted: list[int] = []
+
+    def take(batch: Batch) -> None:
+        counted.append(sum(batch.values))
+
+    with tempfile.TemporaryDirectory() as directory:
+        operator.setup(
+            context_for("sessions", backend, directory), Output([Receiver(take, _ignore, _ignore)])
+        )
+        operator.open()
+        gc.collect()
+        gc.freeze()
+        cpu = time.process_time()
+        for number, (batch, watermark_ms) in enumerate(made, 1):
+            operator.process_batch(batch, 0)
+            _advance(operator, watermark_ms)
+            if number % CHECKPOINT_EVERY == 0:
+                barrier = CheckpointBarrier(CheckpointId(number), 0)
+                operator.prepare_snapshot(barrier)
+                operator.snapshot_state(barrier).persist()
+        _advance(operator, MAX_WATERMARK_MS)
+        cpu = time.process_time() - cpu
+        operator.close()
+        gc.unfreeze()
+    records = len(made) * BATCH
+    assert sum(counted) == records, (sum(counted), records)
+    return cpu / records * 1e6
+
+
+def _advance(operator: WindowOperator, watermark_ms: int) -> None:
+    operator.process_watermark(watermark_ms)
+    while operator.is_advancing:
+        operator.advance_further()
+
+
+def _key(record: tuple[int, int]) -> int:
+    return record[0]
+
+
+def _ignore(change: object) -> None:
+    """Watermarks and idleness go nowhere."""
+
+
+def main() -> None:
+    """Run all cases in turns and print the medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=800_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    kinds = {"operator": BatchedSessionOperator, "general": MergingWindowOperator}
+    backends = {"memory": HashMapStateBackend, "lmdb": LmdbStateBackend}
+    taken: dict[str, list[float]] = {}
+    for _ in range(arguments.rounds):
+        for open_sessions in GOALS_US:
+            made = batches_of(arguments.records, open_sessions)
+            for kind_name, kind in kinds.items():
+                for backend_name, backend in backends.items():
+                    name = f"{kind_name}, {open_sessions} open, {backend_name}"
+                    taken.setdefault(name, []).append(microseconds(kind, backend(), made))
+    medians = {name: statistics.median(each) for name, each in taken.items()}
+    if arguments.json:
+        print(json.dumps(medians))
+        return
+    print(f"microseconds per record; the goals of `operator` in memory are {GOALS_US} by open sessions")
+    for name, median in medians.items():
+        print(f"    {name:30s}{median:10.2f}")
+
+
+if __name__ == "__main__":
+    main()
