@@ -202,5 +202,12 @@ def start_task_actor(options: Mapping[str, Any]) -> Any:
     Returns:
         Its handle.
     """
-    options = {"max_restarts": 0, "max_task_retries": 0, "max_concurrency": 10_000, **options}
+    options = {
+        "max_restarts": 0,
+        "max_task_retries": 0,
+        "max_concurrency": 10_000,
+        # Ray's head would keep an entry for each call: hundreds a second, up to 100,000 in memory.
+        "enable_task_events": False,
+        **options,
+    }
     return _remote_class().options(**options).remote()

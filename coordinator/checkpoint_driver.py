@@ -11,7 +11,6 @@ from ..common.errors import CheckpointStorageError, TidegateError
 from ..protocol import checkpoint as core
 from ..protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from ..protocol.execution_graph import ExecutionGraph
-from ..protocol.handles import FileHandle
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.task_events import (
@@ -209,7 +208,7 @@ class CheckpointDriver:
         elif isinstance(command, core.RegisterFiles):
             self._register(command)
         elif isinstance(command, core.DiscardFiles):
-            self._store.discard_files(_files(command.acknowledgement))
+            self._store.discard_files(command.acknowledgement.files() + command.acknowledgement.dropped())
             self._discard_savepoint(command.acknowledgement)
         elif isinstance(command, core.WriteManifest):
             self._write_manifest(command)
@@ -241,8 +240,9 @@ class CheckpointDriver:
     def _register(self, command: core.RegisterFiles) -> None:
         acknowledgement = command.acknowledgement
         self._store.register_acknowledgement(
-            command.subtask, command.checkpoint_id, _files(acknowledgement), command.is_pending
+            command.subtask, command.checkpoint_id, acknowledgement.files(), command.is_pending
         )
+        self._store.discard_files(acknowledgement.dropped())
         if command.is_pending:
             metrics = self._located(command.checkpoint_id, command.subtask, acknowledgement.metrics)
             self._statistics.acknowledged(command.checkpoint_id, command.subtask, metrics)
@@ -492,7 +492,3 @@ class CheckpointDriver:
     def _cleaned(self) -> None:
         self._traces.cleaned(self._ports.now_ns())
         self._count_cleaning()
-
-
-def _files(acknowledgement: core.Acknowledgement) -> list[FileHandle]:
-    return [file for snapshot in acknowledgement.snapshots.values() for file in snapshot.files()]

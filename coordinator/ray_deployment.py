@@ -297,6 +297,7 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
             max_restarts=-1 if is_resumable else 0,
             max_task_retries=0,
             max_concurrency=16,
+            enable_task_events=False,
         )
         .remote()
     )

@@ -9,7 +9,7 @@ from typing import NewType
 
 from .abort_reasons import AbortReason
 from .elements import CheckpointBarrier, SavepointTarget, SnapshotKind
-from .handles import OperatorSnapshot
+from .handles import FileHandle, OperatorSnapshot
 from .ids import Attempt, CheckpointId, SubtaskId
 
 RequestId = NewType("RequestId", int)
@@ -86,6 +86,14 @@ class Acknowledgement:
     snapshots: Mapping[str, OperatorSnapshot]
     metrics: SubtaskMetrics = SubtaskMetrics()
     savepoint: StoredSavepoint | None = None
+
+    def files(self) -> list[FileHandle]:
+        """The files that it refers to."""
+        return [file for snapshot in self.snapshots.values() for file in snapshot.files()]
+
+    def dropped(self) -> list[FileHandle]:
+        """The files that were merged before any acknowledgement named them."""
+        return [file for snapshot in self.snapshots.values() for file in snapshot.keyed.dropped]
 
 
 # ---------------------------------------------------------------- events

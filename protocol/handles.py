@@ -77,11 +77,13 @@ class KeyedStateHandle:
     """The keyed state of one operator in one subtask: segments in the order they were written.
 
     `descriptors` maps a state's name to its serialised descriptor (kind, type texts, TTL flag): plain
-    JSON values, enough to check a restore without reading any file.
+    JSON values, enough to check a restore without reading any file. `dropped` are files that were written
+    since the last snapshot and merged before any snapshot named them; only acknowledgements carry them.
     """
 
     segments: tuple[SegmentHandle, ...] = ()
     descriptors: dict[str, dict[str, object]] = field(default_factory=dict)
+    dropped: tuple[FileHandle, ...] = ()
 
     def restricted_to(self, key_groups: KeyGroupRange) -> KeyedStateHandle:
         """The part of this state that belongs to `key_groups`."""

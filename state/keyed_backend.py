@@ -301,11 +301,14 @@ class TableKeyedStateBackend(KeyedStateBackend):
             finally:
                 if epoch_number >= self._spilling_epoch:
                     self._spilling_epoch = 0
-            segments = self._log.handles()
+            if is_spill:
+                # No checkpoint names them: what the next one still needs may be fewer files.
+                return KeyedStateHandle(self._log.segments(), schemas)
+            segments, dropped = self._log.take_snapshot()
             # A state that was renamed after the freeze has its new name already.
             renamed = {s.state_name for s in segments if s.state_name not in schemas}
             schemas = {**schemas, **{name: self._schemas.known[name] for name in renamed}}
-            return KeyedStateHandle(segments, self._schemas.marked(schemas))
+            return KeyedStateHandle(segments, self._schemas.marked(schemas), dropped)
 
     def _persist_epochs(self, epoch_number: int) -> dict[str, dict[str, object]]:
         schemas: dict[str, dict[str, object]] = {}

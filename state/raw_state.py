@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -147,7 +147,8 @@ class RawKeyedState:
         data, rows = _write(output.pieces(), params.operator_uid)
         file = self._storage().write_file(f"{path}.parquet".lstrip("/"), data)
         segment = SegmentHandle(RAW_KEYED, file, params.key_groups, rows, is_base=True)
-        return KeyedStateHandle((*keyed.segments, segment), {**keyed.descriptors, RAW_KEYED: SCHEMA})
+        descriptors = {**keyed.descriptors, RAW_KEYED: SCHEMA}
+        return replace(keyed, segments=(*keyed.segments, segment), descriptors=descriptors)
 
     def streams(self, segments: Iterable[SegmentHandle]) -> Iterator[tuple[int, BinaryIO]]:
         """The stored streams of this subtask's key groups, one in memory at a time.

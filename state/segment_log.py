@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from ..common.errors import StateError
-from ..protocol.handles import KeyedStateHandle, SegmentHandle
+from ..protocol.handles import FileHandle, KeyedStateHandle, SegmentHandle
 from ..protocol.key_groups import KeyGroupRange
 from .backend import KeyedStateBackendParameters
 from .change_merge import merge_tables
@@ -63,6 +63,9 @@ class SegmentLog:
         self._misnamed: set[str] = set()
         self._is_foreign = False
         self._sequence = itertools.count()
+        # Written here and in no snapshot yet, and those of them that were merged meanwhile.
+        self._unnamed: set[str] = set()
+        self._dropped: list[FileHandle] = []
         self._is_closed = False
         self._executor: ThreadPoolExecutor | None = None
         self._running: tuple[str, tuple[SegmentHandle, ...], Future[SegmentHandle]] | None = None
@@ -133,23 +136,31 @@ class SegmentLog:
             now_ms: what is expired by then is left out of a state that is written anew.
         """
         segments = self._segments.get(state_name, ())
+        replaced: tuple[SegmentHandle, ...] = ()
         info = self._info(state_name, schema)
         before, contents = self._tiny.pop(state_name, (None, None))
         if before is not None and segments == (before,):
             merged = merge_tables([contents, table], keep_tombstones=False, now_ms=now_ms)
             if self._is_tiny(merged):
-                segments, table = (), merged
+                segments, replaced, table = (), segments, merged
         written = self._write(table, info, is_base=not segments)
         self._segments[state_name] = (*segments, written)
+        self._account(replaced, written)
         if not segments and self._is_tiny(table):
             self._tiny[state_name] = written, table
 
     def _is_tiny(self, table: pa.Table) -> bool:
         return bool(table.num_rows <= self._tiny_entries and table.nbytes <= _TINY_BYTES)
 
-    def handles(self) -> tuple[SegmentHandle, ...]:
+    def segments(self) -> tuple[SegmentHandle, ...]:
         """All live segments."""
         return tuple(itertools.chain.from_iterable(self._segments.values()))
+
+    def take_snapshot(self) -> tuple[tuple[SegmentHandle, ...], tuple[FileHandle, ...]]:
+        """All live segments, for a snapshot that names them, and the files that no snapshot will name."""
+        dropped, self._dropped = tuple(self._dropped), []
+        self._unnamed.clear()
+        return self.segments(), dropped
 
     def tidy(self, cut_offs: Mapping[str, int | None]) -> None:
         """Copy segments of another job, and compact what has grown too long.
@@ -166,6 +177,8 @@ class SegmentLog:
         if self._is_foreign:
             for state_name in self._undeclared:
                 self._segments[state_name] = tuple(map(self._copied, self._segments[state_name]))
+                for copy in self._segments[state_name]:
+                    self._account((), copy)
             self._is_foreign = False
         self._misnamed &= self._undeclared
         self._take_over()
@@ -216,6 +229,16 @@ class SegmentLog:
         segments = self._segments[state_name]
         start = segments.index(merged[0])
         self._segments[state_name] = (*segments[:start], by, *segments[start + len(merged) :])
+        self._account(merged, by)
+
+    def _account(self, replaced: tuple[SegmentHandle, ...], written: SegmentHandle) -> None:
+        """Note a new segment, and the files it replaces of which the coordinator would never hear."""
+        for segment in replaced:
+            if segment.file.path in self._unnamed:
+                self._unnamed.remove(segment.file.path)
+                self._dropped.append(segment.file)
+        if not written.file.is_inline:
+            self._unnamed.add(written.file.path)
 
     def _compacted(
         self, segments: tuple[SegmentHandle, ...], is_base: bool, now_ms: int | None

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import ray
+from tidegate.actors.ray_task_actor import start_task_actor
 from tidegate.common.errors import JobCancelledError, JobExecutionError
 from tidegate.common.job_status import JobStatus
 from tidegate.connectors.collect import CollectSink
@@ -38,6 +39,16 @@ def test_a_job_can_be_watched_checkpointed_and_cancelled(tmp_path: Path) -> None
         assert client.get_job_status().result() is JobStatus.CANCELED
         client.cancel().result()
     jobs.assert_gone(pids)
+
+
+def test_rays_head_keeps_no_event_of_a_call_to_an_actor(tmp_path: Path) -> None:
+    stream = jobs.counts(jobs.configuration(tmp_path, parallelism=1), COUNT, jobs.Gate(tmp_path))
+    task = start_task_actor({"num_cpus": 0})
+    with jobs.running(stream, jobs.FileSink(tmp_path / "output")) as client:
+        # A handle passes the option on to every caller.
+        for actor in (task, jobs.coordinator(client)):
+            assert actor._ray_enable_task_events is False
+    ray.kill(task)
 
 
 def test_two_jobs_run_side_by_side(tmp_path: Path) -> None:

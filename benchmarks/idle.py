@@ -1,0 +1,215 @@
+"""What a job on Ray costs that has nothing to do: `python -m benchmarks.idle [--width 16] [--seconds 60]`.
+
+`width` sources without records, `width` keyed subtasks and a sink, all-to-all, on a Ray of their own. It
+prints the time from submission until every subtask runs and the CPU time of that; then the CPU time (user and
+system) and the voluntary context switches of all processes while the job is idle, by kind of process.
+
+With `--rate` each source emits that many records a second, each in a message of its own, to see how the
+memory of Ray's head (`gcs_server`) grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import time
+from collections import defaultdict
+from typing import Any
+
+import psutil
+from tidegate.common import Configuration, Types, WatermarkStrategy
+from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.job_client import JobClient
+from tidegate.datastream import (
+    KeyedProcessFunction,
+    Sink,
+    SinkWriter,
+    Source,
+    SourceReader,
+    StreamExecutionEnvironment,
+)
+from tidegate.protocol.elements import Batch
+
+from .processes import describe
+
+SETTLE_S = 5.0
+START_LIMIT_S = 600.0
+SECOND_NS = 1_000_000_000
+
+
+class QuietSource(Source):
+    """Emits `rate` records a second, one at a time; none if it is 0."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+
+    def create_splits(self, parallelism: int) -> list[Any]:
+        return list(range(parallelism))
+
+    def create_reader(self, splits: list[Any]) -> SourceReader:
+        return _QuietReader(self._rate)
+
+
+class _QuietReader(SourceReader):
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._given = 0
+        self._began_ns = time.monotonic_ns()
+
+    def poll(self, max_records: int) -> Batch | None:
+        due = (time.monotonic_ns() - self._began_ns) * self._rate // SECOND_NS
+        if self._given >= due:
+            return Batch([])
+        self._given += 1
+        return Batch([self._given])
+
+    def snapshot_state(self) -> list[Any]:
+        return []
+
+
+class PassOn(KeyedProcessFunction):
+    """Emits what it gets."""
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Any:
+        yield value
+
+
+class NoSink(Sink):
+    """Drops what it gets."""
+
+    def create_writer(self) -> SinkWriter:
+        return _NoWriter()
+
+
+class _NoWriter(SinkWriter):
+    def write_batch(self, values: list[Any]) -> None:
+        pass
+
+
+def identity(value: int) -> int:
+    """The key of a record."""
+    return value
+
+
+def start_job(width: int, rate: int) -> JobClient:
+    """Submit the job to the connected Ray."""
+    configuration = Configuration()
+    configuration.set_string("execution.runtime-mode", "STREAMING")
+    configuration.set_string("execution.target", "ray")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(width)
+    if rate:
+        env.set_buffer_timeout(0)
+    numbers = env.from_source(QuietSource(rate), WatermarkStrategy.no_watermarks(), "quiet", Types.LONG())
+    passed = numbers.key_by(identity, Types.LONG()).process(PassOn(), Types.LONG())
+    passed.sink_to(NoSink()).set_parallelism(1)
+    return env.execute_async("idle")
+
+
+def await_running(client: JobClient) -> None:
+    """Wait until every subtask runs."""
+    end = time.monotonic() + START_LIMIT_S
+    while (report := client.report()).status is not JobStatus.RUNNING:
+        if report.status.is_terminal_state() or time.monotonic() > end:
+            raise SystemExit(f"the job did not start: {report.status} {report.cause}")
+        time.sleep(0.1)
+
+
+Spent = dict[int, tuple[str, float, int]]
+
+
+def spent(processes: list[psutil.Process]) -> Spent:
+    """What each process is, its CPU seconds and its voluntary context switches so far, by process id."""
+    found: Spent = {}
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
+            times = process.cpu_times()
+            kind, switches = kind_of(process), 0
+            for task in os.listdir(f"/proc/{process.pid}/task"):
+                with contextlib.suppress(OSError), open(f"/proc/{process.pid}/task/{task}/status") as status:
+                    line = next(each for each in status if each.startswith("voluntary"))
+                    switches += int(line.split()[1])
+            found[process.pid] = (kind, times.user + times.system, switches)
+    return found
+
+
+def kind_of(process: psutil.Process) -> str:
+    """A short name for what a process is."""
+    described = describe(process)
+    if process.pid == os.getpid():
+        return "driver"
+    kinds = ("TaskActor", "CoordinatorActor", "IDLE", "gcs_server", "raylet")
+    return next((kind for kind in kinds if kind in described), "others of Ray")
+
+
+def family() -> list[psutil.Process]:
+    """This process and all that it started."""
+    me = psutil.Process()
+    return [me, *me.children(recursive=True)]
+
+
+def cpu_s(figures: Spent) -> float:
+    """CPU seconds of all."""
+    return sum(cpu for _, cpu, _ in figures.values())
+
+
+def gcs_mib() -> float:
+    """Resident memory of Ray's head."""
+    for process in family():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if kind_of(process) == "gcs_server":
+                return float(process.memory_info().rss) / (1 << 20)
+    return 0.0
+
+
+def show_idle(before: Spent, after: Spent, seconds: float) -> None:
+    """Print what was spent in between, by what the processes are."""
+    kinds: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0])
+    for pid, (kind, cpu, switches) in after.items():
+        _, cpu_before, switches_before = before.get(pid, (kind, 0.0, 0))
+        for index, value in enumerate((1, cpu - cpu_before, switches - switches_before)):
+            kinds[kind][index] += value
+    print("| processes | number | CPU s | % of a core | switches/s |\n|---|---|---|---|---|")
+    rows = sorted(kinds.items(), key=lambda item: -item[1][1])
+    total = [sum(row[index] for _, row in rows) for index in range(3)]
+    for kind, (number, cpu, switches) in [*rows, ("all", total)]:
+        print(f"| {kind} | {number:.0f} | {cpu:.2f} | {100 * cpu / seconds:.1f} | {switches / seconds:.0f} |")
+
+
+def main() -> None:
+    """Start the job, and print what it costs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--width", type=int, default=16, help="sources, and keyed subtasks")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long it is watched")
+    parser.add_argument("--rate", type=int, default=0, help="records a second of each source")
+    options = parser.parse_args()
+    import ray
+
+    ray.init(
+        address="local",
+        num_cpus=2 * options.width + 2,
+        include_dashboard=False,
+        logging_level="WARNING",
+        _system_config={"worker_niceness": 0},
+    )
+    time.sleep(SETTLE_S)
+    began_s, at_first = time.monotonic(), spent(family())
+    client = start_job(options.width, options.rate)
+    await_running(client)
+    ready_s, running = time.monotonic() - began_s, spent(family())
+    started_cpu_s = cpu_s(running) - cpu_s(at_first)
+    print(f"start: {ready_s:.1f} s, {started_cpu_s:.1f} s of CPU time; load {os.getloadavg()}")
+    time.sleep(SETTLE_S)
+    before, memory = spent(family()), gcs_mib()
+    watched_s = time.monotonic()
+    time.sleep(options.seconds)
+    show_idle(before, spent(family()), time.monotonic() - watched_s)
+    print(f"gcs_server: {memory:.0f} MiB, at the end {gcs_mib():.0f} MiB")
+    client.cancel().result()
+    client.wait(60)
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()
