@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import time
 from collections import defaultdict
@@ -165,11 +166,13 @@ def gcs_mib() -> float:
 
 def show_idle(before: Spent, after: Spent, seconds: float) -> None:
     """Print what was spent in between, by what the processes are."""
-    kinds: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0])
+    kinds: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for pid, (kind, cpu, switches) in after.items():
         _, cpu_before, switches_before = before.get(pid, (kind, 0.0, 0))
-        for index, value in enumerate((1, cpu - cpu_before, switches - switches_before)):
-            kinds[kind][index] += value
+        row = kinds[kind]
+        row[0] += 1
+        row[1] += cpu - cpu_before
+        row[2] += switches - switches_before
     print("| processes | number | CPU s | % of a core | switches/s |\n|---|---|---|---|---|")
     rows = sorted(kinds.items(), key=lambda item: -item[1][1])
     total = [sum(row[index] for _, row in rows) for index in range(3)]
@@ -190,7 +193,7 @@ def main() -> None:
         address="local",
         num_cpus=2 * options.width + 2,
         include_dashboard=False,
-        logging_level="WARNING",
+        logging_level=logging.WARNING,
         _system_config={"worker_niceness": 0},
     )
     time.sleep(SETTLE_S)
