@@ -176,8 +176,10 @@ def show_idle(before: Spent, after: Spent, seconds: float) -> None:
     print("| processes | number | CPU s | % of a core | switches/s |\n|---|---|---|---|---|")
     rows = sorted(kinds.items(), key=lambda item: -item[1][1])
     total = [sum(row[index] for _, row in rows) for index in range(3)]
-    for kind, (number, cpu, switches) in [*rows, ("all", total)]:
-        print(f"| {kind} | {number:.0f} | {cpu:.2f} | {100 * cpu / seconds:.1f} | {switches / seconds:.0f} |")
+    for kind, (number, spent_s, woken) in [*rows, ("all", total)]:
+        print(
+            f"| {kind} | {number:.0f} | {spent_s:.2f} | {100 * spent_s / seconds:.1f} | {woken / seconds:.0f} |"
+        )
 
 
 def main() -> None:
