@@ -176,10 +176,9 @@ def show_idle(before: Spent, after: Spent, seconds: float) -> None:
     print("| processes | number | CPU s | % of a core | switches/s |\n|---|---|---|---|---|")
     rows = sorted(kinds.items(), key=lambda item: -item[1][1])
     total = [sum(row[index] for _, row in rows) for index in range(3)]
-    for kind, (number, spent_s, woken) in [*rows, ("all", total)]:
-        print(
-            f"| {kind} | {number:.0f} | {spent_s:.2f} | {100 * spent_s / seconds:.1f} | {woken / seconds:.0f} |"
-        )
+    for kind, (number, cpu_time, woken) in [*rows, ("all", total)]:
+        share, rate = 100 * cpu_time / seconds, woken / seconds
+        print(f"| {kind} | {number:.0f} | {cpu_time:.2f} | {share:.1f} | {rate:.0f} |")
 
 
 def main() -> None:
