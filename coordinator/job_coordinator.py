@@ -75,7 +75,8 @@ class JobCoordinator:
     ) -> None:
         self._spec = spec
         self.statistics = JobStatistics()
-        self.history = JobHistory()
+        self.metrics = JobMetrics()
+        self.history = JobHistory(self.metrics)
         self._operators = OperatorCoordinators(
             spec.graph, ports, self._operator_failed, lambda text: self.statistics.warnings.append(text)
         )
@@ -116,7 +117,6 @@ class JobCoordinator:
         """Those that were armed, once the job has started."""
         self._queries = self._new_queries(spec.graph)
         self.results = ResultBuffer()
-        self.metrics = JobMetrics()
         self.running_since_ms: int | None = None
         """When all subtasks of the newest attempt that got so far began to run."""
 
@@ -316,7 +316,7 @@ class JobCoordinator:
         self._restart_at_ms = None
         self._initialized, self._finished = set(), set()
         self._live = set(self._graph.subtasks)
-        self.history.deployed(self._live, self._restarts, self.now_ms)
+        self.history.deployed(self._graph.subtasks, self._restarts, self.now_ms)
         own = self._newest
         manifest = own or self._foreign
         self._restored = manifest

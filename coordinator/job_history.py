@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..common.secrets import masked_text
 from ..protocol import task_events as events
+from ..protocol.execution_graph import Subtask
 from ..protocol.ids import SubtaskId
 from ..protocol.task_metrics import ExecutionState
 from .job_details import JobException
+from .job_metrics import JobMetrics
 
 EXCEPTIONS = 100
 MAX_CAUSE_CHARS = 4_000
@@ -38,6 +40,9 @@ class SubtaskState:
 class JobHistory:
     """States of the subtasks now, and the newest failures.
 
+    Args:
+        metrics: Of the subtasks of the current attempt; they hold the host of each.
+
     Attributes:
         started_ms: When the job started, 0 before.
         ended_ms: When it ended, `None` before.
@@ -45,7 +50,9 @@ class JobHistory:
         exceptions: The newest first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: JobMetrics) -> None:
+        self._metrics = metrics
+        self._deployed: Mapping[SubtaskId, Subtask] = {}
         self.started_ms = 0
         self.ended_ms: int | None = None
         self.subtasks: dict[SubtaskId, SubtaskState] = {}
@@ -60,9 +67,9 @@ class JobHistory:
         """The job is over."""
         self.ended_ms = now_ms
 
-    def deployed(self, subtasks: Iterable[SubtaskId], attempt: int, now_ms: int) -> None:
+    def deployed(self, subtasks: Mapping[SubtaskId, Subtask], attempt: int, now_ms: int) -> None:
         """All subtasks are started, for the first time (0) or again."""
-        self._attempt = attempt
+        self._attempt, self._deployed = attempt, subtasks
         fresh = SubtaskState(ExecutionState.INITIALIZING, now_ms, attempt)
         self.subtasks = dict.fromkeys(subtasks, fresh)
 
@@ -91,7 +98,16 @@ class JobHistory:
             # A process that dies takes several subtasks with it, each of which says so.
             return
         text = _shortened(masked_text(details), MAX_DETAILS_CHARS)
-        self.exceptions.appendleft(JobException(now_ms, cause, text, subtask, "", "", self._attempt))
+        # Now: after a rescale the subtask has another name, and another host.
+        name, host = self._place(subtask)
+        self.exceptions.appendleft(JobException(now_ms, cause, text, subtask, name, host, self._attempt))
+
+    def _place(self, subtask: SubtaskId | None) -> tuple[str, str]:
+        """Name and host of a subtask of the current attempt; empty where they are not known."""
+        deployed = None if subtask is None else self._deployed.get(subtask)
+        if deployed is None:
+            return "", ""
+        return deployed.name, self._metrics.of(deployed.subtask_id).host
 
     def _set(self, subtask: SubtaskId, state: ExecutionState, now_ms: int) -> None:
         known = self.subtasks.get(subtask)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from dataclasses import replace
 
 from ..common.secrets import masked_text
 from ..protocol.execution_graph import Subtask
 from ..protocol.execution_plan import execution_plan
-from ..protocol.ids import SubtaskId
 from ..protocol.rescaling import parallelism_of
 from ..protocol.task_metrics import ExecutionState, TaskRates
 from .bounded_statistics import BoundedStatistics
 from .job_coordinator import JobCoordinator
-from .job_details import JobDetails, JobException, SubtaskDetails
+from .job_details import JobDetails, SubtaskDetails
 from .job_history import SubtaskState
 from .job_report import JobReport
 from .spec import JobSpec
@@ -34,7 +32,6 @@ class JobView:
     def __init__(self, spec: JobSpec, coordinator: JobCoordinator) -> None:
         self._spec = spec
         self._coordinator = coordinator
-        self._hosts: dict[SubtaskId, str] = {}
         self._statistics = BoundedStatistics()
         self._host = socket.gethostname()
 
@@ -46,7 +43,6 @@ class JobView:
             now_ms: By the coordinator's clock.
         """
         history = self._coordinator.history
-        subtasks = self._coordinator.subtasks
         return JobDetails(
             job_id=self._spec.job_id,
             report=replace(
@@ -58,8 +54,8 @@ class JobView:
             started_ms=history.started_ms,
             ended_ms=history.ended_ms,
             plan=execution_plan(self._coordinator.graph),
-            subtasks=tuple(self._subtask(subtask) for subtask in subtasks.values()),
-            exceptions=tuple(self._placed(one, subtasks) for one in history.exceptions),
+            subtasks=tuple(self._subtask(subtask) for subtask in self._coordinator.subtasks.values()),
+            exceptions=tuple(history.exceptions),
             configuration=self._spec.settings.configuration,
             coordinator_host=self._host,
             now_ms=now_ms,
@@ -69,8 +65,6 @@ class JobView:
         subtask_id = subtask.subtask_id
         known = self._coordinator.history.subtasks.get(subtask_id, _CREATED)
         sample = self._coordinator.metrics.of(subtask_id)
-        if sample.host:
-            self._hosts[subtask_id] = sample.host
         is_waiting = known.state is ExecutionState.INITIALIZING and not sample.host
         is_running = known.state is ExecutionState.RUNNING
         return SubtaskDetails(
@@ -84,14 +78,6 @@ class JobView:
             rates=sample.rates if is_running else _NO_RATES,
             metrics_ms=sample.taken_ms,
         )
-
-    def _placed(self, exception: JobException, subtasks: Mapping[SubtaskId, Subtask]) -> JobException:
-        """A failure with the name of its subtask, and where that was last: its process may be gone."""
-        subtask = None if exception.subtask is None else subtasks.get(exception.subtask)
-        if subtask is None:
-            return exception
-        host = self._hosts.get(subtask.subtask_id, "")
-        return replace(exception, subtask_name=subtask.name, host=host)
 
 
 def report_of(coordinator: JobCoordinator) -> JobReport:

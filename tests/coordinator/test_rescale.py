@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.job_view import JobView, report_of
 from tidegate.coordinator.statistics import RescaleStatistics
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import SubtaskDeclined, SubtaskInputEnded
@@ -12,6 +13,7 @@ from tidegate.protocol.failover import NoRestart
 from tidegate.protocol.ids import SubtaskId
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.protocol.rescaling import parallelism_of
+from tidegate.protocol.task_metrics import ProcessMetrics, TaskMetrics
 from tidegate.protocol.trigger import TriggerPolicy
 
 from .fakes import SOURCE, SUBTASKS, TOTALS, FakeCluster, UnreliableStorage, job_graph, job_spec
@@ -296,3 +298,32 @@ def test_a_late_answer_of_an_old_preparation_is_not_heard() -> None:
     late("no room")
     assert cluster.coordinator.rescaling is not None
     assert not cluster.mails(events.TriggerCheckpoint)
+
+
+def test_a_failure_before_a_rescale_keeps_the_name_and_the_host_that_its_subtask_had() -> None:
+    cluster = FakeCluster().run()
+    view = JobView(job_spec(), cluster.coordinator)
+
+    def failures() -> list[tuple[str, str]]:
+        report = report_of(cluster.coordinator)
+        exceptions = view.details(report, cluster.time_ms).exceptions
+        return [(one.subtask_name, one.host) for one in exceptions]
+
+    metrics = ProcessMetrics(cluster.attempt, "node-1", 1, {TOTALS[1]: TaskMetrics()})
+    cluster.coordinator.metrics.update(metrics, cluster.time_ms)
+    cluster.fail(TOTALS[1])
+    cluster.stop_tasks()
+    cluster.pass_ms(50)
+    cluster.initialized()
+    cluster.complete_checkpoint()
+    assert failures() == [("Totals (2/2)", "node-1")]
+    assert cluster.coordinator.rescale(FOUR) == ""
+    assert cluster.ready is not None
+    cluster.ready("")
+    cluster.acknowledge()
+    cluster.stop_tasks()
+    cluster.initialized()
+    metrics = ProcessMetrics(cluster.attempt, "node-2", 1, {TOTALS[1]: TaskMetrics()})
+    cluster.coordinator.metrics.update(metrics, cluster.time_ms)
+    assert parallelism_of(cluster.coordinator.graph)["totals"] == 4
+    assert failures() == [("Totals (2/2)", "node-1")]
