@@ -35,7 +35,7 @@ _LOOK_S = 0.2
 def list_jobs(with_ended: bool, address: str | None) -> None:
     """List the jobs of a Ray cluster.
 
-    A job that has ended is known for another 30 seconds (tidegate.coordinator.linger).
+    A job that has ended is listed for 30 seconds (tidegate.coordinator.linger), one that failed for an hour.
     """
     jobs = [
         {"id": job_id, **job_document(report)}

@@ -41,12 +41,12 @@ def job_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 def reports(address: str | None) -> dict[str, tuple[JobClient, JobReport]]:
     """The jobs of a cluster and how they are, by id; those that end while they are asked are left out."""
     # Here and not above: commands about files must not pay for importing Ray.
-    from ..coordinator.ray_deployment import connect, running_jobs
+    from ..coordinator.ray_deployment import connect, known_jobs
 
     with _ended_by_ctrl_c():
         connect(address)
     found = {}
-    for job_id, handle in running_jobs(address).items():
+    for job_id, handle in known_jobs(address).items():
         client = JobClient(JobID(job_id), handle)
         try:
             found[job_id] = (client, client.report())

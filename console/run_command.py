@@ -94,7 +94,8 @@ def run(
             document["error"] = error_document(str(error), code, type(error).__name__)
         say(document, lambda: ())
     elif options["detached"]:
-        say({}, lambda: [f"submitted {job['id']} ({job['name']})" for job in described])
+        running = [job for job in described if job.get("status") != "FAILED"]
+        say({}, lambda: [f"submitted {job['id']} ({job['name']})" for job in running])
     context.exit(code)
 
 

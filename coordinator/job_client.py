@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import pickle
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +27,9 @@ from ..protocol.elements import CheckpointingMode, SavepointFormatType, Snapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.rescaling import ALL_OPERATORS, RescaleError
 from ..state.key_codec import checked_key
+from ..state.storage import absolute_address
 from .barrier_mode import BarrierMode
+from .later_answers import answered, answered_later
 
 if TYPE_CHECKING:
     # What a driver gets only when its job runs: the job would start later if it were imported before.
@@ -132,7 +132,7 @@ class JobClient(BaseJobClient):
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         """Where the job is in its life."""
-        return _answered(lambda: self._handle.report().status)
+        return answered(lambda: self._handle.report().status)
 
     def report(self) -> JobReport:
         """Status, last failure, restarts, checkpoint history."""
@@ -152,7 +152,7 @@ class JobClient(BaseJobClient):
 
     def cancel(self) -> CompletableFuture[None]:
         """Stop the job without a checkpoint."""
-        return _answered(self._handle.cancel)
+        return answered(self._handle.cancel)
 
     def trigger_checkpoint(self, timeout_s: float = 60.0) -> CheckpointId:
         """Take a checkpoint now and wait until it is complete.
@@ -281,17 +281,16 @@ class JobClient(BaseJobClient):
     def _savepoint(
         self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType, timeout_s: float
     ) -> CompletableFuture[str]:
-        if directory is not None and "://" not in directory:
-            # The coordinator has another working directory.
-            directory = os.path.abspath(directory)
+        # The coordinator has another working directory.
+        target = None if directory is None else absolute_address(directory)
 
         def path() -> str:
             answer = self._answer_to(
-                lambda: self._handle.trigger_savepoint(kind, directory, format_type), "savepoint", timeout_s
+                lambda: self._handle.trigger_savepoint(kind, target, format_type), "savepoint", timeout_s
             )
             return answer.savepoint_path
 
-        return _answered_later(path)
+        return answered_later(path)
 
     def _answer_to(self, ask: Callable[[], RequestId | None], what: str, timeout_s: float) -> AnswerRequest:
         request = _requested(ask)
@@ -405,7 +404,7 @@ class JobClient(BaseJobClient):
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Wait for the end; the future holds the result or the error that ended the job."""
-        return _answered(self.result)
+        return answered(self.result)
 
     def result(self) -> FinishedJob:
         """Wait for the end and return the result.
@@ -420,6 +419,18 @@ class JobClient(BaseJobClient):
         runtime_ms = int((time.monotonic() - self._started_s) * 1_000)
         _raise_unless_finished(report)
         return FinishedJob(self._job_id, runtime_ms, report)
+
+    def detached(self) -> DetachedJob:
+        """The job that goes on without its driver, once its coordinator has started it.
+
+        Raises:
+            JobExecutionError: It failed at its start.
+        """
+        # The coordinator answers when it has read what the job starts from, and has deployed the job.
+        report = self._handle.report()
+        if report.status is JobStatus.FAILED:
+            _raise_unless_finished(report)
+        return DetachedJob(self._job_id, 0, report)
 
     def collected(self) -> Iterator[Any]:
         """Collected records as they arrive, until the job ends; then its error, if it failed."""
@@ -478,26 +489,3 @@ def _raise_unless_finished(report: JobReport) -> None:
         raise JobExecutionError(f"{report.cause}{details}")
     if report.status is JobStatus.CANCELED:
         raise JobCancelledError("the job was cancelled")
-
-
-def _answered(question: Callable[[], T]) -> CompletableFuture[T]:
-    future: CompletableFuture[T] = CompletableFuture()
-    try:
-        future.set_result(question())
-    except Exception as error:
-        future.set_exception(error)
-    return future
-
-
-def _answered_later(question: Callable[[], T]) -> CompletableFuture[T]:
-    """The answer of a question that takes its time, asked in a thread of its own."""
-    future: CompletableFuture[T] = CompletableFuture()
-
-    def ask() -> None:
-        try:
-            future.set_result(question())
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=ask, name="tidegate-savepoint", daemon=True).start()
-    return future

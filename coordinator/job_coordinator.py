@@ -266,6 +266,7 @@ class JobCoordinator:
             self._foreign = foreign_state(self._spec, self._store, self.statistics.warnings.append)
             self.fail_points = JobFailPoints(self._spec, self._store.storage if self._store else None)
         except TidegateError as error:
+            logger.error("The job %s fails at its start: %s", self.job_name, error)
             self._fails(Failure(str(error), "", self.now_ms))
             self._life.handle(JobEvent.GAVE_UP)
             return

@@ -12,6 +12,7 @@ from .checkpoint_store import CheckpointStore
 from .claim import ClaimedCheckpoint
 from .restore import check_restore
 from .restore_fence import check_still_fenced, has_fenced, mark_continued, restoring_job
+from .restored_address import looked_for
 from .spec import JobSpec
 from .step_back import newer_checkpoints, step_back_warning
 
@@ -52,7 +53,7 @@ def continue_ids(spec: JobSpec, store: CheckpointStore) -> None:
     """The ids of a new job's checkpoints follow those of the job that it starts from."""
     path = spec.settings.restore_path
     if path is not None and store.is_new:
-        foreign = read_checkpoint(path)
+        foreign = _read_restored(path)
         store.give_ids_above(max([foreign.checkpoint_id, *newer_checkpoints(path, foreign)]))
 
 
@@ -72,7 +73,7 @@ def foreign_state(
         if store is not None:
             store.owns(claimed)
         return None
-    foreign = read_checkpoint(path)
+    foreign = _read_restored(path)
     restoring = restoring_job(spec)
     # Before the claim: a job that was overtaken claims nothing that the later job starts from.
     check_still_fenced(path, foreign, restoring)
@@ -86,6 +87,11 @@ def foreign_state(
         warn(step_back_warning(path, newer, spec.settings.claims_restored))
     check_restore(spec.graph, foreign, spec.settings.allow_non_restored_state)
     return foreign
+
+
+def _read_restored(path: str) -> CheckpointManifest:
+    with looked_for(path, "coordinator"):
+        return read_checkpoint(path)
 
 
 def claimed_checkpoint(spec: JobSpec) -> ClaimedCheckpoint | None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..protocol.elements import SavepointFormatType, SnapshotKind
     from ..protocol.ids import Attempt, SubtaskId
     from .barrier_mode import BarrierMode
+    from .job_details import JobDetails
     from .state_queries import StateAnswer
 
 
@@ -61,6 +62,16 @@ class _ActorProcess:
 
     def forget_job(self) -> None:
         forget(self._name)
+
+    def keep_failed(self, details: JobDetails) -> None:
+        from .ray_failed_jobs import keep_failed
+
+        keep_failed(details, details.now_ms)
+
+    def forget_failed(self, job_id: str) -> None:
+        from .ray_failed_jobs import forget_failed
+
+        forget_failed(job_id)
 
     def leave(self) -> None:
         """End this process, not the actor: its id may belong to a successor by now, which must live on.

@@ -37,6 +37,7 @@ from .spec import JobSpec
 if TYPE_CHECKING:
     from ..protocol.checkpoint_events import RequestId
     from .barrier_mode import BarrierMode
+    from .job_client import JobHandle
     from .job_details import JobDetails
     from .job_report import JobReport
     from .state_queries import StateAnswer, StateQuery
@@ -240,8 +241,8 @@ def connect(address: str | None) -> None:
         raise unreachable(wanted, error, "Give its address with --address or RAY_ADDRESS") from error
 
 
-def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
-    """The jobs whose coordinators a Ray cluster has, by id.
+def known_jobs(address: str | None) -> dict[str, JobHandle]:
+    """The jobs whose coordinators a Ray cluster has, and those that failed within the last hour, by id.
 
     Args:
         address: Of the cluster; `None` for the one in `RAY_ADDRESS`, else the one on this machine.
@@ -249,11 +250,18 @@ def running_jobs(address: str | None) -> dict[str, RayJobHandle]:
     Raises:
         ClusterUnreachableError: There is no such cluster.
     """
+    # Here and not above: drivers must not pay for importing what reads documents of jobs.
+    from .ray_failed_jobs import failed_jobs
+
     connect(address)
     found = ray.util.list_named_actors(all_namespaces=True)
     names = [each["name"] for each in found if each["namespace"] == NAMESPACE]
     ids = sorted(name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
-    return {each: RayJobHandle(ray.get_actor(_name_of(each), namespace=NAMESPACE), each) for each in ids}
+    handles: dict[str, JobHandle] = {}
+    handles.update(failed_jobs(time.time_ns() // 1_000_000))
+    for each in ids:
+        handles[each] = RayJobHandle(ray.get_actor(_name_of(each), namespace=NAMESPACE), each)
+    return handles
 
 
 def _name_of(job_id: str) -> str:

@@ -52,6 +52,12 @@ class ActorProcess(LifePorts, Protocol):
     def node_id(self) -> str:
         """Id of its node in Ray."""
 
+    def keep_failed(self, details: JobDetails) -> None:
+        """Keep a job that has failed, for those who look for it when this process has left."""
+
+    def forget_failed(self, job_id: str) -> None:
+        """Remove what `keep_failed` kept."""
+
 
 class JobHost:
     """Coordinates one job; what `CoordinatorActor` is asked, it asks here.
@@ -70,6 +76,7 @@ class JobHost:
         open_ray_log(
             self._spec.settings.logs, "coordinator", LogContext(self._spec.job_id, self._spec.job_name)
         )
+        self._ports = ports
         self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._done = threading.Event()
         self._order = ReportOrder(self._spec.settings.gap_timeout_ms)
@@ -143,6 +150,8 @@ class JobHost:
         self._reporters.close()
         if self._spec.settings.archive_dir is not None and self._is_owner():
             archive_job(self._spec.settings.archive_dir, last)
+        if last.report.status is JobStatus.FAILED and self._is_owner():
+            self._ports.keep_failed(last)
         self._tracer.close()
         self._done.set()
         self._coordinator.results.close()
@@ -326,6 +335,7 @@ class JobHost:
     def forget(self) -> None:
         """The driver knows how the job ended: this actor is about to be killed."""
         self._call(self._life.forget)
+        self._ports.forget_failed(self._spec.job_id)
 
     def processes(self) -> dict[str, int]:
         """Process ids of the task actors by name, for tests and demonstrations of failure."""

@@ -40,7 +40,7 @@ def look_at_nodes(address: str | None, directory: str | None, probe: str) -> lis
     """Ask every living node of a cluster, all at the same time.
 
     Args:
-        address: Of the cluster, as for `running_jobs`.
+        address: Of the cluster, as for `known_jobs`.
         directory: Address of a checkpoint directory, `None` to ask for none.
         probe: Path of a file in it.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 
 from ..common.errors import CheckpointStorageError, ConfigurationError
@@ -12,13 +13,18 @@ from ..operators.chain import load_operator
 from ..protocol.elements import CheckpointingMode
 from ..state.storage import CheckpointStorage, check_exclusive, open_storage
 from .local_state import memory_warning
+from .restored_address import looked_for
 from .spec import JobSpec
 
 logger = logging.getLogger("tidegate")
 
 
-def prepare_start(spec: JobSpec) -> JobSpec:
+def prepare_start(spec: JobSpec, is_local: bool = False) -> JobSpec:
     """Check a job, and only then end the job whose checkpoint it starts from.
+
+    Args:
+        spec: The job.
+        is_local: Whether all of it runs in this process.
 
     Returns:
         The job with the address of one checkpoint or savepoint as its restore path, if it has any.
@@ -26,7 +32,7 @@ def prepare_start(spec: JobSpec) -> JobSpec:
     Raises:
         TidegateError: The job could not run, see `validate_before_start`; or the other one cannot be ended.
     """
-    validate_before_start(spec)
+    validate_before_start(spec, is_local)
     if spec.settings.restore_path is None:
         return spec
     # Here and not above: most jobs start without a checkpoint, and need not import what reads one.
@@ -40,8 +46,12 @@ def prepare_start(spec: JobSpec) -> JobSpec:
     return secured
 
 
-def validate_before_start(spec: JobSpec) -> None:
+def validate_before_start(spec: JobSpec, is_local: bool = False) -> None:
     """Raise a clear error for a job that could not run.
+
+    Args:
+        spec: The job.
+        is_local: Whether all of it runs in this process.
 
     Raises:
         ConfigurationError: The checkpoint directory cannot be written, an operator refuses, or a fail point
@@ -55,7 +65,8 @@ def validate_before_start(spec: JobSpec) -> None:
         assert settings.checkpoint_dir is not None
         _check_storage(open_storage(settings.checkpoint_dir).sub(spec.job_id), settings.mode)
     if settings.restore_path is not None:
-        _check_restorable(spec, settings.restore_path)
+        with nullcontext() if is_local else looked_for(settings.restore_path, "driver"):
+            _check_restorable(spec, settings.restore_path)
     _check_directory("tidegate.local-dir", settings.local_dir)
     warning = memory_warning(settings)
     if warning is not None:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from ..common.errors import ConfigurationError
 from ..common.job_files import MAX_CARRIED_BYTES, JobFile, carried_file
 from ..coordinator.spec import PythonEnvironment
+from ..state.storage import absolute_address
 
 
 class Dependencies:
@@ -60,10 +61,19 @@ class Dependencies:
                 downloaded.
         """
         path = _local_path(requirements_file_path)
-        self._python = self._python.with_requirements(_requirements(path), requirements_cache_dir)
+        packages = (
+            None if requirements_cache_dir is None else absolute_address(_local_path(requirements_cache_dir))
+        )
+        self._python = self._python.with_requirements(_requirements(path), packages)
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Let Ray run the job's processes with this Python, found at the same path on every node."""
+        """Let Ray run the job's processes with this Python, found at the same path on every node.
+
+        A name without a slash is looked for in the PATH of each node. A relative path that exists here starts
+        from the working directory of the driver.
+        """
+        if os.sep in python_exec and os.path.exists(python_exec):
+            python_exec = absolute_address(python_exec)
         self._python = self._python.with_executable(python_exec)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> NoReturn:

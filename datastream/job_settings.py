@@ -45,7 +45,7 @@ from ..state.backend import HashMapStateBackend, StateBackend
 from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
-from ..state.storage import is_absolute
+from ..state.storage import absolute_address
 from ..telemetry.logs import LogSettings
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings, parse_ports
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
@@ -107,7 +107,7 @@ def job_settings(
         checkpoint_dir=_checkpoint_dir(configuration, backend),
         inline_threshold_bytes=_inline_threshold(configuration),
         max_inline_state_bytes=_max_inline_state(configuration, backend),
-        savepoint_dir=configuration.get(CheckpointingOptions.SAVEPOINT_DIRECTORY),
+        savepoint_dir=_shared(configuration, CheckpointingOptions.SAVEPOINT_DIRECTORY),
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
         deleting_threads=_DELETING_THREADS if is_parallel else 1,
         keep_on_cancel=retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION,
@@ -117,7 +117,7 @@ def job_settings(
         random_initial_delay=configuration.get(CheckpointingOptions.RANDOM_INITIAL_DELAY),
         restart_strategy=_restart_strategy(restart, trigger is not None),
         claims_restored=configuration.get(StateRecoveryOptions.RESTORE_MODE) == "CLAIM",
-        restore_path=configuration.get(StateRecoveryOptions.SAVEPOINT_PATH),
+        restore_path=_restore_path(configuration),
         allow_non_restored_state=configuration.get(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE),
         batch_size=_positive(configuration.get(DataPlaneOptions.BATCH_SIZE), "tidegate.batch.size"),
         buffer_timeout_ms=buffer_timeout_ms(configuration),
@@ -140,9 +140,9 @@ def job_settings(
         prometheus=_prometheus(configuration),
         logs=_logs(configuration),
         otlp_metrics=OtlpMetricSettings.from_environment(os.environ),
-        trace_file=configuration.get(DeploymentOptions.TRACE_FILE),
+        trace_file=_local(configuration.get(DeploymentOptions.TRACE_FILE)),
         configuration=_shown(configuration, backend),
-        archive_dir=_archive_dir(configuration),
+        archive_dir=_shared(configuration, JobManagerOptions.ARCHIVE_DIR),
         fail_points=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
     )
 
@@ -162,7 +162,7 @@ def _logs(configuration: Configuration) -> LogSettings:
     return LogSettings(
         level=configuration.get(LogOptions.LEVEL),
         is_json=configuration.get(LogOptions.FORMAT) == "JSON",
-        directory=configuration.get(LogOptions.DIRECTORY),
+        directory=_local(configuration.get(LogOptions.DIRECTORY)),
         max_files=_not_negative(configuration, LogOptions.MAX_FILES),
     )
 
@@ -183,11 +183,6 @@ def _shown(configuration: Configuration, backend: StateBackend) -> dict[str, str
     if settings.get(key) not in chosen:
         settings[key] = min(chosen, default=type(backend).__name__)
     return without_secrets(settings)
-
-
-def _archive_dir(configuration: Configuration) -> str | None:
-    path = configuration.get(JobManagerOptions.ARCHIVE_DIR)
-    return None if path is None else _shared(path, configuration, JobManagerOptions.ARCHIVE_DIR.key)
 
 
 def buffer_timeout_ms(configuration: Configuration) -> int:
@@ -249,8 +244,8 @@ def _state_backend(configuration: Configuration) -> StateBackend:
 def _local_dir(configuration: Configuration, backend: StateBackend) -> str:
     if isinstance(backend, EmbeddedRocksDBStateBackend):
         for path in backend.get_db_storage_paths() or ():
-            return path
-    chosen = configuration.get(DeploymentOptions.LOCAL_DIR)
+            return absolute_address(path)
+    chosen = _local(configuration.get(DeploymentOptions.LOCAL_DIR))
     return chosen or os.path.join(tempfile.gettempdir(), "tidegate")
 
 
@@ -258,33 +253,47 @@ def _local_snapshots_dir(configuration: Configuration, backend: StateBackend) ->
     is_on = configuration.get(CheckpointingOptions.LOCAL_BACKUP_ENABLED)
     if not is_on and not configuration.get(StateBackendOptions.LOCAL_RECOVERY):
         return None
-    return configuration.get(CheckpointingOptions.LOCAL_BACKUP_DIRS) or _local_dir(configuration, backend)
+    chosen = _local(configuration.get(CheckpointingOptions.LOCAL_BACKUP_DIRS))
+    return chosen or _local_dir(configuration, backend)
+
+
+def _local(path: str | None) -> str | None:
+    """A path of each node. A relative path starts from the driver's working directory, as users expect."""
+    return absolute_address(path) if path else path
 
 
 def _checkpoint_dir(configuration: Configuration, backend: StateBackend) -> str | None:
+    option = CheckpointingOptions.CHECKPOINTS_DIRECTORY
     if isinstance(backend, FileSystemStateBackend) and backend.checkpoint_data_uri is not None:
-        return _shared(backend.checkpoint_data_uri, configuration)
-    path = configuration.get(CheckpointingOptions.CHECKPOINTS_DIRECTORY)
-    return None if path is None else _shared(path, configuration)
+        return _shared_address(backend.checkpoint_data_uri, configuration, option.key)
+    return _shared(configuration, option)
 
 
-def _shared(
-    path: str, configuration: Configuration, key: str = CheckpointingOptions.CHECKPOINTS_DIRECTORY.key
-) -> str:
-    """`path`, if it means the same to every process of the job."""
-    if configuration.get(DeploymentOptions.TARGET) == "local":
+def _restore_path(configuration: Configuration) -> str | None:
+    option = StateRecoveryOptions.SAVEPOINT_PATH
+    path = configuration.get(option)
+    if not path:
         return path
-    if not is_absolute(path):
-        raise ConfigurationError(
-            f"{key} is {path!r}, which every process would look for in its own working directory; give "
-            f"an absolute path or a URL, such as {os.path.abspath(path)}"
-        )
-    if path.startswith("memory://"):
+    # Here and not above: most jobs start without a checkpoint, and need not import what reads one.
+    from ..coordinator.latest_checkpoint import PREFIX
+
+    prefix = PREFIX if path.startswith(PREFIX) else ""
+    return prefix + _shared_address(path.removeprefix(prefix), configuration, option.key)
+
+
+def _shared(configuration: Configuration, option: ConfigOption[str | None]) -> str | None:
+    """The directory in an option, as an address that means the same to every process of the job."""
+    path = configuration.get(option)
+    return _shared_address(path, configuration, option.key) if path else path
+
+
+def _shared_address(path: str, configuration: Configuration, key: str) -> str:
+    if path.startswith("memory://") and configuration.get(DeploymentOptions.TARGET) != "local":
         raise ConfigurationError(
             f"{key} is {path!r}, which is the memory of one process, but the job runs in many; give a "
             f"directory that all of them share, or set {DeploymentOptions.TARGET.key}: local"
         )
-    return path
+    return absolute_address(path)
 
 
 def _max_inline_state(configuration: Configuration, backend: StateBackend) -> int | None:

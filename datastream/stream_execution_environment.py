@@ -30,7 +30,7 @@ from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collection import CollectionSource
 from ..connectors.socket_source import SocketTextSource
-from ..coordinator.job_client import DetachedJob, FinishedJob, JobClient, JobHandle
+from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
 from ..coordinator.spec import JobSpec
 from ..coordinator.validation import prepare_start
 from ..operators.checkpointed import CheckpointedFunction, ListCheckpointed
@@ -467,7 +467,7 @@ class StreamExecutionEnvironment(Dependencies):
             self._check_outlives(not _is_ray_embedded(), "its Ray is embedded in its driver; set RAY_ADDRESS")
         client = self._started(spec, _submit_to_ray(spec))
         if not is_attached:
-            return DetachedJob(client.get_job_id(), 0, client.report())
+            return client.detached()
         with StopSignals(client, action):
             return client.result()
 
@@ -557,7 +557,7 @@ class StreamExecutionEnvironment(Dependencies):
         offer(spec)
         if self._is_local:
             check_local_python(settings.python)
-        spec = prepare_start(spec)
+        spec = prepare_start(spec, self._is_local)
         if settings.trigger is not None:
             warn_about_generated_uids(graph)
         self._transformations = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
@@ -174,6 +175,15 @@ def check_exclusive(storage: CheckpointStorage, existing: str) -> None:
 def is_absolute(path: str) -> bool:
     """Whether a handle's path names a file outside the storage that reads it."""
     return "://" in path or path.startswith("/")
+
+
+def absolute_address(path: str) -> str:
+    """The address of a directory for other processes, which have other working directories.
+
+    Args:
+        path: A URL or a local path. A relative path starts from the working directory of this process.
+    """
+    return path if is_absolute(path) else os.path.abspath(os.path.expanduser(path))
 
 
 def checked_relative(path: str) -> str:

@@ -115,7 +115,7 @@ class LiveJobs:
 
 
 class RayJobs:
-    """The jobs whose coordinators a Ray cluster has, as clients for `LiveJobs`.
+    """The jobs of a Ray cluster, as clients for `LiveJobs`.
 
     Args:
         address: Of the cluster; `None` for the one in `RAY_ADDRESS`, else the one on this machine.
@@ -130,11 +130,11 @@ class RayJobs:
     def __call__(self) -> Mapping[str, JobClient]:
         """The jobs there are now, by id; `ResourceError` when there is no such cluster."""
         # Here and not above: a console over archived jobs must not pay for importing Ray.
-        from ...coordinator.ray_deployment import running_jobs
+        from ...coordinator.ray_deployment import known_jobs
 
         with self._lock:
             if time.monotonic() - self._listed_s >= _LIST_FRESH_S:
-                handles = running_jobs(self._address)
+                handles = known_jobs(self._address)
                 # A handle remembers what it was told, so it is kept as long as its job is there.
                 self._clients = {
                     job_id: self._clients.get(job_id) or JobClient(JobID(job_id), handle)

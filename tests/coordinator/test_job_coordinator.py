@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError, ConfigurationError
@@ -347,10 +349,19 @@ def test_a_damaged_newest_checkpoint_stops_the_job() -> None:
     assert new.deployments == []
 
 
-def test_a_missing_restore_path_fails_the_job_before_anything_runs() -> None:
+def test_a_missing_restore_path_fails_the_job_before_anything_runs(caplog: pytest.LogCaptureFixture) -> None:
     cluster = FakeCluster(job_spec(restore_path="memory://nowhere/chk-1")).start()
     assert cluster.coordinator.status is JobStatus.FAILED
     assert cluster.deployments == []
+    assert cluster.coordinator.failure is not None
+    assert cluster.coordinator.failure.cause in caplog.text
+
+
+def test_a_local_path_that_only_the_driver_has_is_explained(tmp_path: Path) -> None:
+    cluster = FakeCluster(job_spec(restore_path=f"{tmp_path}/chk-1")).start()
+    assert cluster.coordinator.failure is not None
+    host = socket.gethostname()
+    assert f"The coordinator looked for it on host {host}. A local path" in cluster.coordinator.failure.cause
 
 
 def test_state_of_another_job_is_not_owned_and_gives_way_to_own_checkpoints() -> None:

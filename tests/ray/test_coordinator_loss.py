@@ -15,7 +15,7 @@ from tidegate.common.job_id import JobID
 from tidegate.common.job_status import JobStatus
 from tidegate.connectors.collect import CollectSink
 from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.ray_deployment import running_jobs
+from tidegate.coordinator.ray_deployment import known_jobs
 
 from . import jobs
 
@@ -57,7 +57,7 @@ def test_a_killed_coordinator_resumes_its_job_without_its_driver_and_clients_wai
         check=True,
     )
     job_id = driver.stdout.strip()
-    client = JobClient(JobID(job_id), running_jobs(None)[job_id])
+    client = JobClient(JobID(job_id), known_jobs(None)[job_id])
     tasks = jobs.half_way(client)
     jobs.kill(jobs.coordinator_pid(client))
     newest = jobs.eventually("a checkpoint", lambda: client.report().newest_checkpoint, client)

@@ -53,6 +53,13 @@ else:
     client.trigger_checkpoint()
     print(client.get_job_id())
 """
+SMALL_DRIVER = """
+from tidegate.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection(range(10)).uid("numbers").add_sink(lambda value: None).uid("sink")
+env.execute("small")
+"""
 WHEEL = """
 def charged(pair):
     return pair
@@ -80,8 +87,8 @@ class Head:
         entry = ["job", "submit", *place, "--working-dir", ".", *options, "--", *command]
         return run([*RAY, *entry], cwd=self.project, changes=changes)
 
-    def tidegate(self, *command: str, **changes: str) -> Ended:
-        return run([*TIDEGATE, *command], changes={"RAY_ADDRESS": self.address, **changes})
+    def tidegate(self, *command: str, cwd: Path | None = None, **changes: str) -> Ended:
+        return run([*TIDEGATE, *command], cwd=cwd, changes={"RAY_ADDRESS": self.address, **changes})
 
     def jobs(self, *options: str) -> list[dict[str, Any]]:
         """What `tidegate list` finds."""
@@ -303,3 +310,41 @@ def test_ray_job_stop_ends_in_a_savepoint_from_which_the_job_goes_on(head: Head,
     again = head.submit(*tidegate, "--from-savepoint", str(savepoint), *arguments)
     assert again.code == 0, again.out + again.err
     assert sorted(records_in(directory / "out.txt")) == sorted(expected(COUNT).elements())
+
+
+def small_checkpoint(directory: Path) -> str:
+    """A checkpoint of the small driver, which is in the same directory; its path from there."""
+    (directory / "small.py").write_text(SMALL_DRIVER)
+    settings = ("execution.checkpointing.interval=1 h", "tidegate.checkpointing.retain-on-finish=true")
+    place = f"execution.checkpointing.dir={directory / 'checkpoints'}"
+    options = [word for each in (*settings, place) for word in ("-D", each)]
+    done = run([*TIDEGATE, "run", "--local", *options, "small.py"], cwd=directory, changes={})
+    assert done.code == 0, done.err
+    (manifest,) = directory.glob("checkpoints/*/chk-*/MANIFEST")
+    return str(manifest.parent.relative_to(directory))
+
+
+def test_a_relative_savepoint_is_found_from_the_directory_of_the_driver(head: Head, tmp_path: Path) -> None:
+    checkpoint = small_checkpoint(place(tmp_path, "relative"))
+    restored = head.tidegate("run", "-s", checkpoint, "small.py", cwd=tmp_path / "relative")
+    assert restored.code == 0, restored.err
+
+
+def test_a_job_that_fails_at_its_start_is_not_submitted_and_its_cause_stays_known(
+    head: Head, tmp_path: Path
+) -> None:
+    # The driver can read this address, and the coordinator finds its own working directory there.
+    checkpoint = f"/proc/self/cwd/{small_checkpoint(place(tmp_path, 'elsewhere'))}"
+    command = ("run", "--json", "--detached", "-D", "tidegate.coordinator.linger=1 ms", "-s", checkpoint)
+    done = head.tidegate(*command, "small.py", cwd=tmp_path / "elsewhere")
+    document = json.loads(done.out)
+    assert done.code == 5, done.err
+    cause = document["error"]["message"]
+    assert checkpoint in cause
+    assert "all nodes" in cause
+    (job,) = document["jobs"]
+    logged = json.loads(head.tidegate("logs", "--json", job["id"]).out)
+    assert cause in "\n".join(line["text"] for line in logged["lines"])
+    status = head.status(job["id"])
+    assert (status["status"], status["cause"]) == ("FAILED", cause)
+    assert job["id"] in [each["id"] for each in head.jobs("--all")]

@@ -1,0 +1,123 @@
+"""Keeps how a job failed, in the key-value store of Ray's head, when its coordinator has left.
+
+A detached job may fail before a user looks at it. `tidegate status`, `tidegate list --all` and the console
+find it here for an hour, which is the default of Flink's `jobstore.expiration-time`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ray.exceptions import RayError
+from ray.experimental import internal_kv
+
+from ..common.errors import CheckpointStorageError, JobExecutionError
+from ..protocol.elements import SavepointFormatType, SnapshotKind
+from .barrier_mode import BarrierMode
+from .job_archive import decode_job, encode_job
+from .job_details import JobDetails
+from .job_report import JobReport
+from .state_queries import StateAnswer, StateQuery
+
+logger = logging.getLogger(__name__)
+
+KEPT_MS = 3_600_000
+MOST_KEPT = 20
+"""The latest failures. The head keeps them in memory, and a job with many subtasks takes a megabyte."""
+_NAMESPACE = "tidegate-failed"
+_STATUS = "the job is FAILED"
+
+
+def keep_failed(details: JobDetails, now_ms: int) -> None:
+    """Keep a job that has failed, and forget those that failed long ago."""
+    try:
+        # So that the keys are in the order of their time.
+        internal_kv._internal_kv_put(
+            f"{now_ms:015d}-{details.job_id}", encode_job(details), namespace=_NAMESPACE
+        )
+        for key in _keys()[:-MOST_KEPT]:
+            internal_kv._internal_kv_del(key, namespace=_NAMESPACE)
+    except (RayError, RuntimeError) as error:
+        logger.warning("The end of job %s cannot be kept on Ray's head: %s", details.job_id, error)
+
+
+def forget_failed(job_id: str) -> None:
+    """Remove a job whose driver knows that it failed."""
+    for key in _keys():
+        if _job_id(key) == job_id:
+            internal_kv._internal_kv_del(key, namespace=_NAMESPACE)
+
+
+def failed_jobs(now_ms: int) -> dict[str, FailedJob]:
+    """The jobs that failed within the last hour and whose drivers did not fetch their results, by id."""
+    return {_job_id(key): FailedJob(key) for key in _keys() if int(key.partition("-")[0]) > now_ms - KEPT_MS}
+
+
+def _keys() -> list[str]:
+    return sorted(key.decode() for key in internal_kv._internal_kv_list("", namespace=_NAMESPACE))
+
+
+def _job_id(key: str) -> str:
+    return key.partition("-")[2]
+
+
+class FailedJob:
+    """The `JobHandle` of a job of which only its end is known."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._details: JobDetails | None = None
+
+    def report(self) -> JobReport:
+        return self.details().report
+
+    def details(self) -> JobDetails:
+        if self._details is None:
+            self._details = self._read()
+        return self._details
+
+    def _read(self) -> JobDetails:
+        data = internal_kv._internal_kv_get(self._key, namespace=_NAMESPACE)
+        if data is None:
+            raise JobExecutionError(f"job {_job_id(self._key)} failed long ago, and is forgotten")
+        try:
+            return decode_job(data, f"the entry {self._key!r} in the key-value store of Ray's head")
+        except CheckpointStorageError as error:
+            raise JobExecutionError(
+                f"job {_job_id(self._key)} failed, but its end cannot be read: {error}"
+            ) from error
+
+    def cancel(self) -> None:
+        """Nothing runs."""
+
+    def trigger_checkpoint(self) -> None:
+        raise JobExecutionError(f"{_STATUS}; it takes no checkpoints")
+
+    def trigger_savepoint(
+        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
+    ) -> None:
+        raise JobExecutionError(f"{_STATUS}; it takes no savepoints")
+
+    def set_barrier_mode(self, mode: BarrierMode) -> str:
+        return _STATUS
+
+    def rescale(self, parallelism: Mapping[str, int]) -> str:
+        return _STATUS
+
+    def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
+        return StateAnswer(b"", _STATUS, is_final=True)
+
+    def take_results(self, timeout_s: float = 0.0) -> list[Any]:
+        return []
+
+    def processes(self) -> dict[str, int]:
+        return {}
+
+    def wait(self, timeout_s: float | None) -> bool:
+        return True
+
+    def release(self) -> None:
+        """The driver is done with the job."""
+        forget_failed(_job_id(self._key))

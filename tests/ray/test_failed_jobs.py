@@ -1,0 +1,60 @@
+"""Jobs that failed are known for a while after their coordinators have left."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.job_details import JobDetails
+from tidegate.coordinator.job_report import JobReport
+from tidegate.coordinator.ray_failed_jobs import KEPT_MS, MOST_KEPT, failed_jobs, forget_failed, keep_failed
+from tidegate.coordinator.statistics import JobStatistics
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+NOW_MS = 1_800_000_000_000
+
+
+def failed(cause: str) -> JobDetails:
+    report = JobReport(JobStatus.FAILED, cause, "", 0, JobStatistics(), None, job_name="flights")
+    return JobDetails(
+        job_id=uuid.uuid4().hex,
+        report=report,
+        started_ms=NOW_MS,
+        ended_ms=NOW_MS,
+        plan={"nodes": []},
+        subtasks=(),
+        exceptions=(),
+        configuration={},
+        coordinator_host="head",
+        now_ms=NOW_MS,
+    )
+
+
+def test_a_failed_job_is_known_for_an_hour_with_its_cause() -> None:
+    job = failed("no checkpoint at /savepoints")
+    keep_failed(job, NOW_MS)
+    found = failed_jobs(NOW_MS + KEPT_MS - 1)[job.job_id]
+    assert found.report() == job.report
+    assert found.details().plan == {"nodes": []}
+    assert found.wait(None)
+    assert job.job_id not in failed_jobs(NOW_MS + KEPT_MS)
+
+
+def test_a_failed_job_is_forgotten_when_its_driver_knows() -> None:
+    job, other = failed("first"), failed("second")
+    keep_failed(job, NOW_MS)
+    keep_failed(other, NOW_MS)
+    forget_failed(job.job_id)
+    there = failed_jobs(NOW_MS)
+    assert job.job_id not in there
+    assert there[other.job_id].report().cause == "second"
+
+
+def test_only_the_latest_failures_are_kept() -> None:
+    jobs = [failed(str(number)) for number in range(MOST_KEPT + 5)]
+    for number, job in enumerate(jobs, 1):
+        keep_failed(job, NOW_MS + number)
+    assert set(failed_jobs(NOW_MS)) == {job.job_id for job in jobs[-MOST_KEPT:]}
+    for job in jobs:
+        forget_failed(job.job_id)
