@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SerializationSchema,
         SimpleStringSchema,
     )
+    from .serializer import TypeSerializer
     from .time import Duration, Instant, Time
     from .type_codecs import TypeCodec, register_type_codec
     from .typeinfo import TypeInformation, Types
@@ -57,6 +58,7 @@ __all__ = [
     "Time",
     "TypeCodec",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
     "WatermarkStrategy",
     "register_type_codec",
@@ -81,6 +83,7 @@ __getattr__ = loaded_on_use(
             "SerializationSchema",
             "SimpleStringSchema",
         ),
+        ".serializer": ("TypeSerializer",),
         ".time": ("Duration", "Instant", "Time"),
         ".type_codecs": ("TypeCodec", "register_type_codec"),
         ".typeinfo": ("TypeInformation", "Types"),

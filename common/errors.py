@@ -26,6 +26,10 @@ class OutputTypeError(TidegateError, TypeError):
     """An operator emitted a value that does not have the declared output type."""
 
 
+class AbsentNameError(TidegateError, ImportError):
+    """A program imports a name of PyFlink that Tidegate does not have; the message names the alternative."""
+
+
 class KeyTypeError(TidegateError, TypeError):
     """A key has no deterministic encoding, or does not match the declared key type."""
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
+from .absent_names import refuse_absent
+
 __all__ = ["loaded_on_use"]
 
 
@@ -20,13 +22,15 @@ def loaded_on_use(module: str, homes: Mapping[str, Iterable[str]]) -> Callable[[
 
     Returns:
         A function that imports the home of a name and notes the value in the module, so that Python asks
-        once. It raises AttributeError for a name that has no home.
+        once. It raises AttributeError for a name that has no home, and AbsentNameError for a name of PyFlink
+        that does not exist here.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def load(name: str) -> Any:
         home = home_of.get(name)
         if home is None:
+            refuse_absent(module, name)
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         offering = sys.modules[module]
         value = getattr(import_module(home, offering.__package__), name)

@@ -11,6 +11,7 @@ from .errors import SerializationError
 from .typeinfo import TypeInformation, Types
 
 __all__ = [
+    "BulkWriterFactory",
     "ByteArraySchema",
     "DeserializationSchema",
     "Encoder",
@@ -131,6 +132,19 @@ class RowFieldExtractorSchema(SerializationSchema):
         if not isinstance(field, (bytes, bytearray)):
             raise SerializationError(f"field {self.field_index} of {value!r} must be bytes; encode it before")
         return bytes(field)
+
+
+@dataclass(frozen=True)
+class BulkWriterFactory:
+    """What `FileSink.for_bulk_format` writes: `ParquetBulkWriters`, `CsvBulkWriters` and others make it.
+
+    Attributes:
+        file_format: The `FileFormat` of the files.
+        schema: Their columns, a `pyarrow.Schema`.
+    """
+
+    file_format: Any
+    schema: Any
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .absent_names import refusal
 from .errors import ConfigurationError
 from .time import Duration
 from .watermark_generators import (
@@ -15,6 +16,8 @@ from .watermark_generators import (
 )
 
 __all__ = ["TimestampAssigner", "WatermarkGenerator", "WatermarkOutput", "WatermarkStrategy"]
+
+__getattr__ = refusal(__name__)
 
 
 class TimestampAssigner(ABC):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from ..common.absent_names import refusal
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.options import CheckpointingOptions as Options
 
 __all__ = ["CheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
+
+__getattr__ = refusal(__name__)
 
 
 class CheckpointStorage(ABC):

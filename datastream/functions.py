@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..common.absent_names import refusal
 from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.broadcast_functions import (
     BaseBroadcastProcessFunction,
@@ -109,3 +110,5 @@ __all__ = [
     "TimerService",
     "WindowFunction",
 ]
+
+__getattr__ = refusal(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..common.absent_names import refusal
 from ..state.backend import HashMapStateBackend, StateBackend
 from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
@@ -16,3 +17,5 @@ __all__ = [
     "PredefinedOptions",
     "StateBackend",
 ]
+
+__getattr__ = refusal(__name__)

@@ -25,7 +25,11 @@ MetricValue = UserMetric
 logger = logging.getLogger(__name__)
 
 
-class Counter:
+class Metric:
+    """What a user function counts or measures; base of `Counter`, `Meter` and `Distribution`."""
+
+
+class Counter(Metric):
     """Counts up and down."""
 
     def __init__(self) -> None:
@@ -44,7 +48,7 @@ class Counter:
         return self._count
 
 
-class Meter:
+class Meter(Metric):
     """Counts events, and how many there were a second.
 
     Args:
@@ -85,7 +89,7 @@ class Meter:
             self._seconds.popleft()
 
 
-class Distribution:
+class Distribution(Metric):
     """How values are spread: their number, sum, lowest and highest."""
 
     def __init__(self) -> None:
@@ -106,14 +110,14 @@ class Distribution:
         return self._values
 
 
-Metric = Counter | Meter | Distribution | Callable[[], int | float]
+Registered = Counter | Meter | Distribution | Callable[[], int | float]
 _Root = tuple[tuple[str, ...], tuple[str, ...]]
 """The owner of some metrics, and what all their names begin with."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    metric: Metric
+    metric: Registered
     scope: MetricScope
     has_failed: bool = False
 
@@ -125,7 +129,9 @@ class MetricRegistry:
         # By the root that they are under, so that those of one operator are found without a look at others.
         self._roots: dict[_Root, dict[tuple[str, ...], _Entry]] = {}
 
-    def register(self, root: _Root, name: tuple[str, ...], metric: Metric, scope: MetricScope) -> Metric:
+    def register(
+        self, root: _Root, name: tuple[str, ...], metric: Registered, scope: MetricScope
+    ) -> Registered:
         """The metric of that name: the one there is, if it is of the same kind, else `metric`."""
         entries = self._roots.setdefault(root, {})
         known = entries.get(name)
@@ -175,7 +181,7 @@ class MetricRegistry:
         return found
 
 
-def _value(metric: Metric) -> MetricValue:
+def _value(metric: Registered) -> MetricValue:
     if isinstance(metric, Counter):
         return metric.get_count()
     if isinstance(metric, Meter):
@@ -277,7 +283,7 @@ class MetricGroup:
         """Drop its metrics and those of its groups."""
         self._registry.forget(self._root, self._name)
 
-    def _register(self, name: str, metric: Metric) -> Metric:
+    def _register(self, name: str, metric: Registered) -> Registered:
         scope = replace(self._scope, path=(*self._scope.path, name))
         return self._registry.register(self._root, (*self._name, name), metric, scope)
 

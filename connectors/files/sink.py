@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...common.errors import ConfigurationError
-from ...common.serialization import Encoder
+from ...common.serialization import BulkWriterFactory, Encoder
 from ...operators.base import OperatorContext
 from ...operators.two_phase_commit import TwoPhaseCommitSink
 from ...protocol.elements import Batch
@@ -84,11 +84,19 @@ class FileSink(TwoPhaseCommitSink[FileTransaction]):
 
     @staticmethod
     def for_bulk_format(
-        base_path: str | os.PathLike[str], file_format: FileFormat, schema: pa.Schema
+        base_path: str | os.PathLike[str],
+        file_format: FileFormat | BulkWriterFactory,
+        schema: pa.Schema | None = None,
     ) -> FileSinkBuilder:
-        """Begin to say how files of a format are written. Flink's writer factories know the schema; here it
-        is given beside the format.
+        """Begin to describe a sink that writes files of a format.
+
+        Args:
+            base_path: Where the files appear.
+            file_format: The format, or a writer factory as in PyFlink, which includes the schema.
+            schema: The columns; needed with a format.
         """
+        if isinstance(file_format, BulkWriterFactory):
+            file_format, schema = file_format.file_format, file_format.schema
         return FileSinkBuilder(base_path, file_format, schema)
 
     @property

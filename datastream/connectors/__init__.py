@@ -1,1 +1,7 @@
 """Connectors, by PyFlink's import path."""
+
+from __future__ import annotations
+
+from .base import DeliveryGuarantee, Sink, Source
+
+__all__ = ["DeliveryGuarantee", "Sink", "Source"]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from ...common.absent_names import refusal
 from ...connectors.kafka.sink import DeliveryGuarantee
+from ...operators.sinks import Sink
+from ...operators.sources import Source
 
-__all__ = ["DeliveryGuarantee"]
+__all__ = ["DeliveryGuarantee", "Sink", "Source"]
+
+__getattr__ = refusal(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...common.absent_names import refusal
 from ...connectors.files.errors import FileConnectorError
 from ...connectors.files.formats import ArrowFormat, FileFormat, ParquetFormat
 from ...connectors.files.parts import OutputFileConfig
@@ -33,3 +34,5 @@ __all__ = [
     "StreamFormat",
     "TextLineFormat",
 ]
+
+__getattr__ = refusal(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...common.absent_names import refusal
 from ...connectors.formats.avro_rows import (
     AvroRowDeserializationSchema,
     AvroRowSerializationSchema,
@@ -15,3 +16,5 @@ __all__ = [
     "ConfluentRegistryAvroDeserializationSchema",
     "ConfluentRegistryAvroSerializationSchema",
 ]
+
+__getattr__ = refusal(__name__)
