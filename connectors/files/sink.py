@@ -96,7 +96,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction]):
             schema: The columns; needed with a format.
         """
         if isinstance(file_format, BulkWriterFactory):
-            file_format, schema = file_format.file_format, file_format.schema
+            return FileSinkBuilder(base_path, file_format.file_format, file_format.schema)
         return FileSinkBuilder(base_path, file_format, schema)
 
     @property
