@@ -18,8 +18,9 @@ from ..protocol.plan import StreamNode
 from ..protocol.source_events import ReaderEvent
 from ..protocol.task_events import FromOperator, TaskEvent
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
+from ..state.list_storage import OperatorStateBackendParameters
 from ..state.local_snapshots import LocalSnapshots
-from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from ..state.operator_state import OperatorStateBackend
 from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
 from ..state.storage import CheckpointStorage
 from ..telemetry.metrics import PROCESS_METRICS, MetricGroup
@@ -177,7 +178,7 @@ class _ContextFactory:
 
     def _operator_state(self, node: StreamNode) -> OperatorStateBackend:
         deployment = self._deployment
-        return OperatorStateBackend(
+        return deployment.settings.state_backend.create_operator_backend(
             OperatorStateBackendParameters(
                 node.uid,
                 node.name,
@@ -185,6 +186,7 @@ class _ContextFactory:
                 deployment.attempt,
                 self._storage,
                 _file_prefix(node),
+                self._local_dir(node),
             )
         )
 

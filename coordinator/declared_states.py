@@ -37,8 +37,9 @@ from ..state.kinds import (
     ReducingState,
     ValueState,
 )
+from ..state.list_storage import OperatorStateBackendParameters
 from ..state.memory_storage import MemoryCheckpointStorage
-from ..state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from ..state.operator_state import OperatorStateBackend
 from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
 
 Schema = Mapping[str, object]

@@ -434,6 +434,7 @@ class StreamOperator(ABC):
         """Release everything; called once, also after a failure."""
         if "context" in vars(self):
             self.context.metrics.close()
+            self.context.operator_state.close()
         if self.keyed is not None:
             self.keyed.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..common.errors import SerializationError, StateError, TidegateError
@@ -14,7 +14,7 @@ from ..protocol.ids import CheckpointId
 from ..protocol.plan import StreamNode
 from ..protocol.source_events import CoordinatorEvent
 from ..protocol.watermarks import MIN_WATERMARK_MS
-from ..state.backend import FrozenKeyedState
+from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..telemetry.metrics import MetricGroup
 from .base import FrozenOperator, OperatorContext, StreamOperator
 from .output import Emit, Output, Receiver
@@ -61,7 +61,8 @@ class OperatorChain:
         ]
         self._with_timers: list[tuple[int, StreamOperator]] = []
         self._finished = 0
-        self._with_state = [op for op in self._in_order() if op.keyed is not None]
+        self._keyed = [op.keyed for op in self._in_order() if op.keyed is not None]
+        self._operator_states = [op.context.operator_state for op in self._in_order()]
 
     def _receivers(
         self, subtask: Subtask, node: StreamNode, exchange_of: Mapping[int, Receiver]
@@ -183,9 +184,7 @@ class OperatorChain:
 
     def is_storing(self) -> bool:
         """Whether records have to wait for the state of those before them to be stored."""
-        return any(
-            operator.keyed is not None and not operator.keyed.is_ready for operator in self._with_state
-        )
+        return any(not backend.is_ready for backend in self._backends())
 
     def is_ready(self) -> bool:
         """Whether no operator has to wait for the outside world, or for its state to be stored.
@@ -198,11 +197,13 @@ class OperatorChain:
 
     def spills(self) -> list[FrozenKeyedState]:
         """Write buffers over their limit, frozen; to be persisted off the loop."""
-        return [
-            operator.keyed.spill()
-            for operator in self._with_state
-            if operator.keyed is not None and operator.keyed.needs_spill
-        ]
+        return [backend.spill() for backend in self._backends() if backend.needs_spill]
+
+    def _backends(self) -> Iterator[KeyedStateBackend]:
+        """All that buffer changes in front of local disk."""
+        yield from self._keyed
+        for states in self._operator_states:
+            yield from states.backends
 
     def prepare_snapshot(self, barrier: CheckpointBarrier) -> None:
         """Let the operators emit what must come before the barrier, first operator first."""

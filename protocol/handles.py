@@ -104,11 +104,16 @@ class KeyedStateHandle:
 
 @dataclass(frozen=True, slots=True)
 class ListPart:
-    """The rows `start` to `end` (exclusive) of a file of list items, one item a row."""
+    """The rows `start` to `end` (exclusive) of a file of list items, one item a row.
+
+    With `is_changes` the file is a segment: the changed and removed entries of a broadcast state since the
+    part before it. Such parts count only together, in their order, and are never cut.
+    """
 
     file: FileHandle
     start: int
     end: int
+    is_changes: bool = False
 
     @property
     def item_count(self) -> int:

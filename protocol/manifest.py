@@ -32,7 +32,9 @@ from .key_groups import UPPER_BOUND_MAX_PARALLELISM, KeyGroupRange
 from .redistribution import BROADCAST, EVEN_SPLIT, UNION
 from .stored_path import state_file_problem
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_WITHOUT_CHANGES = 1
+"""Of manifests without parts of operator state that are changes, so that older releases read those too."""
 MAX_MANIFEST_BYTES = 512 << 20
 """A reader takes no more, so no more is written."""
 _MAGIC = "tidegate-checkpoint"
@@ -112,7 +114,7 @@ def encode_manifest(manifest: CheckpointManifest) -> bytes:
             f"execution.checkpointing.data-inline-threshold"
         )
     digest = hashlib.sha256(body).hexdigest()
-    return f"{_MAGIC} {FORMAT_VERSION} {digest}\n".encode() + body
+    return f"{_MAGIC} {_version_of(manifest)} {digest}\n".encode() + body
 
 
 def decode_manifest(data: bytes, path: str) -> CheckpointManifest:
@@ -129,16 +131,22 @@ def decode_manifest(data: bytes, path: str) -> CheckpointManifest:
     words = header.split()
     if len(words) != 3 or words[0] != _MAGIC.encode():
         raise CorruptCheckpointError(f"{path} is not a checkpoint manifest, or its start is damaged")
-    if words[1] != str(FORMAT_VERSION).encode():
+    if words[1] not in (str(version).encode() for version in (_WITHOUT_CHANGES, FORMAT_VERSION)):
         raise CorruptCheckpointError(
             f"{path} has manifest format {_shown_version(words[1])}; this release reads "
-            f"format {FORMAT_VERSION}: restore it with the release that wrote it"
+            f"formats {_WITHOUT_CHANGES} to {FORMAT_VERSION}: restore it with the release that wrote it"
         )
     if hashlib.sha256(body).hexdigest().encode() != words[2]:
         raise CorruptCheckpointError(
             f"{path} is damaged: its checksum does not match. Restore another checkpoint"
         )
     return _from_json(parse_document(body, path))
+
+
+def _version_of(manifest: CheckpointManifest) -> int:
+    snapshots = (snapshot for operator in manifest.operators.values() for snapshot in operator.subtasks)
+    parts = (part for snapshot in snapshots for handle in snapshot.lists for part in handle.parts)
+    return FORMAT_VERSION if any(part.is_changes for part in parts) else _WITHOUT_CHANGES
 
 
 def _shown_version(word: bytes) -> str:
@@ -193,14 +201,17 @@ def _snapshot_to_json(snapshot: OperatorSnapshot) -> dict[str, Any]:
                 "state": handle.state_name,
                 "mode": handle.mode,
                 "schema": handle.schema,
-                "parts": [
-                    {**_file_to_json(part.file), "rows": [part.start, part.end]} for part in handle.parts
-                ],
+                "parts": [_part_to_json(part) for part in handle.parts],
             }
             for handle in snapshot.lists
         ],
         **_channels_to_json(snapshot.channels),
     }
+
+
+def _part_to_json(part: ListPart) -> dict[str, Any]:
+    changes = {"changes": True} if part.is_changes else {}
+    return {**_file_to_json(part.file), "rows": [part.start, part.end], **changes}
 
 
 def _channels_to_json(handle: ChannelStateHandle | None) -> dict[str, Any]:
@@ -276,15 +287,19 @@ def _snapshot_from_json(body: Fields, is_savepoint: bool) -> OperatorSnapshot:
             handle.text("state"),
             handle.one_of("mode", (EVEN_SPLIT, UNION, BROADCAST)),
             handle.schema("schema"),
-            tuple(
-                ListPart(_file_from_json(part, is_savepoint), *_range_from_json(part, "rows"))
-                for part in handle.children("parts")
-            ),
+            tuple(_part_from_json(part, handle, is_savepoint) for part in handle.children("parts")),
         )
         for handle in body.children("lists")
     )
     channels = _channels_from_json(body.child("channels"), is_savepoint) if body.has("channels") else None
     return OperatorSnapshot(KeyedStateHandle(segments, body.schemas("descriptors")), lists, channels)
+
+
+def _part_from_json(part: Fields, handle: Fields, is_savepoint: bool) -> ListPart:
+    is_changes = part.has("changes") and part.flag("changes")
+    if is_changes and handle.text("mode") != BROADCAST:
+        part.fail("changes", "is true in a state that is not broadcast state")
+    return ListPart(_file_from_json(part, is_savepoint), *_range_from_json(part, "rows"), is_changes)
 
 
 def _key_groups_from_json(body: Fields) -> KeyGroupRange:

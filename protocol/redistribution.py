@@ -139,7 +139,7 @@ def _cut(parts: Sequence[ListPart], start: int, end: int) -> tuple[ListPart, ...
     for part in parts:
         low, high = max(start - before, 0), min(end - before, part.item_count)
         if low < high:
-            result.append(ListPart(part.file, part.start + low, part.start + high))
+            result.append(replace(part, start=part.start + low, end=part.start + high))
         before += part.item_count
     return tuple(result)
 

@@ -34,6 +34,8 @@ from .storage import CheckpointStorage
 
 if TYPE_CHECKING:
     from .claims import Unclaimed
+    from .list_storage import OperatorStateBackendParameters
+    from .operator_state import OperatorStateBackend
     from .timer_table import TimerTable
 
 
@@ -52,6 +54,7 @@ class KeyedStateBackendParameters:
         storage: where segments go; None when checkpointing is off.
         file_prefix: directory of this operator's segments in `storage`.
         now_ms: the clock of TTL in processing time, in milliseconds since the epoch.
+        is_stored: whether snapshots store the state. If not, `storage` is only read from.
     """
 
     operator_uid: str
@@ -65,6 +68,12 @@ class KeyedStateBackendParameters:
     storage: CheckpointStorage | None
     file_prefix: str
     now_ms: Callable[[], int] = wall_clock_ms
+    is_stored: bool = True
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether the state is stored in snapshots."""
+        return self.is_stored and self.storage is not None
 
 
 class BackendClosedError(StateError):
@@ -247,6 +256,12 @@ class StateBackend(ABC):
     @abstractmethod
     def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
         """Open the keyed state of one operator in one subtask."""
+
+    def create_operator_backend(self, params: OperatorStateBackendParameters) -> OperatorStateBackend:
+        """Open the operator state of one operator in one subtask. By default it stays in memory."""
+        from .operator_state import OperatorStateBackend
+
+        return OperatorStateBackend(params)
 
 
 @dataclass(frozen=True)

@@ -90,13 +90,13 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._turns = WriteTurns() if store is None else store.turns
         self._budget = budget
         self._drain_entries = drain_entries
-        if store is not None or params.storage is not None:
+        if store is not None or params.has_snapshots:
             _warm_up()
         self._factory = StateFactory(
             store,
             params.max_parallelism,
             cache_entries=None if budget is None else budget.first_cache_entries,
-            journals=params.storage is not None,
+            journals=params.has_snapshots,
             processing_time=params.now_ms,
             event_time=lambda: self.current_watermark,
         )
@@ -149,7 +149,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         descriptor = ValueStateDescriptor(name, Types.BOOLEAN())
         schema = self._schemas.declare(descriptor, True, self._tables, self._rename)
         codec = value_codec(descriptor.type_info)
-        journals = self._params.storage is not None
+        journals = self._params.has_snapshots
         table = TimerTable(TableSettings(name, codec, None, None, journals, None, is_namespaced=True))
         self._load(table, self._conversion(descriptor, schema, table), None)
         self._know(table, schema)
@@ -323,7 +323,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
                     epoch.unstored.append((frozen, changes))
                 else:
                     frozen.release(self._turns)
-            if self._params.storage is not None:
+            if self._params.has_snapshots:
                 self._log.tidy(epoch.cut_offs)
             self._pending.popleft()
             if self._store is not None:
@@ -400,7 +400,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
             changes = change_table(frozen, self._params.max_parallelism, self._turns)
         except (StateError, KeyTypeError) as error:
             raise type(error)(f"{self.where}: state {table.name!r}: {error}") from error
-        if self._params.storage is not None:
+        if self._params.has_snapshots:
             schema = _stored_schema(epoch.schemas[table.name], table)
             self._log.append(table.name, schema, changes, epoch.cut_offs.get(table.name))
         if frozen.log:

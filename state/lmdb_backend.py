@@ -1,13 +1,20 @@
-"""The LMDB state backend: state may be larger than memory."""
+"""The LMDB state backend: keyed and operator state may be larger than memory."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..common.errors import ConfigurationError
 from .backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
+
+if TYPE_CHECKING:
+    from .list_storage import OperatorStateBackendParameters
+    from .operator_state import OperatorStateBackend
+
+_OPERATOR_STATE_SHARE = 4
 
 
 @dataclass(frozen=True)
@@ -16,8 +23,9 @@ class LmdbStateBackend(StateBackend):
 
     Args:
         enable_incremental_checkpointing: accepted for Flink's sake; checkpoints are always incremental.
-        memory_size_bytes: memory for caches and write buffers, per operator and subtask, by estimate.
-            Changed entries beyond their share are spilled to LMDB between checkpoints.
+        memory_size_bytes: memory for caches and write buffers of keyed state, per operator and subtask, by
+            estimate. Changed entries beyond their share are spilled to LMDB between checkpoints. Each large
+            broadcast state may take a quarter of that in addition.
         initial_map_size_bytes: LMDB's map at the start; it grows by itself.
     """
 
@@ -44,3 +52,12 @@ class LmdbStateBackend(StateBackend):
             max(self.memory_size_bytes, LEAST_MAPPED_BYTES),
         )
         return TableKeyedStateBackend(params, store, MemoryBudget(self.memory_size_bytes))
+
+    def create_operator_backend(self, params: OperatorStateBackendParameters) -> OperatorStateBackend:
+        from .growth import MemoryLimit
+        from .lmdb_operator_state import LmdbOperatorStates
+        from .operator_state import OperatorStateBackend
+
+        memory_size_bytes = max(1, self.memory_size_bytes // _OPERATOR_STATE_SHARE)
+        states = LmdbOperatorStates(params, memory_size_bytes, self.initial_map_size_bytes, MemoryLimit())
+        return OperatorStateBackend(params, states)

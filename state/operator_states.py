@@ -1,14 +1,50 @@
-"""The live objects behind operator state: a list, or a map, of one subtask."""
+"""The live objects behind operator state: a list, or a map, of one subtask, in memory."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..protocol.handles import ListPart
 from .codecs import ValueCodec
 from .kinds import BroadcastState, ListState
-from .list_files import EncodedItems, encode_items
+from .list_files import EncodedItems, decode_items, encode_items
+from .list_storage import ListStorage, RestoredItems
+
+
+class FrozenItems(ABC):
+    """One operator state as of a snapshot."""
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether there is nothing to write."""
+        return False
+
+    @abstractmethod
+    def persist(self, files: ListStorage, state_name: str, schema: dict[str, object]) -> tuple[ListPart, ...]:
+        """Write what is not written yet, and return where all of it is. Runs off the task's thread."""
+
+
+class NoItems(FrozenItems):
+    """Of an empty state, or of one that another subtask stores."""
+
+    @property
+    def is_trivial(self) -> bool:
+        return True
+
+    def persist(self, files: ListStorage, state_name: str, schema: dict[str, object]) -> tuple[ListPart, ...]:
+        return ()
+
+
+class WholeItems(FrozenItems):
+    """All items of a state, which go to a new file."""
+
+    def __init__(self, items: EncodedItems) -> None:
+        self._items = items
+
+    def persist(self, files: ListStorage, state_name: str, schema: dict[str, object]) -> tuple[ListPart, ...]:
+        return (files.write(self._items, state_name, schema),)
 
 
 class OperatorState(ABC):
@@ -22,16 +58,17 @@ class OperatorState(ABC):
         self.stored_schema = {**schema, "value_encoding": "pickle" if codec.is_pickled else "typed"}
 
     @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is no item."""
+    def freeze(self) -> FrozenItems:
+        """The synchronous part of a snapshot.
+
+        Raises:
+            StateError: An item does not fit its declared type.
+            KeyTypeError: A map key has no deterministic encoding.
+        """
 
     @abstractmethod
-    def encode(self) -> EncodedItems:
-        """The items as columns."""
-
-    @abstractmethod
-    def load(self, map_keys: list[Any], values: list[Any]) -> None:
-        """Add restored items."""
+    def load(self, restored: RestoredItems) -> None:
+        """Take over restored items; called once, before anything else."""
 
 
 class OperatorListState(OperatorState, ListState[Any]):
@@ -56,14 +93,12 @@ class OperatorListState(OperatorState, ListState[Any]):
     def clear(self) -> None:
         self._items = []
 
-    def is_empty(self) -> bool:
-        return not self._items
+    def freeze(self) -> FrozenItems:
+        return WholeItems(encode_items(self.codec, self._items)) if self._items else NoItems()
 
-    def encode(self) -> EncodedItems:
-        return encode_items(self.codec, self._items)
-
-    def load(self, map_keys: list[Any], values: list[Any]) -> None:
-        self._items += values
+    def load(self, restored: RestoredItems) -> None:
+        for _, rows in restored.tables():
+            self._items += decode_items(self.codec, rows)[1]
 
 
 class OperatorBroadcastState(OperatorState, BroadcastState[Any, Any]):
@@ -78,6 +113,15 @@ class OperatorBroadcastState(OperatorState, BroadcastState[Any, Any]):
 
     def contains(self, key: Any) -> bool:
         return key in self._entries
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
+
+    def newest(self) -> Iterator[tuple[Any, Any]]:
+        """The entries, the last new one first."""
+        return reversed(self._entries.items())
 
     def put(self, key: Any, value: Any) -> None:
         self._entries[key] = value
@@ -103,8 +147,12 @@ class OperatorBroadcastState(OperatorState, BroadcastState[Any, Any]):
     def clear(self) -> None:
         self._entries = {}
 
-    def encode(self) -> EncodedItems:
-        return encode_items(self.codec, list(self._entries.values()), list(self._entries))
+    def freeze(self) -> FrozenItems:
+        if not self._entries:
+            return NoItems()
+        return WholeItems(encode_items(self.codec, list(self._entries.values()), list(self._entries)))
 
-    def load(self, map_keys: list[Any], values: list[Any]) -> None:
-        self._entries.update(zip(map_keys, values, strict=True))
+    def load(self, restored: RestoredItems) -> None:
+        for _, rows in restored.tables():
+            map_keys, values = decode_items(self.codec, rows)
+            self._entries.update(zip(map_keys, values, strict=True))

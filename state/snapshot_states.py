@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from ..common.errors import ConfigurationError, CorruptCheckpointError, StateError
 from ..protocol.handles import ListPart
+from .conversion import StateConversion
 from .key_selection import KeySelection
 from .list_files import read_list_file
+from .list_storage import live_entries, read_changes
 from .snapshot_columns import (
     ColumnLayout,
     OperatorStateEntry,
@@ -293,6 +295,9 @@ class OperatorSnapshotState(DecodedState):
 
     def _tables(self) -> Iterator[pa.Table]:
         conversion = StoredValues(self.where, self.schema, is_keyed=False).conversion
+        if any(part.is_changes for _, part in self._parts):
+            yield self._entries_of_changes(conversion)
+            return
         for subtask, part in self._parts:
             with self.where.named():
                 data = self._files.storage.read_file(part.file)
@@ -304,6 +309,16 @@ class OperatorSnapshotState(DecodedState):
                         f"its manifest names; restore another checkpoint or savepoint"
                     )
             yield table.append_column("subtask", pa.array([subtask] * len(table), pa.int32()))
+
+    def _entries_of_changes(self, conversion: StateConversion) -> pa.Table:
+        """The entries of a large broadcast state, which one subtask has stored."""
+        tables = []
+        for _, part in self._parts:
+            table, stored_schema = read_changes(self._files.storage.read_file(part.file), part)
+            tables.append(conversion.converted(table, stored_schema))
+        table = live_entries(tables)
+        subtasks = pa.array([self._parts[0][0]] * len(table), pa.int32())
+        return table.append_column("subtask", subtasks)
 
     def _new_layout(self) -> ColumnLayout:
         types = [dict(zip(table.schema.names, table.schema.types, strict=True)) for table in self._tables()]

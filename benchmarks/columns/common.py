@@ -25,7 +25,8 @@ from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.ids import Attempt, CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
-from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from tidegate.state.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.state.storage import open_storage
 
 ROUNDS = 3

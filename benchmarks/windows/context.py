@@ -16,8 +16,9 @@ from tidegate.state.backend import (
     StateBackend,
     wall_clock_ms,
 )
+from tidegate.state.list_storage import OperatorStateBackendParameters
 from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from tidegate.state.operator_state import OperatorStateBackend
 
 MAX_PARALLELISM = 128
 

@@ -29,8 +29,9 @@ from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, CheckpointId, JobId
 from tidegate.protocol.redistribution import redistribute
+from tidegate.state.list_storage import OperatorStateBackendParameters
 from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from tidegate.state.operator_state import OperatorStateBackend
 
 from .halves import InTwoHalves
 

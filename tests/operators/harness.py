@@ -21,8 +21,9 @@ from tidegate.state.backend import (
     StateBackend,
 )
 from tidegate.state.inline_storage import InlineStorage
+from tidegate.state.list_storage import OperatorStateBackendParameters
 from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.storage import CheckpointStorage
 

@@ -121,9 +121,31 @@ def test_appended_bytes_are_noticed() -> None:
 
 def test_a_newer_format_says_which_release_reads_it() -> None:
     body = b"{}"
-    newer = f"tidegate-checkpoint 2 {hashlib.sha256(body).hexdigest()}\n".encode() + body
-    with pytest.raises(CorruptCheckpointError, match=r"manifest format 2; this release reads format 1"):
+    newer = f"tidegate-checkpoint 3 {hashlib.sha256(body).hexdigest()}\n".encode() + body
+    with pytest.raises(CorruptCheckpointError, match=r"manifest format 3; this release reads formats 1 to 2"):
         decode_manifest(newer, PATH)
+
+
+def with_parts_of(mode: str, is_changes: bool) -> CheckpointManifest:
+    file = FileHandle("shared/rules/broadcast/0.parquet", 10, "0" * 64)
+    handle = OperatorListHandle("rules", mode, {}, (ListPart(file, 0, 3, is_changes),))
+    operator = OperatorManifest("rules", "Rules", 128, (OperatorSnapshot(lists=(handle,)),))
+    return CheckpointManifest(
+        "job", "job", CheckpointId(1), SnapshotKind.CHECKPOINT, 0, 0, {"rules": operator}
+    )
+
+
+@pytest.mark.parametrize(("is_changes", "version"), [(False, b"1"), (True, b"2")])
+def test_parts_that_are_changes_make_the_format_a_newer_one(is_changes: bool, version: bytes) -> None:
+    stored = with_parts_of("broadcast", is_changes)
+    data = encode_manifest(stored)
+    assert data.split()[1] == version
+    assert decode_manifest(data, PATH) == stored
+
+
+def test_only_broadcast_state_is_stored_as_changes() -> None:
+    with pytest.raises(CorruptCheckpointError, match=r"changes.*not broadcast state"):
+        decode_manifest(encode_manifest(with_parts_of("union", True)), PATH)
 
 
 def test_another_file_is_no_manifest() -> None:

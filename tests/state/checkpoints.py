@@ -19,7 +19,8 @@ from tidegate.state.backend import (
     wall_clock_ms,
 )
 from tidegate.state.key_hashing import key_group_of
-from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from tidegate.state.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.storage import CheckpointStorage, open_storage
 from tidegate.state.stored_checkpoint import MANIFEST_NAME, read_checkpoint

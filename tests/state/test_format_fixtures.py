@@ -10,12 +10,19 @@ from uuid import UUID
 
 import pytest
 from tidegate.common import Instant, Row, Types
+from tidegate.protocol.manifest import FORMAT_VERSION as MANIFEST_VERSION
+from tidegate.protocol.manifest import decode_manifest
+from tidegate.protocol.redistribution import redistribute
 from tidegate.state import read_snapshot
-from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from tidegate.state.raw_state import RAW_OPERATOR
 from tidegate.state.segments import FORMAT_VERSION
 from tidegate.state.snapshot_reader import Snapshot
+from tidegate.state.storage import open_storage
+from tidegate.state.stored_checkpoint import MANIFEST_NAME
 
 from .checkpoints import UID, Job
+from .test_operator_state import open_states
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("format-*/chk-2"))
 
@@ -28,7 +35,8 @@ def snapshot(request: pytest.FixtureRequest) -> Snapshot:
 def test_there_are_fixtures_of_all_versions() -> None:
     names = {path.parent.name for path in FIXTURES}
     # Segments of format 1 pickled what did not fit their column.
-    assert {"format-1", f"format-1-{FORMAT_VERSION}"} <= names
+    # Manifests of format 2 have broadcast state as changes.
+    assert {"format-1", "format-1-2", f"format-{MANIFEST_VERSION}-{FORMAT_VERSION}"} <= names
 
 
 def test_a_job_starts_from_a_released_format(snapshot: Snapshot, tmp_path: Path) -> None:
@@ -130,3 +138,22 @@ def test_operator_and_raw_state_of_a_released_format_are_read(snapshot: Snapshot
         "key_group": [0, 127],
         "value": [b"zero", b"last"],
     }
+
+
+@pytest.mark.parametrize("kind", ["hashmap", "lmdb", "on disk"])
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.parent.name)
+def test_a_job_starts_with_operator_state_of_a_released_format(path: Path, kind: str, tmp_path: Path) -> None:
+    storage = open_storage(str(path.parent))
+    subtasks = decode_manifest((path / MANIFEST_NAME).read_bytes(), str(path)).operators[UID].subtasks
+    split, partitions = [], []
+    for subtask, snapshot in enumerate(redistribute(subtasks, 3, 128)):
+        states = open_states(kind, storage, str(tmp_path), subtask)
+        states.restore(snapshot.lists, owned=True)
+        split += states.get_list_state(ListStateDescriptor("split", Types.LONG())).get()
+        partitions += states.get_list_state(RAW_OPERATOR).get()
+        union = states.get_union_list_state(ListStateDescriptor("union"))
+        assert union.get() == [{"subtask": 0}, {"subtask": 1}]
+        rules = states.get_broadcast_state(MapStateDescriptor("rules", Types.STRING(), Types.DOUBLE()))
+        assert dict(rules.items()) == {"limit": 0.5}
+        states.close()
+    assert (split, partitions) == ([0, 10, 1, 10], [b"partition", b"of 0", b"partition", b"of 1"])

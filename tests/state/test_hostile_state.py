@@ -15,10 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.common.typeinfo import Types
-from tidegate.protocol.handles import FileHandle, KeyedStateHandle, ListPart
+from tidegate.protocol.handles import FileHandle, KeyedStateHandle
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from tidegate.state.growth import MemoryLimit
+from tidegate.state.list_storage import OperatorStateBackendParameters
+from tidegate.state.lmdb_operator_state import LmdbOperatorStates
 from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.state.segments import footer_sha256
 
 
@@ -111,27 +114,38 @@ def test_a_payload_in_timers_never_runs(
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("kind", ["list", "union", "broadcast"])
-def test_a_payload_in_a_declared_operator_state_never_runs(tmp_path: Path, kind: str, version: int) -> None:
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_a_payload_in_a_declared_operator_state_never_runs(
+    tmp_path: Path, kind: str, version: int, place: str
+) -> None:
     storage = MemoryCheckpointStorage()
-    parameters = OperatorStateBackendParameters("uid", "name", 0, 1, storage, "shared/uid")
+    parameters = OperatorStateBackendParameters("uid", "name", 0, 1, storage, "shared/uid", str(tmp_path))
+
+    def opened() -> OperatorStateBackend:
+        if place == "memory":
+            return OperatorStateBackend(parameters)
+        on_disk = LmdbOperatorStates(parameters, 1 << 20, 1 << 20, MemoryLimit(0))
+        return OperatorStateBackend(parameters, on_disk)
 
     def declared(backend: OperatorStateBackend) -> Any:
         if kind == "list":
             return backend.get_list_state(LIST)
         return backend.get_union_list_state(LIST) if kind == "union" else backend.get_broadcast_state(MAP)
 
-    backend = OperatorStateBackend(parameters)
+    backend = opened()
     if kind == "broadcast":
         declared(backend).put_all({"a": 1, "b": 2})
     else:
         declared(backend).update([1, 2])
     (handle,) = backend.snapshot().persist()
-    (part,) = handle.parts
+    part = handle.parts[0]
     file, _ = with_bomb(storage, part.file, version, pickle.dumps(Bomb(tmp_path / "exploded")))
-    again = OperatorStateBackend(parameters)
-    again.restore((replace(handle, parts=(ListPart(file, part.start, part.end),)),), owned=False)
+    backend.close()
+    again = opened()
+    again.restore((replace(handle, parts=(replace(part, file=file),)),), owned=False)
     with pytest.raises(CorruptCheckpointError, match=r"operator 'name'.*state 'value'.*declared type"):
-        declared(again)
+        list(declared(again))
+    again.close()
     assert not (tmp_path / "exploded").exists()
 
 

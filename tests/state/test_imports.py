@@ -20,7 +20,7 @@ def test_declaring_state_loads_neither_arrow_nor_lmdb() -> None:
     assert result.stdout.strip() == "[]"
 
 
-def test_flinks_other_names_of_backends_mean_the_same_keyed_state() -> None:
+def test_flinks_other_names_of_backends_mean_the_same_state() -> None:
     from tidegate.state.backend import HashMapStateBackend
     from tidegate.state.live_backends import FileSystemStateBackend, MemoryStateBackend
     from tidegate.state.lmdb_backend import LmdbStateBackend
@@ -32,6 +32,7 @@ def test_flinks_other_names_of_backends_mean_the_same_keyed_state() -> None:
         (EmbeddedRocksDBStateBackend(), LmdbStateBackend()),
     ):
         assert type(named).create_keyed_backend is type(meant).create_keyed_backend
+        assert type(named).create_operator_backend is type(meant).create_operator_backend
         assert vars(meant).items() <= vars(named).items()
 
 

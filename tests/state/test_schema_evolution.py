@@ -24,8 +24,9 @@ from tidegate.state.descriptors import (
     ValueStateDescriptor,
 )
 from tidegate.state.key_hashing import key_group_of
+from tidegate.state.list_storage import OperatorStateBackendParameters
 from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend, OperatorStateBackendParameters
+from tidegate.state.operator_state import OperatorStateBackend
 
 
 @dataclasses.dataclass

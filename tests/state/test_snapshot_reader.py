@@ -434,8 +434,8 @@ def test_a_damaged_manifest_and_one_of_a_newer_format_are_refused(tmp_path: Path
     manifest.write_bytes(data.replace(b"flights", b"flightz"))
     with pytest.raises(CorruptCheckpointError, match="its checksum does not match"):
         read_snapshot(path)
-    manifest.write_bytes(data.replace(b"tidegate-checkpoint 1", b"tidegate-checkpoint 2", 1))
-    with pytest.raises(CorruptCheckpointError, match="format 2"):
+    manifest.write_bytes(data.replace(b"tidegate-checkpoint 1", b"tidegate-checkpoint 3", 1))
+    with pytest.raises(CorruptCheckpointError, match="format 3"):
         read_snapshot(path)
 
 
