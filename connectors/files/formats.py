@@ -78,9 +78,11 @@ class FileFormat(ABC):
     Attributes:
         suffix: How names of files end, without a dot.
         unit: What the positions of splits count, for errors.
+        is_columnar: Whether `FileSource.for_bulk_file_format` emits Arrow batches, or else records.
     """
 
     suffix: str
+    is_columnar = True
     unit = "unit"
 
     def split(self, file_system: Any, path: str, size_bytes: int, split_bytes: int) -> list[FileSplit]:
@@ -141,7 +143,7 @@ class ParquetFormat(FileFormat):
             return [FileSplit(path, size_bytes)]
         metadata = pq.read_metadata(path, filesystem=file_system)
         sizes = [_stored_bytes(metadata.row_group(group)) for group in range(metadata.num_row_groups)]
-        return _ranges(path, size_bytes, sizes, split_bytes)
+        return unit_ranges(path, size_bytes, sizes, split_bytes)
 
     def read(self, reading: Reading, split: FileSplit) -> Iterator[Piece]:
         metadata = pq.read_metadata(split.path, filesystem=reading.file_system)
@@ -161,7 +163,7 @@ class ParquetFormat(FileFormat):
             batch_size=reading.batch_rows,
             batch_readahead=_batches_ahead(metadata.row_group(group), reading.batch_rows),
         )
-        for batch in _without_first(skipped, scanner.to_batches()):
+        for batch in without_first(skipped, scanner.to_batches()):
             split = replace(split, rows=split.rows + batch.num_rows)
             yield batch, split
 
@@ -191,14 +193,14 @@ class ArrowFormat(FileFormat):
             return [FileSplit(path, size_bytes)]
         with file_system.open_input_file(path) as stream:
             count = pa.ipc.open_file(stream).num_record_batches
-        return _ranges(path, size_bytes, [size_bytes // max(1, count)] * count, split_bytes)
+        return unit_ranges(path, size_bytes, [size_bytes // max(1, count)] * count, split_bytes)
 
     def read(self, reading: Reading, split: FileSplit) -> Iterator[Piece]:
         with reading.file_system.open_input_file(split.path) as stream:
             file = pa.ipc.open_file(stream)
             end = file.num_record_batches if split.end is None else split.end
             stored = (_validated(file.get_batch(number)) for number in range(split.start, end))
-            for whole in _without_first(split.rows, stored):
+            for whole in without_first(split.rows, stored):
                 chosen = whole if reading.columns is None else whole.select(list(reading.columns))
                 for first in range(0, chosen.num_rows, reading.batch_rows):
                     batch = chosen.slice(first, reading.batch_rows)
@@ -231,7 +233,7 @@ def _batches_ahead(group: Any, batch_rows: int) -> int:
     return max(_READ_AHEAD_BATCHES, int(group.num_rows) // batch_rows + 1)
 
 
-def _ranges(path: str, size_bytes: int, sizes: Sequence[int], split_bytes: int) -> list[FileSplit]:
+def unit_ranges(path: str, size_bytes: int, sizes: Sequence[int], split_bytes: int) -> list[FileSplit]:
     """Neighbouring units together until they have the size of a split."""
     splits, start, gathered = [], 0, 0
     for unit, unit_bytes in enumerate(sizes):
@@ -248,7 +250,8 @@ def _validated(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _without_first(rows: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def without_first(rows: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches after this number of rows."""
     for batch in batches:
         if rows < batch.num_rows:
             yield batch.slice(rows)

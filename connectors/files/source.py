@@ -88,8 +88,8 @@ class FileSource(Source):
 
     @staticmethod
     def for_bulk_file_format(bulk_format: FileFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
-        """Begin to say how files are read in Arrow batches."""
-        return FileSourceBuilder(bulk_format, paths, as_columns=True)
+        """Begin to describe a source that reads Arrow batches, or the records of a format such as Avro."""
+        return FileSourceBuilder(bulk_format, paths, as_columns=bulk_format.is_columnar)
 
     def validate(self) -> None:
         missing = [where.text for where in self._discovery.locations if not _is_there(where)]

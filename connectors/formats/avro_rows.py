@@ -26,7 +26,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
     """
 
     def __init__(self, avro_schema_string: str) -> None:
-        self._records = _Records(_parse(avro_schema_string))
+        self._records = _Records(parsed_schema(avro_schema_string))
 
     def deserialize(self, message: bytes) -> Any:
         return self._records.read(message, 0, None)
@@ -43,7 +43,7 @@ class AvroRowSerializationSchema(SerializationSchema):
     """
 
     def __init__(self, avro_schema_string: str) -> None:
-        self._parsed: Any = _parse(avro_schema_string)
+        self._parsed: Any = parsed_schema(avro_schema_string)
 
     def serialize(self, value: Any) -> bytes:
         output = io.BytesIO()
@@ -64,7 +64,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
 
     def __init__(self, url: str, reader_schema: str | None = None) -> None:
         self._registry = SchemaRegistry(url)
-        self._reader: Any = None if reader_schema is None else _parse(reader_schema)
+        self._reader: Any = None if reader_schema is None else parsed_schema(reader_schema)
         self._writers: dict[int, _Records] = {}
 
     def deserialize(self, message: bytes) -> Any:
@@ -73,7 +73,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
         (_, schema_id) = _HEADER.unpack_from(message)
         writer = self._writers.get(schema_id)
         if writer is None:
-            writer = self._writers[schema_id] = _Records(_parse(self._registry.schema(schema_id)))
+            writer = self._writers[schema_id] = _Records(parsed_schema(self._registry.schema(schema_id)))
         return writer.read(message, _HEADER.size, self._reader)
 
     def get_produced_type(self) -> TypeInformation:
@@ -92,7 +92,7 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
     def __init__(self, subject: str, avro_schema_string: str, url: str) -> None:
         self._subject, self._text = subject, avro_schema_string
         self._registry = SchemaRegistry(url)
-        self._parsed: Any = _parse(avro_schema_string)
+        self._parsed: Any = parsed_schema(avro_schema_string)
         self._header: bytes | None = None
 
     def serialize(self, value: Any) -> bytes:
@@ -104,7 +104,8 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
         return output.getvalue()
 
 
-def _fastavro() -> Any:
+def fastavro_module() -> Any:
+    """The package `fastavro`; ConfigurationError if it is not installed."""
     try:
         import fastavro
     except ImportError as error:
@@ -112,8 +113,9 @@ def _fastavro() -> Any:
     return fastavro
 
 
-def _parse(text: str) -> Any:
-    fastavro = _fastavro()
+def parsed_schema(text: str) -> Any:
+    """The text of a schema as fastavro uses it; ConfigurationError if it is not valid."""
+    fastavro = fastavro_module()
     try:
         return fastavro.parse_schema(json.loads(text))
     except Exception as error:
@@ -137,7 +139,7 @@ class _Records:
         source = io.BytesIO(message)
         source.seek(start)
         try:
-            found = _fastavro().schemaless_reader(source, self._schema, reader)
+            found = fastavro_module().schemaless_reader(source, self._schema, reader)
         except Exception as error:
             raise SerializationError(f"a message is no record of its Avro schema: {error!r:.300}") from error
         if source.read(1):
@@ -151,6 +153,6 @@ def _write(output: io.BytesIO, schema: Any, value: Any) -> None:
     elif isinstance(value, (tuple, list)):
         value = dict(zip((field["name"] for field in schema["fields"]), value, strict=True))
     try:
-        _fastavro().schemaless_writer(output, schema, value, strict=True)
+        fastavro_module().schemaless_writer(output, schema, value, strict=True)
     except Exception as error:
         raise SerializationError(f"{value!r:.200} does not fit its Avro schema: {error}") from error

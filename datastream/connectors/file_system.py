@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ...common.absent_names import refusal
+from ...connectors.files.avro_format import AvroFormat
 from ...connectors.files.errors import FileConnectorError
 from ...connectors.files.formats import ArrowFormat, FileFormat, ParquetFormat
+from ...connectors.files.orc_format import OrcFormat
 from ...connectors.files.parts import OutputFileConfig
 from ...connectors.files.policies import BucketAssigner, RollingPolicy
 from ...connectors.files.sink import FileSink, FileSinkBuilder
@@ -18,6 +20,7 @@ from ...connectors.files.text_formats import CsvFormat, JsonLinesFormat, TextLin
 
 __all__ = [
     "ArrowFormat",
+    "AvroFormat",
     "BucketAssigner",
     "CsvFormat",
     "FileConnectorError",
@@ -28,6 +31,7 @@ __all__ = [
     "FileSource",
     "FileSourceBuilder",
     "JsonLinesFormat",
+    "OrcFormat",
     "OutputFileConfig",
     "ParquetFormat",
     "RollingPolicy",
