@@ -464,7 +464,8 @@ class StateRecoveryOptions:
         .with_deprecated_keys("execution.savepoint.path")
     )
     """A savepoint, a checkpoint, or `latest:<directory>`: the latest checkpoint of a job, or of the runs of a
-    program that keep theirs in one directory."""
+    program that keep theirs in one directory. With `latest-if-any:<directory>` the first run starts from
+    nothing."""
     SAVEPOINT_IGNORE_UNCLAIMED_STATE: ConfigOption[bool] = (
         ConfigOptions.key("execution.state-recovery.ignore-unclaimed-state")
         .boolean_type()

@@ -53,7 +53,8 @@ from .settings import configuration_of, settings_options
     "-s",
     "savepoint",
     metavar="PATH",
-    help="Start from this savepoint or checkpoint, or from the latest checkpoint (latest:DIR).",
+    help="Start from this savepoint or checkpoint, or from the latest checkpoint (latest:DIR, or "
+    "latest-if-any:DIR if there may be none yet).",
 )
 @click.option(
     "--allow-non-restored-state",

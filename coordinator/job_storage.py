@@ -11,7 +11,7 @@ from ..state.stored_checkpoint import read_checkpoint
 from .checkpoint_store import CheckpointStore
 from .claim import ClaimedCheckpoint
 from .restore import check_restore
-from .restore_fence import check_still_fenced, has_fenced, mark_continued, restoring_job
+from .restore_fence import check_still_fenced, check_still_first, has_fenced, mark_continued, restoring_job
 from .restored_address import looked_for
 from .spec import JobSpec
 from .step_back import newer_checkpoints, step_back_warning
@@ -69,6 +69,8 @@ def foreign_state(
     path = spec.settings.restore_path
     is_first_start = store is None or store.newest is None
     claimed = claimed_checkpoint(spec)
+    if path is None and is_first_start:
+        check_still_first(spec.settings.follows, restoring_job(spec))
     if path is None or not is_first_start:
         if store is not None:
             store.owns(claimed)

@@ -1,9 +1,12 @@
-"""Finds the latest checkpoint to start from: what `latest:<directory>` means (ADR 063).
+"""Finds the latest checkpoint to start from: `latest:<directory>` (ADR 063), `latest-if-any:` (ADR 070).
 
 The directory is that of one job's checkpoints, or the one in which all runs of a program keep theirs. Jobs
 that started from a checkpoint of another one continue its history, so the latest checkpoint of a history is
 that of its last job, or of an earlier one where the last jobs completed none. It is looked for after the jobs
 of the history are fenced; before, a job that still runs could complete another one.
+
+With `latest-if-any:<directory>` a job starts from nothing if there is no checkpoint yet, after it has fenced
+all jobs in the directory: they become the beginning of its history.
 """
 
 from __future__ import annotations
@@ -12,11 +15,17 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 
-from ..common.errors import CheckpointNotFoundError, CheckpointStorageError, CorruptCheckpointError
+from ..common.errors import (
+    CheckpointNotFoundError,
+    CheckpointStorageError,
+    ConfigurationError,
+    CorruptCheckpointError,
+)
 from ..protocol.elements import SnapshotKind
 from ..protocol.ids import CheckpointId, JobId
-from ..protocol.restorers import StoredJob, origins
+from ..protocol.restorers import StoredJob, histories
 from ..protocol.takeover import counts
 from ..state.storage import CheckpointStorage, MissingFileError, open_storage
 from ..state.stored_checkpoint import MANIFEST_NAME, read_checkpoint
@@ -26,23 +35,35 @@ from .spec import JobSpec
 from .takeovers import Takeovers
 
 PREFIX = "latest:"
+IF_ANY = "latest-if-any:"
+_RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
 _OF_A_JOB = re.compile(r"(?:(?P<job>[^/]+)/)?(?:epochs/\d+|chk-(?P<id>\d+)/MANIFEST)")
 
 
 def is_latest(path: str) -> bool:
     """Whether a restore path names the latest checkpoint in a directory."""
-    return path.startswith(PREFIX)
+    return path.startswith((PREFIX, IF_ANY))
+
+
+def directory_of(path: str) -> str:
+    """A restore path without `latest:` or `latest-if-any:`."""
+    for prefix in (PREFIX, IF_ANY):
+        if path.startswith(prefix):
+            return path.removeprefix(prefix)
+    return path
 
 
 def secure_restored(spec: JobSpec) -> JobSpec:
     """End the job from whose checkpoint this one starts, and find the latest checkpoint where that is wanted.
 
     Returns:
-        The job with the address of one checkpoint or savepoint as its restore path.
+        The job with the address of one checkpoint or savepoint as its restore path; without one if the job
+        starts from nothing.
 
     Raises:
         CheckpointNotFoundError: There is no checkpoint.
         CheckpointStorageError: There are several histories, or storage refuses.
+        ConfigurationError: The job may start from nothing, and would do so although it has run.
     """
     path = spec.settings.restore_path
     if path is None:
@@ -50,31 +71,68 @@ def secure_restored(spec: JobSpec) -> JobSpec:
     if not is_latest(path):
         fence_checkpoint(path, restoring_job(spec))
         return spec
+    check_latest(spec)
     restoring = restoring_job(spec)
-    restored = _latest(_history(path), lambda directory: fence_job(directory, restoring), set())
-    if restored is None:
-        raise CheckpointNotFoundError(_nothing(path))
-    return replace(spec, settings=replace(spec.settings, restore_path=restored))
+    fenced: set[str] = set()
+    restored = _latest_of(_origins(path), lambda directory: fence_job(directory, restoring), fenced)
+    _check_found(path, restored)
+    follows = () if restored is not None else tuple(sorted(fenced))
+    return replace(spec, settings=replace(spec.settings, restore_path=restored, follows=follows))
 
 
-def latest_now(path: str) -> str:
-    """The latest checkpoint of `latest:<directory>` as long as no job that still runs completes another.
+def latest_now(path: str) -> str | None:
+    """The latest checkpoint in a directory as long as no job that still runs completes another.
 
     Nothing is fenced: for checks that come first.
+
+    Returns:
+        Its address; `None` if there is none, and the job may start from nothing.
 
     Raises:
         CheckpointNotFoundError: There is no checkpoint.
         CheckpointStorageError: There are several histories, or storage refuses.
     """
-    restored = _latest(_history(path), _stored_job, set())
-    if restored is None:
+    found = _latest_of(_origins(path), _stored_job, set())
+    _check_found(path, found)
+    return found
+
+
+def check_latest(spec: JobSpec) -> None:
+    """Raise `ConfigurationError` if a job that may start from nothing would do so although it has run."""
+    path, own = spec.settings.restore_path or "", spec.settings.checkpoint_dir
+    if not path.startswith(IF_ANY):
+        return
+    if spec.settings.trigger is None or own is None:
+        raise ConfigurationError(
+            f"execution.state-recovery.path is {path}, but the job takes no checkpoints; set "
+            f"execution.checkpointing.interval and execution.checkpointing.dir"
+        )
+    if not (spec.settings.keep_on_finish and spec.settings.keep_on_cancel and spec.settings.keep_on_fail):
+        raise ConfigurationError(
+            f"execution.state-recovery.path is {path}, but a job that has ended would leave no checkpoint, "
+            f"and be repeated from the beginning. Set {_RETENTION}: RETAIN_ON_CANCELLATION and "
+            f"tidegate.checkpointing.retain-on-finish: true"
+        )
+    if open_storage(directory_of(path)).uri.rstrip("/") != open_storage(own).uri.rstrip("/"):
+        raise ConfigurationError(
+            f"execution.state-recovery.path is {path}, but execution.checkpointing.dir is {own}, so the job "
+            f"would start from nothing each time. Use {IF_ANY}{own}; or, to start from checkpoints in "
+            f"another directory, use {PREFIX}{directory_of(path)}"
+        )
+
+
+def _check_found(path: str, found: str | None) -> None:
+    if found is None and not path.startswith(IF_ANY):
         raise CheckpointNotFoundError(_nothing(path))
-    return restored
 
 
-def _history(path: str) -> str:
-    """The directory of the job with which the one history in a directory begins."""
-    directory = path.removeprefix(PREFIX)
+def _origins(path: str) -> tuple[str, ...]:
+    """The directories of the jobs with which the one history in a directory begins.
+
+    All jobs are returned if none has a checkpoint and none is required. That no checkpoint is required may
+    not hide one: without checkpoints, a savepoint is an error.
+    """
+    directory = directory_of(path)
     storage = open_storage(directory)
     files = storage.list_files("")
     if MANIFEST_NAME in files:
@@ -85,19 +143,40 @@ def _history(path: str) -> str:
         )
     jobs = _stored_jobs(storage, files)
     if "" in jobs:
-        return storage.uri.rstrip("/")
+        return (storage.uri.rstrip("/"),)
     by_directory = {f"{storage.uri.rstrip('/')}/{name}": job for name, job in jobs.items()}
-    found = origins(by_directory)
+    found = histories(by_directory)
     if not any(job.checkpoints for job in jobs.values()):
         has_savepoints = any(file.endswith(f"/{MANIFEST_NAME}") for file in files)
-        raise CheckpointNotFoundError(_nothing(path, has_savepoints))
+        if has_savepoints or not path.startswith(IF_ANY):
+            raise CheckpointNotFoundError(_nothing(path, has_savepoints))
+        return tuple(chain.from_iterable(found))
     if len(found) > 1:
-        listed = ", ".join(_described(each, by_directory[each]) for each in found)
+        first = [origins[0] for origins in found]
+        listed = ", ".join(_described(each, by_directory[each]) for each in first)
         raise CheckpointStorageError(
             f"{directory} has {len(found)} jobs of which none was started from a checkpoint of another: "
-            f"{listed}. Choose one, such as {PREFIX}{found[0]}, or delete the directories of the others"
+            f"{listed}. Choose one, such as {PREFIX}{first[0]}, or delete the directories of the others"
         )
     return found[0]
+
+
+def _latest_of(origins: tuple[str, ...], look: Callable[[str], StoredJob], seen: set[str]) -> str | None:
+    """The latest checkpoint of the history that begins with some jobs, `None` if it has none.
+
+    Args:
+        origins: The directories of the jobs.
+        look: Finds out what a directory holds; fences its job before, if it is to be fenced.
+        seen: Takes the directories that were looked at.
+    """
+    found = [each for each in (_latest(origin, look, seen) for origin in origins) if each is not None]
+    if len(found) > 1:
+        # They ran at the same time, and had none when their successor was started.
+        raise CheckpointStorageError(
+            f"there are checkpoints of {len(found)} jobs that ran at the same time: {', '.join(found)}. To "
+            f"start from one of them, name it"
+        )
+    return found[0] if found else None
 
 
 def _stored_jobs(storage: CheckpointStorage, files: list[str]) -> dict[str, StoredJob]:
@@ -171,7 +250,7 @@ def _latest(directory: str, look: Callable[[str], StoredJob], seen: set[str]) ->
                 f"job {restorer} continued from a checkpoint in {directory} and removed its own checkpoints "
                 f"when it ended, so what it committed since would be repeated. To start from a checkpoint of "
                 f"{directory} nevertheless, name it. To keep checkpoints, set "
-                f"execution.checkpointing.externalized-checkpoint-retention"
+                f"{_RETENTION}"
             )
     if job.damage:
         raise CorruptCheckpointError(job.damage)
@@ -186,6 +265,6 @@ def _stored_job(directory: str) -> StoredJob:
 def _nothing(path: str, has_savepoints: bool = False) -> str:
     remark = " It contains savepoints: name one of them" if has_savepoints else ""
     return (
-        f"there is no completed checkpoint in {path.removeprefix(PREFIX)}; give the directory of a job's "
+        f"there is no completed checkpoint in {directory_of(path)}; give the directory of a job's "
         f"checkpoints, or the one of execution.checkpointing.dir.{remark}"
     )

@@ -151,7 +151,28 @@ def check_still_fenced(path: str, manifest: CheckpointManifest, restoring: Resto
     directory = storage_root(checkpoint_directory(path))
     if manifest.kind is SnapshotKind.SAVEPOINT or directory == restoring.directory:
         return
-    epochs = Epochs(open_storage(directory), manifest.job_id)
+    _check_newest_restorer(directory, manifest.job_id, restoring)
+
+
+def check_still_first(directories: tuple[str, ...], restoring: RestoringJob) -> None:
+    """Verify for a job that started from nothing that no other job was started since it was submitted.
+
+    Called when this job has claimed its own directory, as `check_still_fenced` is.
+
+    Args:
+        directories: Of the jobs that were ended when this one was submitted.
+        restoring: This job.
+
+    Raises:
+        FencedError: Another job was started.
+        CheckpointStorageError: Storage refuses.
+    """
+    for directory in directories:
+        _check_newest_restorer(directory, directory.rpartition("/")[2], restoring)
+
+
+def _check_newest_restorer(directory: str, job_id: str, restoring: RestoringJob) -> None:
+    epochs = Epochs(open_storage(directory), job_id)
     newest = epochs.newest
     restorers = epochs.restorers(newest)
     if newest and restorers[-1:] != (restoring,):

@@ -83,6 +83,7 @@ class JobSettings:
         keep_on_fail: Whether they survive when it fails for good.
         keep_on_finish: Whether they survive its regular end.
         restore_path: Checkpoint to start from, as a URI of its directory.
+        follows: Directories of the jobs that were ended when this one was started from nothing.
         claims_restored: Whether the job owns that checkpoint, and removes it when it needs it no more.
         allow_non_restored_state: Whether stored state that no operator claims may be dropped.
         syncs_to_disk: Whether checkpoints in local file systems must survive a power failure.
@@ -129,6 +130,7 @@ class JobSettings:
     keep_on_finish: bool = False
     restart_strategy: RestartStrategy = field(default_factory=NoRestart)
     restore_path: str | None = None
+    follows: tuple[str, ...] = ()
     claims_restored: bool = False
     allow_non_restored_state: bool = False
     syncs_to_disk: bool = True

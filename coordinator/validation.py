@@ -39,7 +39,11 @@ def prepare_start(spec: JobSpec, is_local: bool = False) -> JobSpec:
     from .latest_checkpoint import is_latest, secure_restored
 
     secured = secure_restored(spec)
-    if is_latest(spec.settings.restore_path) and secured.settings.restore_path is not None:
+    if not is_latest(spec.settings.restore_path):
+        return secured
+    if secured.settings.restore_path is None:
+        logger.info("%s is none: the job starts from nothing", spec.settings.restore_path)
+    else:
         # The job that was ended may have completed another checkpoint since the first look.
         _check_restored(secured, secured.settings.restore_path)
         logger.info("%s is %s", spec.settings.restore_path, secured.settings.restore_path)
@@ -105,12 +109,15 @@ def _check_directory(key: str, path: str) -> None:
 
 
 def _check_restorable(spec: JobSpec, path: str) -> None:
-    from .latest_checkpoint import is_latest, latest_now
+    from .latest_checkpoint import check_latest, is_latest, latest_now
 
     if not is_latest(path):
         _check_restored(spec, path)
         return
+    check_latest(spec)
     latest = latest_now(path)
+    if latest is None:
+        return
     try:
         _check_restored(spec, latest)
     except CheckpointStorageError as error:

@@ -275,10 +275,10 @@ def _restore_path(configuration: Configuration) -> str | None:
     if not path:
         return path
     # Here and not above: most jobs start without a checkpoint, and need not import what reads one.
-    from ..coordinator.latest_checkpoint import PREFIX
+    from ..coordinator.latest_checkpoint import directory_of
 
-    prefix = PREFIX if path.startswith(PREFIX) else ""
-    return prefix + _shared_address(path.removeprefix(prefix), configuration, option.key)
+    directory = directory_of(path)
+    return path.removesuffix(directory) + _shared_address(directory, configuration, option.key)
 
 
 def _shared(configuration: Configuration, option: ConfigOption[str | None]) -> str | None:

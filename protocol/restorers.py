@@ -89,14 +89,34 @@ class StoredJob:
     damage: str = ""
 
 
-def origins(jobs: Mapping[str, StoredJob]) -> list[str]:
-    """The jobs with which the histories in a directory of checkpoints begin, sorted.
+def histories(jobs: Mapping[str, StoredJob]) -> list[tuple[str, ...]]:
+    """The histories in a directory of checkpoints: for each, the jobs with which it begins, sorted.
 
     A history is a job, the jobs that started from its checkpoints, those that started from theirs, and so on.
-    A job without any checkpoint is one too: it may be the last one that was started, and may still run.
+    A job without any checkpoint is one too: it may be the last one that was started, and may still run. A
+    history begins with several jobs if a job ended them all before it started from nothing (ADR 070).
 
     Args:
         jobs: By the address of their directories.
     """
     successors = {each.directory for job in jobs.values() for each in job.restorers}
-    return sorted(each for each in jobs if each not in successors)
+    found: list[tuple[set[str], list[str]]] = []
+    for origin in sorted(each for each in jobs if each not in successors):
+        members, origins = _followers(jobs, origin), [origin]
+        for other in [each for each in found if each[0] & members]:
+            found.remove(other)
+            members, origins = members | other[0], [*other[1], *origins]
+        found.append((members, origins))
+    return sorted(tuple(sorted(origins)) for _, origins in found)
+
+
+def _followers(jobs: Mapping[str, StoredJob], origin: str) -> set[str]:
+    """A job, and all that started from its checkpoints, directly or not."""
+    members, waiting = {origin}, [origin]
+    while waiting:
+        job = jobs.get(waiting.pop())
+        for each in () if job is None else job.restorers:
+            if each.directory and each.directory not in members:
+                members.add(each.directory)
+                waiting.append(each.directory)
+    return members

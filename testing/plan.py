@@ -34,6 +34,8 @@ _COPIES_SHARE = 0.08
 _RESCALED_SHARE = 0.3
 _LOSSES_SHARE = 0.15
 _ABANDONED_SHARE = 0.12
+_NEW_SHARE = 0.2
+"""How many of them start from nothing if there is no checkpoint yet."""
 _MOST_RUNS = 3
 _EXTRA_STATES = ("map", "list", "reducing", "aggregating", "folding")
 _SPREAD = (
@@ -141,12 +143,14 @@ class Handover:
         is_moved: Whether a savepoint is moved to another directory before.
         is_removed: Whether its owner removes it as soon as the job has a checkpoint of its own.
         is_native: The format of the savepoint that a run is stopped with.
+        may_be_new: Whether the next job starts from nothing if there is no checkpoint yet.
     """
 
     is_claimed: bool = False
     is_moved: bool = False
     is_removed: bool = False
     is_native: bool = False
+    may_be_new: bool = False
 
 
 @dataclass(frozen=True)
@@ -423,13 +427,17 @@ def _with_abandoned_jobs(plan: Plan, random: Random) -> Plan:
     runs = list(plan.runs)
     first = random.randrange(min(len(runs), _MOST_RUNS - 1))
     last = min(first + random.choice((0, 0, 1)), _MOST_RUNS - 2)
-    ends_at = random.randint(100, _EVENTS_OF_A_JOB)
+    ends_at = first_ends_at = random.randint(100, _EVENTS_OF_A_JOB)
     for index in range(first, last + 1):
         handover = Handover(is_claimed=random.random() < 0.5, is_moved=random.random() < 0.5)
         if index == len(runs) - 1:
             runs.append(Run(_draw_parallelism(random, plan.stages)))
         runs[index] = replace(runs[index], ends_at=ends_at, ending=Ending.ABANDON, handover=handover)
         ends_at += random.randint(100, _EVENTS_OF_A_JOB // 2)
+    if random.random() < _NEW_SHARE:
+        # Where the next job may be a new one, it is started early as often as late.
+        new = replace(runs[first].handover, may_be_new=True)
+        runs[first] = replace(runs[first], ends_at=random.randint(1, 2 * first_ends_at), handover=new)
     return replace(plan, runs=tuple(runs))
 
 

@@ -133,6 +133,9 @@ def _settings(plan: Plan, stack: ExitStack, checkpoint_dir: str) -> JobSettings:
         inline_threshold_bytes=drawn.inline_threshold_bytes,
         num_retained=drawn.num_retained,
         keep_on_cancel=True,
+        # A job that may start from nothing must find what ended jobs have left.
+        keep_on_finish=any(run.handover.may_be_new for run in plan.runs),
+        keep_on_fail=any(run.handover.may_be_new for run in plan.runs),
         restart_strategy=FixedDelayRestart(1_000, drawn.restart_delay_ms),
         batch_size=drawn.batch_size,
         buffer_timeout_ms=drawn.buffer_timeout_ms,

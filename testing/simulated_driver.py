@@ -28,15 +28,17 @@ class SimulatedDriver:
         shell: Runs the jobs.
         directory: Where the latest checkpoint is looked for, below the root of storage.
         claims: Whether the next job owns what it is started from.
+        may_be_new: Whether it starts from nothing if there is no checkpoint yet.
     """
 
-    def __init__(self, shell: SimulatedShell, directory: str, claims: bool) -> None:
+    def __init__(self, shell: SimulatedShell, directory: str, claims: bool, may_be_new: bool) -> None:
         self._shell = shell
-        self._path = f"{latest_checkpoint.PREFIX}{ROOT}/{directory}".rstrip("/")
+        prefix = latest_checkpoint.IF_ANY if may_be_new else latest_checkpoint.PREFIX
+        self._path = f"{prefix}{ROOT}/{directory}".rstrip("/")
         self._claims = claims
         self._tries = 0
-        self.looked_at = ""
-        """The latest checkpoint before the fence."""
+        self.looked_at: str | None = None
+        """The latest checkpoint before the fence, if there was one."""
         self.is_over = False
 
     def begin(self) -> None:
@@ -63,8 +65,8 @@ class SimulatedDriver:
             self._failed(error)
             return
         path = secured.settings.restore_path
-        assert path is not None
-        self._shell.storage.watcher.is_restored(path.removeprefix(f"{ROOT}/"), spec.job_id)
+        if path is not None:
+            self._shell.storage.watcher.is_restored(path.removeprefix(f"{ROOT}/"), spec.job_id)
         self._then(lambda: self._start(secured))
 
     def secure(self, spec: JobSpec) -> JobSpec:

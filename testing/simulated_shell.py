@@ -90,7 +90,9 @@ class SimulatedShell:
     # ------------------------------------------------------------ lives
 
     def _spec(self) -> JobSpec:
-        return self._spec_of(self._job_id, self.run_number, self.user.restore_path, self.user.claims_restored)
+        user = self.user
+        spec = self._spec_of(self._job_id, self.run_number, user.restore_path, user.claims_restored)
+        return replace(spec, settings=replace(spec.settings, follows=user.follows))
 
     def _spec_of(self, job_id: JobId, run: int, restore_path: str | None, claims: bool) -> JobSpec:
         if run not in self._graphs:
@@ -184,15 +186,15 @@ class SimulatedShell:
 
     def start_while_running(self, spec: JobSpec) -> None:
         """The next job starts, from a checkpoint of the current one, whose processes may live on."""
-        self.world.note(
-            f"{spec.job_id} starts from {spec.settings.restore_path} while the job before may run"
-        )
+        path = spec.settings.restore_path or "nothing"
+        self.world.note(f"{spec.job_id} starts from {path} while the job before may run")
         before, self.past = self.current, [*self.past, self.current]
         self.storage.watcher.abandoned(before.spec.job_id)
         self.user.restore_path, self.user.claims_restored = (
             spec.settings.restore_path,
             spec.settings.claims_restored,
         )
+        self.user.follows = spec.settings.follows
         self._start_next(spec)
         if self.world.chance(_ENDS_SOON):
             self.world.soon(_LIVES_ON_NS, lambda: self._end_life(before))
@@ -395,7 +397,9 @@ class SimulatedShell:
         return len(self.storage.watcher.completed)
 
     def check_files(self) -> None:
-        """Raise `AssertionError` if the job, which keeps no checkpoints, left files."""
+        """Raise `AssertionError` if the job left files, unless it keeps its checkpoints."""
+        if self._settings.keep_on_finish:
+            return
         left = self.storage.retrying.list_files(self.current.spec.job_id)
         assert not left, f"files are left behind: {left}"
 

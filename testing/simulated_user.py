@@ -53,6 +53,8 @@ class SimulatedUser:
         """How the current run is about to end, if it is."""
         self.restore_path: str | None = None
         """What the current job was started from."""
+        self.follows: tuple[str, ...] = ()
+        """The directories of the jobs that were ended when it started from nothing."""
         self.claims_restored = False
         self._driver: SimulatedDriver | None = None
         """Starts the next job while the current one runs, if it is not over."""
@@ -174,12 +176,14 @@ class SimulatedUser:
 
     def _abandon(self) -> None:
         """The driver of the job is killed and started again, while the processes of the job live on."""
-        directory = "" if self._handover.is_moved else self._shell.current.spec.job_id
+        handover = self._handover
+        is_root = handover.is_moved or handover.may_be_new
+        directory = "" if is_root else self._shell.current.spec.job_id
         self._waiting.clear()
         self._shell.world.note(
             f"the driver is killed, and started again from the latest checkpoint ({directory})"
         )
-        self._driver = SimulatedDriver(self._shell, directory, self._handover.is_claimed)
+        self._driver = SimulatedDriver(self._shell, directory, handover.is_claimed, handover.may_be_new)
         self._driver.begin()
 
     def _go_on_ending(self, events: int) -> None:
@@ -237,7 +241,7 @@ class SimulatedUser:
         # What the job before has claimed, and not replaced by anything, is claimed already.
         is_claimed = handover.is_claimed and not (self.claims_restored and end.newest_checkpoint is None)
         self._removes = path if handover.is_removed and not is_claimed else None
-        self.restore_path, self.claims_restored = path, is_claimed
+        self.restore_path, self.claims_restored, self.follows = path, is_claimed, ()
         self.ending, self._stopped_with, self._newest_savepoint = None, "", ""
         self._waiting.clear()
         shell.world.note(f"another job starts from {path} ({handover})")

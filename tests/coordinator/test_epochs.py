@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
 from tidegate.coordinator.epochs import Epochs
-from tidegate.protocol.restorers import RestoringJob, StoredJob, origins, with_restorer
+from tidegate.protocol.restorers import RestoringJob, StoredJob, histories, with_restorer
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 
 from .test_restore_fence import Root
@@ -48,7 +48,15 @@ def test_restorers_before_the_last_one_that_continued_are_left_out() -> None:
 def test_a_history_begins_with_the_job_that_no_other_one_names() -> None:
     jobs = {each.directory: StoredJob(frozenset()) for each in (A, B, C)}
     jobs[A.directory] = StoredJob(frozenset(), (B,))
-    assert origins(jobs) == [A.directory, C.directory]
+    assert histories(jobs) == [(A.directory,), (C.directory,)]
+
+
+def test_jobs_that_one_job_ended_begin_one_history() -> None:
+    jobs = {each.directory: StoredJob(frozenset(), (C,)) for each in (A, B)}
+    assert histories(jobs) == [(A.directory, B.directory)]
+    # C took no checkpoints: its jobs have nothing in common.
+    aside = StoredJob(frozenset(), (RestoringJob("c", ""),))
+    assert histories({A.directory: aside, B.directory: aside}) == [(A.directory,), (B.directory,)]
 
 
 def test_a_job_that_was_restored_into_another_place_is_not_followed() -> None:

@@ -204,11 +204,13 @@ def test_a_failing_job_is_made_simpler_as_long_as_it_fails() -> None:
 # ---------------------------------------------------------------- a job that still runs
 
 
-@pytest.mark.parametrize("is_claimed", [False, True])
-def test_a_job_may_be_started_again_at_any_moment_of_the_one_that_still_runs(is_claimed: bool) -> None:
+@pytest.mark.parametrize(("is_claimed", "may_be_new"), [(False, False), (True, False), (True, True)])
+def test_a_job_may_be_started_again_at_any_moment_of_the_one_that_still_runs(
+    is_claimed: bool, may_be_new: bool
+) -> None:
     """Its driver is killed, and another job starts from its latest checkpoint while its processes live on."""
     calm = _calm(draw_plan(SMALL_SEED))
-    handover = Handover(is_claimed=is_claimed)
+    handover = Handover(is_claimed=is_claimed, may_be_new=may_be_new)
     moments = range(1 + is_claimed, run_plan(calm).events, 12)
     for moment in moments:
         runs = (replace(calm.runs[0], ends_at=moment, ending=Ending.ABANDON, handover=handover), calm.runs[0])

@@ -40,6 +40,8 @@ def _commits_after_the_fence(original: Any) -> Any:
 
 def _latest_before_the_fence(original: Any) -> Any:
     def secure(self: SimulatedDriver, spec: Any) -> Any:
+        if self.looked_at is None:
+            return original(self, spec)
         fence_checkpoint(self.looked_at, restoring_job(spec))
         return replace(spec, settings=replace(spec.settings, restore_path=self.looked_at))
 
@@ -74,6 +76,15 @@ def _removed_counts_as_lost(original: Any) -> Any:
         return job
 
     return fence_job
+
+
+def _new_without_a_fence(original: Any) -> Any:
+    def secure(self: SimulatedDriver, spec: Any) -> Any:
+        if self.looked_at is not None:
+            return original(self, spec)
+        return replace(spec, settings=replace(spec.settings, restore_path=None))
+
+    return secure
 
 
 def _only_the_first_job_counts(original: Any) -> Any:
@@ -114,6 +125,12 @@ MUTANTS = {
         checkpoint_store,
         "check_not_restored",
         _runs_again,
+    ),
+    "new-unfenced": Mutant(
+        "a job starts from nothing because there is no checkpoint yet, and no job before it is fenced",
+        SimulatedDriver,
+        "secure",
+        _new_without_a_fence,
     ),
     "latest-of-first": Mutant(
         "the latest checkpoint is that of the first job of a history, not of the last",
