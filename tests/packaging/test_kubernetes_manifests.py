@@ -6,7 +6,6 @@ import functools
 import gzip
 import itertools
 import json
-import os
 import re
 import subprocess
 from importlib.metadata import version
@@ -16,48 +15,34 @@ from typing import Any
 import jsonschema
 import kubernetes_validate
 import pytest
-import yaml
 from tidegate.common.configuration import Configuration
 from tidegate.common.known_options import check_settings
 from tidegate.console.settings import settings_of_file
 
-ROOT = Path(__file__).parents[2]
-K8S = ROOT / "k8s"
+from .manifests import (
+    K8S,
+    OVERLAYS,
+    Document,
+    all_pods,
+    composed,
+    named,
+    overlay,
+    pods_of,
+    ray_spec,
+    templates_of,
+)
+
 SCHEMAS = Path(__file__).parent / "kuberay"
-OVERLAYS = sorted(path.name for path in (K8S / "overlays").iterdir())
 COMPONENTS = sorted(path.name for path in (K8S / "components").iterdir())
+ONLY_FOR_CLUSTERS = {"redis"}
+"""A RayJob's driver ends with its head, whatever Redis keeps."""
+FITTING = [
+    (base, component)
+    for base, component in itertools.product(["job", "cluster"], COMPONENTS)
+    if base == "cluster" or component not in ONLY_FOR_CLUSTERS
+]
 KUBERNETES = "1.33"
 """The newest version that every component's API is checked against."""
-
-Document = dict[str, Any]
-
-
-def built(directory: Path) -> list[Document]:
-    """The documents that Kustomize makes of a directory."""
-    command = ["kubectl", "kustomize", str(directory)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except FileNotFoundError:
-        pytest.fail("kubectl is needed to build the overlays: https://kubernetes.io/docs/tasks/tools/")
-    assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
-
-
-@functools.cache
-def overlay(name: str) -> list[Document]:
-    return built(K8S / "overlays" / name)
-
-
-def composed(directory: Path, base: str, component: str) -> list[Document]:
-    """A base with one component, which need not be in any overlay."""
-    content = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(K8S / base, directory)],
-        "components": [os.path.relpath(K8S / "components" / component, directory)],
-    }
-    (directory / "kustomization.yaml").write_text(yaml.safe_dump(content), "utf-8")
-    return built(directory)
 
 
 @functools.cache
@@ -90,46 +75,22 @@ def as_pod(spec: Document) -> Document:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec}
 
 
-def ray_spec(documents: list[Document]) -> Document:
-    """The Ray cluster of the documents, be it a job's or one that stays."""
-    (document,) = (one for one in documents if one["apiVersion"] == "ray.io/v1")
-    spec: Document = document["spec"]
-    return spec if document["kind"] == "RayCluster" else spec["rayClusterSpec"]
-
-
-def templates_of(documents: list[Document]) -> list[Document]:
-    """Pod templates of the submitter, the head and each group of workers."""
-    (document,) = (one for one in documents if one["apiVersion"] == "ray.io/v1")
-    cluster = ray_spec(documents)
-    submitter = [document["spec"]["submitterPodTemplate"]] if document["kind"] == "RayJob" else []
-    workers = [group["template"] for group in cluster["workerGroupSpecs"]]
-    return [*submitter, cluster["headGroupSpec"]["template"], *workers]
-
-
-def pods_of(documents: list[Document]) -> list[Document]:
-    return [template["spec"] for template in templates_of(documents)]
-
-
-def all_pods(documents: list[Document]) -> list[Document]:
-    """Pod specs of Ray and of what stands beside it."""
-    deployed = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Deployment"]
-    return pods_of(documents) + deployed
-
-
-def named(documents: list[Document], kind: str) -> dict[str, Document]:
-    return {one["metadata"]["name"]: one for one in documents if one["kind"] == kind}
-
-
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_kubernetes_and_kuberay_accept_every_overlay(name: str) -> None:
     for document in overlay(name):
         validate(document)
 
 
-@pytest.mark.parametrize(("base", "component"), list(itertools.product(["job", "cluster"], COMPONENTS)))
-def test_every_component_fits_both_bases(base: str, component: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("base", "component"), FITTING)
+def test_every_component_fits_its_bases(base: str, component: str, tmp_path: Path) -> None:
     for document in composed(tmp_path, base, component):
         validate(document)
+
+
+@pytest.mark.parametrize("component", sorted(ONLY_FOR_CLUSTERS))
+def test_a_component_without_effect_is_refused(component: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"no resource matches strategic merge patch .*RayCluster"):
+        composed(tmp_path, "job", component)
 
 
 def test_a_misspelt_field_would_be_noticed() -> None:
@@ -158,6 +119,7 @@ def test_every_pod_keeps_the_strictest_of_kubernetes_standards(name: str) -> Non
         for container in pod["containers"]:
             assert container["securityContext"]["allowPrivilegeEscalation"] is False
             assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
@@ -219,12 +181,13 @@ def test_head_and_workers_share_one_checkpoint_volume_for_many_writers() -> None
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_memory_is_limited_to_what_is_requested(name: str) -> None:
+def test_memory_and_disk_are_limited_to_what_is_requested(name: str) -> None:
     for pod in all_pods(overlay(name)):
         for container in pod["containers"]:
             resources = container["resources"]
             if container["name"] != "ray-job-submitter":
                 assert resources["limits"]["memory"] == resources["requests"]["memory"]
+            assert resources["limits"]["ephemeral-storage"] == resources["requests"]["ephemeral-storage"]
             assert resources["requests"]["cpu"]
 
 
@@ -232,7 +195,6 @@ def test_memory_is_limited_to_what_is_requested(name: str) -> None:
 def test_a_job_gets_its_settings_once_and_they_mean_something(name: str) -> None:
     documents = overlay(name)
     (job,) = named(documents, "RayJob").values()
-    assert job["spec"]["backoffLimit"] == 0, "a failed driver is not submitted again"
     assert "--conf-file /etc/tidegate/config.yaml" in job["spec"]["entrypoint"]
     assert set(named(documents, "ConfigMap")["tidegate-config"]["data"]) == {"config.yaml"}
     configuration = Configuration()
@@ -240,6 +202,21 @@ def test_a_job_gets_its_settings_once_and_they_mean_something(name: str) -> None
         configuration.set_string(key, value)
     check_settings(configuration)
     assert configuration.get_string("execution.checkpointing.dir", "").partition("://")[2]
+
+
+@pytest.mark.parametrize("name", [name for name in OVERLAYS if name.startswith("job")])
+def test_each_start_of_a_job_continues_from_its_latest_checkpoint(name: str) -> None:
+    """KubeRay submits the driver again when it resumes the RayJob, and when the head was lost."""
+    settings = settings_of_file(str(K8S / "overlays" / name / "config.yaml"))
+    directory = settings["execution.checkpointing.dir"]
+    assert settings["execution.state-recovery.path"] == f"latest-if-any:{directory}"
+    assert settings["execution.state-recovery.claim-mode"] == "CLAIM"
+    # Without these two the job would be refused.
+    retention = "execution.checkpointing.externalized-checkpoint-retention"
+    assert settings[retention] == "RETAIN_ON_CANCELLATION"
+    assert settings["tidegate.checkpointing.retain-on-finish"] == "true"
+    (job,) = named(overlay(name), "RayJob").values()
+    assert job["spec"]["backoffLimit"] > 0
 
 
 @pytest.mark.parametrize("name", [name for name in OVERLAYS if name.startswith("job")])
@@ -261,3 +238,17 @@ def test_the_image_runs_as_the_user_of_the_manifests() -> None:
     users = set(re.findall(r"^USER (\d+):(\d+)$", dockerfile, re.MULTILINE))
     contexts = [pod["securityContext"] for name in OVERLAYS for pod in pods_of(overlay(name))]
     assert {(str(one["runAsUser"]), str(one["runAsGroup"])) for one in contexts} == users
+
+
+@pytest.mark.parametrize("wheels", [1, 2])
+def test_the_image_is_built_from_one_wheel(wheels: int, tmp_path: Path) -> None:
+    dockerfile = (K8S / "Dockerfile").read_text("utf-8")
+    (command,) = re.findall(r"^RUN (set -- .*?[^\\])$", dockerfile, re.MULTILINE | re.DOTALL)
+    for number in range(wheels):
+        (tmp_path / f"tidegate-0.{number}.0-py3-none-any.whl").touch()
+    command = command.replace("/wheels/", f"{tmp_path}/")
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == (1 if wheels == 2 else 0)
+    assert ("dist/ holds 2 wheels" in done.stderr) is (wheels == 2)
+    assert "COPY ${WHEEL} /wheels/" in dockerfile
+    assert dockerfile.count("COPY --from=wheel /wheels /tmp/wheels") == dockerfile.count("pip install")
