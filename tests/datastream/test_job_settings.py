@@ -62,6 +62,8 @@ def test_a_relative_path_starts_from_the_directory_of_the_driver(
 def test_the_latest_checkpoint_of_a_relative_directory_is_looked_for_from_the_driver() -> None:
     restored = _settings(**{"execution.state-recovery.path": "latest:some/place"}).restore_path
     assert restored == f"latest:{Path('some/place').absolute()}"
+    restored = _settings(**{"execution.state-recovery.path": "latest-if-any:some/place"}).restore_path
+    assert restored == f"latest-if-any:{Path('some/place').absolute()}"
     restored = _settings(**{"execution.state-recovery.path": "latest:s3://bucket/place"}).restore_path
     assert restored == "latest:s3://bucket/place"
 
