@@ -1,0 +1,139 @@
+"""Where a task process listens for those that send records to it, and how others reach it there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_BACKLOG = 1_024
+_CONNECTING = (0, errno.EINPROGRESS)
+
+_KERNEL_OPTIONS = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 5_000}
+"""After 2 s of silence the kernel asks the other end each second; after 3 questions, or 5 s without an
+acknowledgement of what was sent, the connection is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a task process accepts connections.
+
+    Attributes:
+        node_id: Its node, by Ray's id.
+        path: Its Unix-domain socket, for processes of the same node.
+        host: Its address for processes of other nodes; empty if it does not listen for them.
+        port: The TCP port at that address.
+    """
+
+    node_id: str
+    path: str
+    host: str = ""
+    port: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} or {self.path}" if self.host else self.path
+
+
+class Listeners:
+    """The sockets on which a process accepts connections; they exist from the first question for an address.
+
+    The Unix-domain socket is in a directory that only this user can enter.
+
+    Args:
+        opened: Takes each listening socket.
+    """
+
+    def __init__(self, opened: Callable[[socket.socket], None]) -> None:
+        self._opened = opened
+        self._directory = ""
+        self._path = ""
+        self._ports: dict[str, int] = {}
+        self._sockets: list[socket.socket] = []
+
+    def address(self, node_id: str, host: str | None) -> Address:
+        """Where this process is reached.
+
+        Args:
+            node_id: Its node, by Ray's id.
+            host: An address of this node for the processes of others; `None` if there are none.
+
+        Raises:
+            OSError: It cannot listen there.
+        """
+        if not self._path:
+            self._directory = tempfile.mkdtemp(prefix="tidegate-")
+            self._path = os.path.join(self._directory, "records")
+            self._add(socket.AF_UNIX, self._path)
+        if host is None:
+            return Address(node_id, self._path)
+        if host not in self._ports:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._ports[host] = self._add(family, (host, 0)).getsockname()[1]
+        return Address(node_id, self._path, host, self._ports[host])
+
+    def _add(self, family: socket.AddressFamily, where: str | tuple[str, int]) -> socket.socket:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setblocking(False)
+        try:
+            listener.bind(where)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        self._sockets.append(listener)
+        self._opened(listener)
+        return listener
+
+    def close(self) -> None:
+        """Listen no more."""
+        for listener in self._sockets:
+            listener.close()
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def dial(there: Address, here: Address) -> socket.socket:
+    """Begin to open a connection.
+
+    Args:
+        there: The other process.
+        here: This one.
+
+    Returns:
+        A socket that does not block; it is connected, or could not be, as soon as it can be written.
+
+    Raises:
+        OSError: It cannot even begin.
+    """
+    if there.node_id == here.node_id:
+        return _begin(socket.AF_UNIX, there.path)
+    if not there.host:
+        raise OSError(f"{there.path} is on another node, and its process listens for its own node only")
+    family = socket.AF_INET6 if ":" in there.host else socket.AF_INET
+    connection = _begin(family, (there.host, there.port))
+    set_tcp_options(connection)
+    return connection
+
+
+def _begin(family: socket.AddressFamily, where: str | tuple[str, int]) -> socket.socket:
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    connection.setblocking(False)
+    error = connection.connect_ex(where)
+    if error not in _CONNECTING:
+        connection.close()
+        raise OSError(error, os.strerror(error))
+    return connection
+
+
+def set_tcp_options(connection: socket.socket) -> None:
+    """Send at once, and let the kernel notice a network that carries nothing any more."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, value in _KERNEL_OPTIONS.items():
+        # Linux has them all; elsewhere the pings of the link notice the same, later.
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

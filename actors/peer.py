@@ -1,0 +1,230 @@
+"""The process at the other end of a direct connection: what goes there, and what comes from there."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from ..protocol.elements import Message
+from ..protocol.frames import (
+    DataKind,
+    Frame,
+    FrameError,
+    FrameKind,
+    FrameReader,
+    bare_frame,
+    credit_frame,
+    credit_of,
+    data_head,
+    data_of,
+    received_of,
+)
+from ..protocol.ids import ChannelId
+from ..protocol.link import LinkId, Parts, Progress
+from ..protocol.link_watch import LinkWatch
+
+READS = 16
+"""How often a socket is read before the others have their turn."""
+
+Deliver = Callable[["Peer", ChannelId, int, DataKind, bytes], None]
+Credited = Callable[[Sequence[tuple[ChannelId, int]]], None]
+
+
+class Peer:
+    """One end of a link, with the socket that carries it at the moment.
+
+    Tasks send from their own threads: what the socket takes at once needs no other thread. The rest goes when
+    the thread that reads all sockets finds it writable.
+
+    Args:
+        link: Both ends.
+        watch: When to open connections.
+        deliver: Takes a message that arrived.
+        credited: Takes credit that came back.
+        wants_write: Asks for a call of `flush` when the socket can be written.
+        broke: Says why a socket can be used no more, from any thread.
+    """
+
+    def __init__(
+        self,
+        link: LinkId,
+        watch: LinkWatch,
+        deliver: Deliver,
+        credited: Credited,
+        wants_write: Callable[[Peer], None],
+        broke: Callable[[Peer, socket.socket, str], None],
+    ) -> None:
+        self.link = link
+        self.watch = watch
+        self.progress = Progress()
+        self.is_dialing = False
+        self.is_failed = False
+        self._deliver = deliver
+        self._credited = credited
+        self._wants_write = wants_write
+        self._broke = broke
+        self._lock = threading.Lock()
+        self._waiting: deque[memoryview] = deque()
+        self._reader = FrameReader()
+        self.socket: socket.socket | None = None
+
+    @property
+    def awaits(self) -> bool:
+        """Whether the other end has something to confirm."""
+        return self.progress.confirmed < self.progress.sent
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be looked at often."""
+        return self.socket is None or self.awaits
+
+    # ------------------------------------------------------------ out, from any thread
+
+    def send(self, message: Message, kind: DataKind) -> None:
+        """Send a message, now or as soon as there is a connection."""
+        payload = message.elements if isinstance(message.elements, bytes) else b""
+        with self._lock:
+            head = data_head(
+                self.progress.received, message.channel, message.sequence_number, kind, len(payload)
+            )
+            self._send_numbered((head, payload))
+
+    def give_credit(self, credits: Mapping[ChannelId, int]) -> None:
+        """Give credit back, in bytes by channel."""
+        with self._lock:
+            self._send_numbered((credit_frame(self.progress.received, credits.items()).encoded(),))
+
+    def _send_numbered(self, parts: Parts) -> None:
+        self.progress.sends(parts)
+        self._transmit(parts)
+
+    def _transmit(self, parts: Sequence[bytes]) -> None:
+        """Write to the socket, or behind what waits for it; without a socket it is kept anyway."""
+        if self.socket is None:
+            return
+        if self._waiting:
+            self._waiting.extend(memoryview(part) for part in parts)
+            return
+        try:
+            written = self.socket.sendmsg(parts)
+        except BlockingIOError:
+            written = 0
+        except OSError as error:
+            self._broke(self, self.socket, str(error))
+            return
+        self._keep_rest(parts, written)
+
+    def _keep_rest(self, parts: Sequence[bytes], written: int) -> None:
+        for part in parts:
+            if written < len(part):
+                self._waiting.append(memoryview(part)[written:])
+            written = max(0, written - len(part))
+        if self._waiting:
+            self._wants_write(self)
+
+    # ------------------------------------------------------------ on the thread that reads all sockets
+
+    def resume(self, connection: socket.socket, reader: FrameReader, received: int) -> None:
+        """A new connection is proved.
+
+        Args:
+            connection: Its socket.
+            reader: Has what already arrived on it.
+            received: How many numbered frames the other end has.
+
+        Raises:
+            LinkRefused: What the other end lacks is not kept any more.
+        """
+        with self._lock:
+            missing = self.progress.resumes(received)
+            reader.is_proved = True
+            self.socket, self._reader = connection, reader
+            self._waiting.clear()
+            for parts in missing:
+                self._transmit(parts)
+
+    def disconnect(self) -> socket.socket | None:
+        """The connection is lost; returns its socket, to be closed."""
+        with self._lock:
+            lost, self.socket = self.socket, None
+            self._waiting.clear()
+            return lost
+
+    def ping(self) -> None:
+        """Ask the other end whether it is there."""
+        self._send_bare(FrameKind.PING)
+
+    def _send_bare(self, kind: FrameKind) -> None:
+        with self._lock:
+            self._transmit((bare_frame(kind, self.progress.received).encoded(),))
+
+    def flush(self) -> bool:
+        """Write what waits; whether everything is written."""
+        with self._lock:
+            while self._waiting and self.socket is not None:
+                try:
+                    written = self.socket.send(self._waiting[0])
+                except BlockingIOError:
+                    return False
+                except OSError as error:
+                    self._broke(self, self.socket, str(error))
+                    return True
+                if written < len(self._waiting[0]):
+                    self._waiting[0] = self._waiting[0][written:]
+                else:
+                    self._waiting.popleft()
+            return True
+
+    def read(self) -> None:
+        """Take what has arrived.
+
+        Raises:
+            ConnectionError: The connection has ended.
+            FrameError: What arrived makes no sense.
+        """
+        for _ in range(READS):
+            connection = self.socket
+            if connection is None:
+                return
+            buffer = self._reader.buffer()
+            try:
+                count = connection.recv_into(buffer)
+            except BlockingIOError:
+                return
+            if not count:
+                raise ConnectionResetError("the other end closed the connection")
+            self._reader.received(count)
+            self.take_frames()
+            if count < len(buffer):
+                return
+
+    def take_frames(self) -> None:
+        """Take the frames that are here."""
+        self.watch.heard()
+        while (frame := self._reader.next_frame()) is not None:
+            self._take(frame)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.kind is FrameKind.DATA:
+            received, channel, number, kind, payload = data_of(frame)
+            self._confirmed(received)
+            self._deliver(self, channel, number, kind, payload)
+            self.progress.received += 1
+        elif frame.kind is FrameKind.CREDIT:
+            received, credits = credit_of(frame)
+            self._confirmed(received)
+            self._credited(credits)
+            self.progress.received += 1
+        elif frame.kind in (FrameKind.PING, FrameKind.PONG):
+            self._confirmed(received_of(frame))
+            if frame.kind is FrameKind.PING:
+                self._send_bare(FrameKind.PONG)
+        else:
+            raise FrameError(f"a frame {frame.kind.name} after the handshake")
+
+    def _confirmed(self, received: int) -> None:
+        if received > self.progress.confirmed:
+            with self._lock:
+                self.progress.confirms(received)
