@@ -27,7 +27,7 @@ from ..telemetry.metrics import PROCESS_METRICS, MetricGroup
 from .gate import InputGate
 from .job_files import place_files
 from .local_dirs import as_file_name, local_dir, local_snapshots_dir, remove_older_attempts
-from .output import Exchange, OutputChannel, TaskOutput
+from .output import ChannelBooks, Exchange, OutputChannel, TaskOutput
 from .partitioners import partitioner
 from .ports import TaskDeployment, TaskPorts, TaskSettings
 from .results import CoordinatorResults
@@ -61,8 +61,11 @@ def assemble(
         remove_older_attempts(path)
     subtask, outputs = deployment.subtask, deployment.subtask.outputs
     gate = InputGate(deployment.attempt, subtask.inputs, ports.decode, ports.return_credit)
+    books = ChannelBooks()
     channels = {
-        channel: OutputChannel(deployment.attempt, channel, _settings_of(out, deployment.settings), ports)
+        channel: OutputChannel(
+            deployment.attempt, channel, _settings_of(out, deployment.settings), ports, books
+        )
         for out in outputs
         for channel in out.channels
     }
@@ -84,7 +87,7 @@ def assemble(
         deployment, results, storage, processing_time, mailbox, event_loop, ports.report, trace_work
     )
     chain = OperatorChain(subtask, context_of, receivers)
-    output = TaskOutput(list(channels.values()), list(exchanges.values()))
+    output = TaskOutput(ports, list(channels.values()), list(exchanges.values()), books)
     return TaskParts(gate, output, chain, results, processing_time, copies)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..protocol.elements import Message
 from ..protocol.frames import DataKind, FrameError, Refusal
-from ..protocol.ids import Attempt, ChannelId
+from ..protocol.ids import Attempt
 from ..protocol.link import LinkId, LinkRefused
 from ..protocol.link_watch import LinkAction, LinkWatch
 from .handshakes import STRANGERS, Handshake, Incoming, Outgoing
@@ -75,12 +75,7 @@ class Connections:
     # ------------------------------------------------------------ called by the process
 
     def address(self, node_id: str, host: str | None) -> Address:
-        """Where other processes reach this one; listens there from now on.
-
-        Args:
-            node_id: The node of this process, whose processes use a Unix-domain socket.
-            host: An address of this node, at which those of other nodes reach it; `None` if there are none.
-        """
+        """Where other processes reach this one; see `Listeners.address`."""
         return self._listeners.address(node_id, host)
 
     def begin(
@@ -122,10 +117,6 @@ class Connections:
         there = self._links.peers.get(peer)
         if there is not None and there.link.attempt == message.attempt:
             there.send(message, kind)
-
-    def give_credit(self, peer: Peer, credits: Mapping[ChannelId, int]) -> None:
-        """Give credit back to the process that sent on these channels; from any thread."""
-        peer.give_credit(credits)
 
     def close(self) -> None:
         """Close every connection, and end the thread."""

@@ -54,6 +54,18 @@ class _Channel:
         return bool(self.current or self.ready)
 
     @property
+    def lacks_marker(self) -> bool:
+        """Whether the message that is awaited is a marker, which others have overtaken.
+
+        Only markers can be late while something later is here that is no marker. Before a marker, what is
+        awaited may be a record that its connection will still bring.
+        """
+        return any(
+            not isinstance(message.announces, _MARKERS) or message.follows == self.next_sequence
+            for message in self.early.values()
+        )
+
+    @property
     def ready_bytes(self) -> int:
         return sum(message.size_bytes for message in self.ready)
 
@@ -97,7 +109,7 @@ class InputGate:
         self._recorded_bytes = 0
         self._decided = NO_CHECKPOINT
         self.gaps: set[int] = set()
-        """Indexes of the channels in which a later message waits for one that has not arrived."""
+        """Indexes of the channels in which later messages wait for a marker that has not arrived."""
         self.announced: deque[tuple[int, Announced]] = deque()
         """Announcements with the index of their channel, until the task has taken them."""
         self.arrived_bytes = 0
@@ -120,7 +132,7 @@ class InputGate:
         channel.early[number] = message
         while channel.next_sequence in channel.early:
             self._take_in(index, channel, channel.early.pop(channel.next_sequence))
-        if channel.early:
+        if channel.lacks_marker:
             self.gaps.add(index)
         else:
             self.gaps.discard(index)

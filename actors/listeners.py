@@ -51,15 +51,15 @@ class Listeners:
         self._opened = opened
         self._directory = ""
         self._path = ""
-        self._ports: dict[str, int] = {}
+        self._host, self._port = "", 0
         self._sockets: list[socket.socket] = []
 
     def address(self, node_id: str, host: str | None) -> Address:
-        """Where this process is reached.
+        """Where this process is reached; it listens there from now on.
 
         Args:
-            node_id: Its node, by Ray's id.
-            host: An address of this node for the processes of others; `None` if there are none.
+            node_id: Its node, by Ray's id; processes of the same one use a Unix-domain socket.
+            host: An address of this node at which those of other nodes reach it; `None` for what is open.
 
         Raises:
             OSError: It cannot listen there.
@@ -68,12 +68,10 @@ class Listeners:
             self._directory = tempfile.mkdtemp(prefix="tidegate-")
             self._path = os.path.join(self._directory, "records")
             self._add(socket.AF_UNIX, self._path)
-        if host is None:
-            return Address(node_id, self._path)
-        if host not in self._ports:
+        if host is not None and host != self._host:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._ports[host] = self._add(family, (host, 0)).getsockname()[1]
-        return Address(node_id, self._path, host, self._ports[host])
+            self._host, self._port = host, self._add(family, (host, 0)).getsockname()[1]
+        return Address(node_id, self._path, self._host, self._port)
 
     def _add(self, family: socket.AddressFamily, where: str | tuple[str, int]) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)

@@ -6,7 +6,7 @@ from ..common.errors import LostMessageError
 from ..protocol.execution_graph import Subtask
 from ..protocol.mail_order import MailOrder
 from ..protocol.sequence_gaps import SequenceGaps
-from ..protocol.task_events import SendFailed, TaskMail
+from ..protocol.task_events import ConnectionFailed, SendFailed, TaskMail
 from .gate import InputGate
 from .output import TaskOutput
 
@@ -32,6 +32,16 @@ class LostMessages:
         """A message did not arrive; if its receiver died, the coordinator is about to stop this attempt."""
         if self._failed is None:
             self._failed = failed, now_ns // 1_000_000 + self._gaps.timeout_ms
+
+    def connection_error(self, failed: ConnectionFailed) -> LostMessageError:
+        """What to raise when a direct connection was lost for too long."""
+        mine, channel = self._subtask.name, failed.channel
+        is_sender = any(channel in out.channels for out in self._subtask.outputs)
+        other = self._subtask.receiver_name(channel) if is_sender else self._subtask.sender_name(channel)
+        return LostMessageError(
+            f"the connection between {mine} and {other} was lost for longer than "
+            f"tidegate.network.reconnect-timeout: {failed.cause}. Check the network between the nodes of both"
+        )
 
     def look(self, gate: InputGate, order: MailOrder[TaskMail], output: TaskOutput, now_ns: int) -> int:
         """Look at the gaps, and let receivers find theirs, if it is time to.
@@ -74,7 +84,7 @@ class LostMessages:
     def _send_error(self, failed: SendFailed) -> LostMessageError:
         receiver = self._subtask.receiver_name(failed.channel)
         return LostMessageError(
-            f"{self._subtask.name} got no answer from {receiver} to message {failed.sequence_number} of "
+            f"{self._subtask.name} got no answer from {receiver} to marker {failed.sequence_number} of "
             f"channel {failed.channel}, and the attempt still ran {self._gaps.timeout_ms} ms later "
             f"(tidegate.network.gap-timeout): {failed.cause}. Check the connection between the nodes of both"
         )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..common import failpoints
 from ..protocol.elements import (
-    Announced,
     Batch,
-    ControlElement,
+    EndOfInput,
+    Marker,
     Message,
     Probe,
     StreamElement,
@@ -21,154 +22,131 @@ from ..protocol.elements import (
 from ..protocol.ids import Attempt, ChannelId
 from .ports import TaskPorts, TaskSettings
 
-MAX_UNDER_WAY = 2
-"""What a receiver needs before it: a message or full batch to work at, and one on its way meanwhile."""
+FEW_MESSAGES = 4
+FLUSH_PAUSE_NS = 200_000
+"""A task that has nothing else to do sends what waits. If those were more than a few messages, it waits for
+this long for each of the others before it does so again: a task with many channels must not spend its time,
+and that of its receivers, on messages of a record or two."""
 
-MAX_BUSY_WAIT_MS = 1_000
-"""The most that a buffer timeout is stretched to in a task that has no moment to spare."""
 
-BATCHES_IN_MESSAGE = 4
-"""Full batches in a message to a receiver that has enough before it: they share the cost of the message."""
+@dataclass(slots=True)
+class ChannelBooks:
+    """What the channels of one task have in common."""
+
+    waiting: dict[OutputChannel, None] = field(default_factory=dict)
+    """Those with something to send."""
+    exhausted: set[OutputChannel] = field(default_factory=set)
+    """Those without credit."""
 
 
 class OutputChannel:
     """One outgoing channel: what waits to be sent, and what is out on credit.
 
-    A message is sent when a full batch has gathered, when a control element ends it, when it has waited for
-    `buffer_timeout_ms`, or when nothing is under way on the channel (Nagle's rule: an idle receiver should
-    not wait); with a timeout of -1 only the first two count.
-
-    The timeout counts only while less than `MAX_UNDER_WAY` messages are under way. A receiver that has more
-    before it would come no sooner to the next, and its queue would be made of ever more small messages, each
-    with the cost of a message. So what gathers behind them grows until the receiver keeps up: behind full
-    messages to `BATCHES_IN_MESSAGE` full batches, or a quarter of the credit.
-
-    A task of several channels that is never idle lets idle receivers wait, too, and its timeout is as many
-    times as long as it has channels, up to `MAX_BUSY_WAIT_MS`: else it would spend its time on messages of a
-    few records.
+    A message is sent when a full batch has gathered, when something ends it that travels alone, when it has
+    waited for `buffer_timeout_ms`, or when the task has nothing else to do; with a timeout of -1 only the
+    first two count, and a watermark ends a message too.
     """
 
     def __init__(
-        self, attempt: Attempt, channel_id: ChannelId, settings: TaskSettings, ports: TaskPorts
+        self,
+        attempt: Attempt,
+        channel_id: ChannelId,
+        settings: TaskSettings,
+        ports: TaskPorts,
+        books: ChannelBooks,
     ) -> None:
         self._attempt = attempt
         self.channel_id = channel_id
         self._batch_size = settings.batch_size
-        self._timeout_ns = settings.buffer_timeout_ms * 1_000_000
+        self.timeout_ns = settings.buffer_timeout_ms * 1_000_000
+        """How long something may wait in nanoseconds; negative for as long as it takes."""
         self._credit_bytes = settings.channel_credit_bytes
         self._ports = ports
+        self._books = books
         self._sequence_number = 0
-        self._outstanding_bytes = 0
-        self._outstanding_messages = 0
+        self._last_marker = -1
+        self._quiet_since = -1
+        self.outstanding_bytes = 0
+        """Bytes sent and not yet consumed, as far as this end knows."""
         self.sent_bytes = 0
         """Size of all messages sent."""
         self._pending: list[StreamElement] = []
         self._pending_records = 0
         self._pending_since_ns = 0
-        self._record_bytes = 0.0
-        self._probes = 0
-        self._last_probe = self._confirmed = self._quiet_since = -1
-
-    @property
-    def outstanding_bytes(self) -> int:
-        """Bytes sent and not yet consumed."""
-        return self._outstanding_bytes
-
-    def has_credit(self) -> bool:
-        """Whether more may be produced for this channel."""
-        return self._outstanding_bytes < self._credit_bytes
 
     def add_batch(self, batch: Batch) -> None:
         """Queue records; sends when a full batch has gathered."""
+        self._queue(batch)
+        self._pending_records += len(batch)
+        if self._pending_records >= self._batch_size:
+            self.flush()
+
+    def _queue(self, element: StreamElement) -> None:
         if not self._pending:
             self._pending_since_ns = self._ports.now_ns()
-        self._pending.append(batch)
-        self._pending_records += len(batch)
-        if self._pending_records >= self._batch_size * self._batches_wanted():
-            self.flush()
+            self._books.waiting[self] = None
+        self._pending.append(element)
 
-    def add_control(self, element: ControlElement) -> None:
-        """Send a control element behind the records; in a message of its own if it is to be announced."""
-        if isinstance(element, Watermark | WatermarkStatus):
-            self._pending.append(element)
-            self.flush()
-        else:
+    def add_control(self, element: Watermark | WatermarkStatus | EndOfInput) -> None:
+        """Send a control element behind the records; the end of input has a message of its own."""
+        if isinstance(element, EndOfInput):
             self.flush()
             self._send([element], element)
+            return
+        if isinstance(element, Watermark) and self._pending and isinstance(self._pending[-1], Watermark):
+            self._pending[-1] = element
+        else:
+            self._queue(element)
+        if self.timeout_ns < 0:
+            self.flush()
+
+    def marked(self, marker: Marker, payload: Any) -> Message:
+        """The message for a marker, behind the records that wait, which are sent."""
+        self.flush()
+        number, before = self._sequence_number, self._last_marker
+        self._sequence_number, self._last_marker = number + 1, number
+        return Message(self._attempt, self.channel_id, number, payload, 0, marker, before)
 
     def credit_returned(self, size_bytes: int) -> None:
-        """The receiver consumed a message, or received a probe, which is the only one without a size."""
-        if not size_bytes:
-            self._probes -= 1
-            self._confirmed = self._last_probe if not self._probes else self._confirmed
-            return
-        self._outstanding_bytes -= size_bytes
-        self._outstanding_messages -= 1
+        """The receiver consumed messages."""
+        self.outstanding_bytes -= size_bytes
+        if self.outstanding_bytes < self._credit_bytes:
+            self._books.exhausted.discard(self)
 
-    def due_in_ms(self, now_ns: int, busy_channels: int) -> int | None:
-        """Milliseconds until what waits must be sent, `None` if nothing waits.
-
-        Args:
-            now_ns: The time.
-            busy_channels: How many channels share the time of the task, 0 if it has enough.
-        """
-        if not self._pending:
+    def due_in_ns(self, now_ns: int) -> int | None:
+        """Nanoseconds until what waits must be sent, `None` if only a full batch counts."""
+        if self.timeout_ns < 0:
             return None
-        if self._pending_records >= self._batch_size:
-            return 0 if self._batches_wanted() == 1 else None
-        if self._timeout_ns < 0:
-            return None
-        if not busy_channels and self._outstanding_messages == 0:
-            return 0
-        if self._outstanding_messages >= MAX_UNDER_WAY:
-            return None
-        patience_ns = min(busy_channels * self._timeout_ns, MAX_BUSY_WAIT_MS * 1_000_000)
-        timeout_ns = max(self._timeout_ns, patience_ns)
-        return max(0, timeout_ns - (now_ns - self._pending_since_ns)) // 1_000_000
-
-    def _batches_wanted(self) -> int:
-        # By bytes: barriers are messages, but no work.
-        batch_bytes = self._batch_size * self._record_bytes
-        if not batch_bytes or self._outstanding_bytes < MAX_UNDER_WAY * batch_bytes:
-            return 1
-        # A quarter of the credit, so that several messages may be under way.
-        return min(max(1, int(self._credit_bytes / 4 / batch_bytes)), BATCHES_IN_MESSAGE)
+        return max(0, self._pending_since_ns + self.timeout_ns - now_ns)
 
     def flush(self) -> None:
         """Send what waits."""
         if not self._pending:
             return
-        elements = _coalesced(self._pending, self._batch_size)
-        records, self._pending, self._pending_records = self._pending_records, [], 0
-        size_bytes = self._send(elements)
-        if records:
-            self._record_bytes = size_bytes / records
+        elements, self._pending, self._pending_records = self._pending, [], 0
+        del self._books.waiting[self]
+        self._send(_coalesced(elements, self._batch_size))
 
-    def _send(self, elements: list[StreamElement], announces: Announced | None = None) -> int:
+    def _send(self, elements: list[StreamElement], announces: EndOfInput | None = None) -> None:
         payload, size_bytes = self._ports.encode(elements)
         message = Message(
             self._attempt, self.channel_id, self._sequence_number, payload, size_bytes, announces
         )
         self._sequence_number += 1
-        self._outstanding_bytes += size_bytes
-        self._outstanding_messages += 1
+        self.outstanding_bytes += size_bytes
         self.sent_bytes += size_bytes
+        if self.outstanding_bytes >= self._credit_bytes:
+            self._books.exhausted.add(self)
         failpoints.reach("send")
         self._ports.send(message)
-        return size_bytes
 
     def probe(self) -> None:
-        """Send a probe if messages are out, none was sent since the last call, and no probe confirmed them.
-
-        The receiver answers a probe as soon as everything before it has arrived.
-        """
+        """Send a probe if a marker was the last message, and nothing was sent since the last call."""
         is_quiet, self._quiet_since = self._quiet_since == self._sequence_number, self._sequence_number
-        if not is_quiet or not self._outstanding_messages or self._confirmed == self._sequence_number:
+        if not is_quiet or self._last_marker != self._sequence_number - 1 or not self._sequence_number:
             return
         message = Message(self._attempt, self.channel_id, self._sequence_number, [], 0, Probe())
         self._sequence_number += 1
-        self._last_probe = self._quiet_since = self._sequence_number
-        self._probes += 1
         self._ports.send(message)
 
 
@@ -252,26 +230,44 @@ class TaskOutput:
     """All channels of a subtask.
 
     Args:
+        ports: What sends their messages.
         channels: All of them.
         exchanges: The edges that they belong to.
+        books: What the channels have in common.
     """
 
-    def __init__(self, channels: Sequence[OutputChannel], exchanges: Sequence[Exchange] = ()) -> None:
+    def __init__(
+        self,
+        ports: TaskPorts,
+        channels: Sequence[OutputChannel],
+        exchanges: Sequence[Exchange],
+        books: ChannelBooks,
+    ) -> None:
+        self._ports = ports
         self._channels = list(channels)
         self._exchanges = list(exchanges)
+        self._books = books
         self._by_id: Mapping[ChannelId, OutputChannel] = {c.channel_id: c for c in channels}
+        self._pause_until_ns = 0
 
     def has_credit(self) -> bool:
         """Whether every channel may be produced for."""
-        return all(channel.has_credit() for channel in self._channels)
+        return not self._books.exhausted
 
-    def broadcast(self, element: ControlElement) -> None:
-        """Send a control element down every channel, behind the records before it."""
+    def end(self) -> None:
+        """Send the end of input down every channel, behind the records before it."""
         for channel in self._channels:
-            channel.add_control(element)
+            channel.add_control(EndOfInput())
+
+    def mark(self, marker: Marker) -> None:
+        """Send a marker down every channel; the records before it are sent first."""
+        if not self._channels:
+            return
+        payload, _ = self._ports.encode([marker])
+        self._ports.send_markers([channel.marked(marker, payload) for channel in self._channels])
 
     def credit_returned(self, channel_id: ChannelId, size_bytes: int) -> None:
-        """A receiver consumed a message."""
+        """A receiver consumed messages."""
         self._by_id[channel_id].credit_returned(size_bytes)
 
     def probe(self) -> None:
@@ -289,16 +285,25 @@ class TaskOutput:
         Returns:
             Milliseconds until the next is due, `None` if nothing waits.
         """
-        soonest: int | None = None
-        # With one channel there is nothing to be gained: its messages grow while the receiver is at work.
-        busy_channels = 0 if is_idle or len(self._channels) == 1 else len(self._channels)
-        for channel in self._channels:
-            due_ms = channel.due_in_ms(now_ns, busy_channels)
-            if due_ms == 0:
+        flushes_all = is_idle and self._pause_until_ns <= now_ns
+        soonest_ns: int | None = None
+        flushed = 0
+        for channel in list(self._books.waiting):
+            due_ns = channel.due_in_ns(now_ns)
+            if due_ns is None:
+                continue
+            if flushes_all or due_ns == 0:
                 channel.flush()
-            elif due_ms is not None:
-                soonest = due_ms if soonest is None else min(soonest, due_ms)
-        return soonest
+                flushed += 1
+            else:
+                soonest_ns = due_ns if soonest_ns is None else min(soonest_ns, due_ns)
+        if flushed and is_idle:
+            self._pause_until_ns = now_ns + max(0, flushed - FEW_MESSAGES) * FLUSH_PAUSE_NS
+        if soonest_ns is None:
+            return None
+        if is_idle:
+            soonest_ns = min(soonest_ns, max(0, self._pause_until_ns - now_ns))
+        return -(-soonest_ns // 1_000_000)
 
     @property
     def records_sent(self) -> int:

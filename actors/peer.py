@@ -29,7 +29,7 @@ READS = 16
 """How often a socket is read before the others have their turn."""
 
 Deliver = Callable[["Peer", ChannelId, int, DataKind, bytes], None]
-Credited = Callable[[Sequence[tuple[ChannelId, int]]], None]
+Credited = Callable[["Peer", Sequence[tuple[ChannelId, int]]], None]
 
 
 class Peer:
@@ -215,7 +215,7 @@ class Peer:
         elif frame.kind is FrameKind.CREDIT:
             received, credits = credit_of(frame)
             self._confirmed(received)
-            self._credited(credits)
+            self._credited(self, credits)
             self.progress.received += 1
         elif frame.kind in (FrameKind.PING, FrameKind.PONG):
             self._confirmed(received_of(frame))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,19 +27,19 @@ class TaskPorts(Protocol):
         """Wall-clock time in nanoseconds."""
 
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
-        """The payload that travels for some elements, and its size in bytes for credit.
-
-        The size is at least 1: credit of 0 bytes is the answer to a probe, see `OutputChannel.probe`.
-        """
+        """The payload that travels for some elements, and its size in bytes for credit."""
 
     def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
         """The next elements of a payload, from `position`, and the position after them, `None` at its end."""
 
     def send(self, message: Message) -> None:
-        """Send a message to the subtask at the other end of its channel."""
+        """Send a message to the subtask at the other end of its channel, in order with those before it."""
+
+    def send_markers(self, messages: Sequence[Message]) -> None:
+        """Send one marker down several channels; it may overtake what was sent before, and get lost."""
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
-        """A message of this input channel was consumed."""
+        """A message of this input channel was consumed; without a size it takes no credit."""
 
     def report(self, event: TaskEvent) -> None:
         """Tell the coordinator."""

@@ -23,11 +23,13 @@ from .ray_serializers import make_serializers
 
 if TYPE_CHECKING:
     from ..protocol.elements import Message
-    from ..protocol.ids import Attempt, ChannelId, SubtaskId
+    from ..protocol.ids import Attempt, SubtaskId
     from ..protocol.task_events import TaskMail
     from ..protocol.task_metrics import Heartbeat, ProcessMetrics
+    from .listeners import Address
     from .local_dirs import JobDirectories
     from .ray_task_runner import TaskRunner
+    from .records_network import AttemptRoutes
 
 GC_THRESHOLDS = (200_000, 50, 100)
 """A million live state values make every full collection dear: 1.45 against 1.9 million records/s."""
@@ -44,8 +46,8 @@ that does."""
 class TaskActor:
     """Hosts the subtasks of one process.
 
-    `push` runs in the default concurrency group, everything else in `control`, so that a full data
-    queue does not delay the coordinator.
+    `markers` runs in the default concurrency group, everything else in `control`, so that the markers of
+    many tasks do not delay the coordinator.
     """
 
     def __init__(self) -> None:
@@ -59,6 +61,7 @@ class TaskActor:
         self._parts = ray_task_runner
         self._parts.defer_pandas()
         self._runners: dict[SubtaskId, TaskRunner] = {}
+        self._network = ray_task_runner.RecordsNetwork()
         self._directories: JobDirectories | None = None
         self._attempt: Attempt = self._parts.Attempt(-1)
         self._stopped = self._attempt
@@ -66,20 +69,13 @@ class TaskActor:
         self._metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="tidegate-metrics")
         self._metrics: asyncio.Future[ProcessMetrics] | None = None
 
-    async def push(self, data: bytes) -> None:
-        """Take a pickled `(subtask, message)`; the answer is its credit."""
-        subtask: SubtaskId
-        message: Message
-        subtask, message = pickle.loads(data)
-        runner = self._runners.get(subtask)
-        if runner is None or message.attempt != self._attempt or runner.task.phase.is_terminal:
-            return
-        consumed = runner.ports.expect(message)
-        runner.task.put(message)
-        if runner.task.phase.is_terminal:
-            # The loop ended between the check and the mail: nobody would answer any more.
-            runner.ports.close()
-        await consumed
+    async def markers(self, data: bytes) -> None:
+        """Take markers of another process: pickled, each with its subtask."""
+        marked: list[tuple[SubtaskId, Message]] = pickle.loads(data)
+        for subtask, message in marked:
+            runner = self._runners.get(subtask)
+            if runner is not None and message.attempt == self._attempt:
+                runner.task.put(message)
 
     @ray.method(concurrency_group="control")
     async def warm_up(self, operators: Sequence[bytes] = ()) -> tuple[int, str]:
@@ -96,29 +92,44 @@ class TaskActor:
 
     @ray.method(concurrency_group="control")
     async def deploy(
-        self,
-        attempt: Attempt,
-        deployments: bytes,
-        receivers: Mapping[ChannelId, tuple[Any, SubtaskId]],
-        coordinator: Any,
-    ) -> tuple[int, str]:
-        """Start subtasks of a new attempt; returns the ids of process and node."""
+        self, routes: AttemptRoutes, deployments: bytes, coordinator: Any
+    ) -> tuple[int, Address]:
+        """Start subtasks of a new attempt.
+
+        Args:
+            routes: Where their messages go.
+            deployments: The subtasks, pickled.
+            coordinator: The coordinator's actor.
+
+        Returns:
+            The id of this process, and where the others of the attempt reach it.
+        """
+        attempt, place = routes.attempt, (self._place[0], self._network.address(self._place[1]))
         if attempt <= self._stopped:
             # Its `stop` overtook it, and was answered: nobody would stop these subtasks any more.
-            return self._place
+            return place
+        network = self._network.begin(routes)
         # Built before any is known: after an error here there must be none that was never started.
         runners: dict[SubtaskId, TaskRunner] = {}
         for deployment in pickle.loads(deployments):
             if self._directories is None:
                 self._directories = self._parts.enter_job(deployment)
-            mine = {
-                channel: receivers[channel] for out in deployment.subtask.outputs for channel in out.channels
-            }
-            runners[deployment.subtask_id] = self._parts.TaskRunner(deployment, mine, coordinator)
+            runners[deployment.subtask_id] = self._parts.TaskRunner(deployment, network, coordinator)
         self._attempt, self._runners = attempt, runners
         for runner in runners.values():
             runner.thread.start()
-        return self._place
+        return place
+
+    @ray.method(concurrency_group="control")
+    async def listen(self) -> Address:
+        """Listen for the processes of other nodes too; returns where they reach this one."""
+        host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return self._network.address(self._place[1], host)
+
+    @ray.method(concurrency_group="control")
+    async def connect(self, attempt: Attempt, addresses: Mapping[int, Address]) -> None:
+        """All processes of the attempt are there: open the direct connections to them."""
+        self._network.connect(attempt, addresses)
 
     @ray.method(concurrency_group="control")
     async def mail(self, subtask: SubtaskId, attempt: Attempt, mail: TaskMail) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..common import failpoints
 from ..common.free_memory import give_back_free_memory
-from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.task_events import CancelTask, NumberedSent
 from ..protocol.task_metrics import Heartbeat, ProcessMetrics
 from ..state.retrying_storage import retries_stop_at
@@ -20,9 +20,25 @@ from .deferred_pandas import defer_pandas
 from .local_dirs import JobDirectories
 from .ports import TaskDeployment
 from .ray_transport import RayTaskPorts, open_ray_log
+from .records_network import AttemptNetwork, AttemptRoutes, RecordsNetwork
 from .task import StreamTask
 
-__all__ = ["Attempt", "Heartbeat", "NumberedSent", "TaskRunner", "defer_pandas", "enter_job", "take_metrics"]
+__all__ = [
+    "Attempt",
+    "AttemptRoutes",
+    "Heartbeat",
+    "NumberedSent",
+    "RecordsNetwork",
+    "TaskRunner",
+    "defer_pandas",
+    "enter_job",
+    "take_metrics",
+]
+
+
+_CREDIT_STEPS = 4
+"""A busy task gives a channel's credit back when it has consumed such a part of it: fewer messages to its
+senders, which still have the rest."""
 
 
 class TaskRunner:
@@ -31,18 +47,22 @@ class TaskRunner:
     def __init__(
         self,
         deployment: TaskDeployment,
-        receivers: Mapping[ChannelId, tuple[Any, SubtaskId]],
+        network: AttemptNetwork,
         coordinator: Any,
     ) -> None:
         failpoints.arm(deployment.settings.fail_points)
         self.ports = RayTaskPorts(
             deployment.subtask_id,
             deployment.attempt,
-            receivers,
+            network,
             coordinator,
+            deployment.settings.channel_credit_bytes // _CREDIT_STEPS,
             mail=lambda mail: self.task.put(mail),
         )
         self.task = StreamTask(deployment, self.ports)
+        subtask = deployment.subtask
+        outputs = (channel for out in subtask.outputs for channel in out.channels)
+        network.add_task((entry.channel for entry in subtask.inputs), outputs, self.task.put)
         self._is_cancelled = threading.Event()
         self.thread = threading.Thread(
             target=self._run, name=f"tidegate-{deployment.subtask_id}", daemon=True
@@ -66,6 +86,7 @@ class TaskRunner:
             if outcome.is_over:
                 break
             if outcome.wait_ms:
+                self.ports.return_all_credit()
                 self.task.wait(outcome.wait_ms)
         self.ports.close()
 

@@ -1,14 +1,12 @@
-"""Carries a task's messages, credit and reports between Ray actors.
+"""Carries what a task sends between Ray actors: markers and reports as actor messages, all else directly.
 
-A message is one call of the receiving actor, answered when the receiver's loop has consumed it: the
-answer is the credit. User objects are pickled here by the C pickler; Ray only sees bytes.
+User objects are pickled here by the C pickler; Ray and the connections only see bytes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -19,8 +17,9 @@ from ..common.errors import first_line
 from ..operators.async_loop import EventLoopThread, TaskEventLoop
 from ..protocol.elements import Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.task_events import CreditReturned, SendFailed, TaskEvent
+from ..protocol.task_events import SendFailed, TaskEvent
 from ..telemetry.logs import LogContext, LogSettings, ProcessLog
+from .records_network import AttemptNetwork
 from .wire import decode_elements, decode_part, encode_elements
 
 
@@ -30,8 +29,9 @@ class RayTaskPorts:
     Args:
         subtask: The subtask these ports belong to.
         attempt: Its attempt.
-        receivers: The actor at the end of each output channel, and the subtask there.
+        network: Carries messages to the other subtasks of the attempt.
         coordinator: The coordinator's actor.
+        credit_step_bytes: How much of a channel's credit is given back at once while the task is busy.
         mail: Puts a mail into the task's mailbox, from any thread.
     """
 
@@ -39,24 +39,24 @@ class RayTaskPorts:
         self,
         subtask: SubtaskId,
         attempt: Attempt,
-        receivers: Mapping[ChannelId, tuple[Any, SubtaskId]],
+        network: AttemptNetwork,
         coordinator: Any,
-        mail: Callable[[CreditReturned | SendFailed], None],
+        credit_step_bytes: int,
+        mail: Callable[[SendFailed], None],
     ) -> None:
         self._subtask = subtask
         self._attempt = attempt
-        self._receivers = receivers
+        self._network = network
         self._coordinator = coordinator
+        self._credit_step_bytes = credit_step_bytes
         self._mail = mail
         self.reports = 0
         """How many reports were sent."""
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-snapshot")
-        self._waiting: dict[
-            tuple[ChannelId, int], tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
-        ] = {}
+        self._consumed: dict[ChannelId, int] = {}
         self.now_ns = SteadyClock().now_ns
 
-    # ------------------------------------------------------------ outgoing
+    # ------------------------------------------------------------ messages
 
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
         payload = encode_elements(elements)
@@ -66,19 +66,40 @@ class RayTaskPorts:
         return decode_part(payload, position)
 
     def send(self, message: Message) -> None:
-        actor, subtask = self._receivers[message.channel]
-        # One argument of bytes: Ray's own pickler takes 80 µs longer for the two objects.
-        reference = actor.push.remote(pickle.dumps((subtask, message), protocol=5))
-        channel, number, size_bytes = message.channel, message.sequence_number, message.size_bytes
+        self._network.send(message)
 
+    def send_markers(self, messages: Sequence[Message]) -> None:
+        for actor, mine in self._network.by_process(messages):
+            first = mine[0][1]
+            # One argument of bytes: Ray's own pickler takes 80 µs longer for the objects.
+            reference = actor.markers.remote(pickle.dumps(mine, protocol=5))
+            reference.future().add_done_callback(self._reports_failure(first.channel, first.sequence_number))
+
+    def _reports_failure(self, channel: ChannelId, number: int) -> Callable[[Future[Any]], None]:
         def answered(future: Future[Any]) -> None:
             error = future.exception()
-            if error is None:
-                self._mail(CreditReturned(channel, size_bytes))
-            else:
+            if error is not None:
                 self._mail(SendFailed(channel, number, first_line(error)))
 
-        reference.future().add_done_callback(answered)
+        return answered
+
+    def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
+        if not size_bytes:
+            return
+        consumed_bytes = self._consumed.get(channel, 0) + size_bytes
+        if consumed_bytes < self._credit_step_bytes:
+            self._consumed[channel] = consumed_bytes
+        else:
+            self._consumed.pop(channel, None)
+            self._network.give_credit({channel: consumed_bytes})
+
+    def return_all_credit(self) -> None:
+        """The task has nothing to do: give back what it held to give back more at once."""
+        if self._consumed:
+            consumed, self._consumed = self._consumed, {}
+            self._network.give_credit(consumed)
+
+    # ------------------------------------------------------------ everything else
 
     def report(self, event: TaskEvent) -> None:
         number, self.reports = self.reports, self.reports + 1
@@ -93,29 +114,9 @@ class RayTaskPorts:
     def wake(self) -> None:
         """The task's thread waits for mail, and nothing else."""
 
-    # ------------------------------------------------------------ incoming
-
-    def expect(self, message: Message) -> asyncio.Future[None]:
-        """A future of the running event loop, resolved when the task's loop has consumed a message.
-
-        To be called before the message is put into the mailbox, so that no credit is lost.
-        """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiting[message.channel, message.sequence_number] = (loop, future)
-        return future
-
-    def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
-        waiting = self._waiting.pop((channel, sequence_number), None)
-        if waiting is not None:
-            loop, future = waiting
-            loop.call_soon_threadsafe(_resolve, future)
-
     def close(self) -> None:
-        """Answer every sender that still waits, and end the background thread when it is idle."""
-        while self._waiting:
-            _, (loop, future) = self._waiting.popitem()
-            loop.call_soon_threadsafe(_resolve, future)
+        """Give all credit back, and end the background thread when it is idle."""
+        self.return_all_credit()
         self._background.shutdown(wait=False)
 
     def wait_for_uploads(self) -> None:
@@ -139,8 +140,3 @@ def encode_event(event: TaskEvent) -> bytes:
 def decode_event(data: bytes) -> TaskEvent:
     """The event in `data`."""
     return decode_elements(data)[0]  # type: ignore[return-value]
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

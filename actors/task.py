@@ -31,7 +31,6 @@ from ..protocol.elements import (
     Batch,
     CancelCheckpointMarker,
     CheckpointBarrier,
-    EndOfInput,
     Message,
     SnapshotKind,
     StreamElement,
@@ -407,7 +406,7 @@ class StreamTask:
         """After the end of input: end the output too, as soon as no operator has anything under way."""
         if not self._chain.finish():
             return False
-        self._parts.output.broadcast(EndOfInput())
+        self._parts.output.end()
         if not self._deployment.settings.is_checkpointing:
             self._finish()
             return True
@@ -439,6 +438,8 @@ class StreamTask:
             self._parts.output.credit_returned(mail.channel, mail.size_bytes)
         elif isinstance(mail, events.SendFailed):
             self._lost.send_failed(mail, self._ports.now_ns())
+        elif isinstance(mail, events.ConnectionFailed):
+            raise self._lost.connection_error(mail)
         elif isinstance(mail, events.CancelTask):
             self._cancel()
         elif isinstance(mail, SnapshotDone):
@@ -572,7 +573,7 @@ class StreamTask:
         self._chain.prepare_snapshot(barrier)
         is_running = self._phase is TaskPhase.RUNNING
         if is_running:
-            self._parts.output.broadcast(barrier)
+            self._parts.output.mark(barrier)
         if barrier.kind is SnapshotKind.STOP and barrier.checkpoint_id > self._given_up_id:
             # Else it was given up before its barrier came, and nobody would tell this task to go on.
             self._final_id = barrier.checkpoint_id

@@ -153,7 +153,7 @@ class TaskAlignment:
 
     def _abort_checkpoint(self, command: AbortCheckpoint) -> None:
         self._gate.stop_recording()
-        self._output.broadcast(CancelCheckpointMarker(command.checkpoint_id))
+        self._output.mark(CancelCheckpointMarker(command.checkpoint_id))
         # Where the coordinator gave it up it knows; only those downstream that align may not.
         if command.reason is not AlignmentAbortReason.GIVEN_UP:
             self._ports.report(

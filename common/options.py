@@ -353,6 +353,13 @@ class DeploymentOptions:
     )
     """How long a message between two processes may be missing, while later ones are there, before it counts
     as lost and the job restarts from its latest checkpoint."""
+    RECONNECT_TIMEOUT: ConfigOption[Duration] = (
+        ConfigOptions.key("tidegate.network.reconnect-timeout")
+        .duration_type()
+        .default_value(Duration.of_seconds(10))
+    )
+    """How long the direct connection between two task processes may be lost, before the job restarts from its
+    latest checkpoint. Until then it is opened again and goes on where it was, and nothing is lost."""
     SLOT_REQUEST_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("slot.request.timeout").duration_type().default_value(Duration.of_minutes(5))
     )

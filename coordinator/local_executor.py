@@ -236,9 +236,15 @@ class LocalExecutor:
         """Hand a message to the subtask at the end of its channel."""
         self._tasks[self._graph.receiver_of(message.channel)].put(message)
 
+    def route_all(self, messages: Sequence[Message]) -> None:
+        """Hand over several."""
+        for message in messages:
+            self.route(message)
+
     def return_credit(self, channel: ChannelId, size_bytes: int) -> None:
         """Give credit back to the sender of a channel."""
-        self._tasks[self._graph.sender_of(channel)].put(CreditReturned(channel, size_bytes))
+        if size_bytes:
+            self._tasks[self._graph.sender_of(channel)].put(CreditReturned(channel, size_bytes))
 
     def wake(self) -> None:
         """A task has mail from another thread."""
@@ -257,6 +263,7 @@ class _LocalTaskPorts:
         self.now_ns = executor.now_ns
         self.report = executor.report
         self.send = executor.route
+        self.send_markers = executor.route_all
         self.run_in_background = executor.run_in_background
         self.create_event_loop = EventLoopThread
         self.wake = executor.wake

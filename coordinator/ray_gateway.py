@@ -18,7 +18,7 @@ from ..common.clock import SteadyClock
 from ..common.errors import ConfigurationError, first_line
 from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.heartbeats import Heartbeats, Silent
-from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.plan import JobGraph
 from ..protocol.task_events import (
     Numbered,
@@ -33,6 +33,7 @@ from ..protocol.task_metrics import Heartbeat
 from .local_state import local_state_hint
 from .preparation import Preparation, TaskProcess
 from .ray_cluster_view import ClusterView, look_at_nodes
+from .ray_routes import RayRoutes
 from .slots import (
     ProcessResources,
     process_key,
@@ -193,8 +194,12 @@ class RayTaskGateway:
             process = self._processes.get(key) or self._place(key)
             process.subtasks, process.numbered = [member.subtask_id for member in members], {}
             process.stopping, process.stop_deadline_ms = {}, None
+        processes = {key: self._processes[key] for key in groups}
+        routes = RayRoutes(
+            self._attempt, graph, processes, self._settings.reconnect_timeout_ms, self._when_done
+        )
         for key, members in groups.items():
-            self._deploy_to(self._processes[key], members)
+            self._deploy_to(self._processes[key], members, routes)
 
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         process = self._process_of(subtask)
@@ -262,31 +267,25 @@ class RayTaskGateway:
         actor.watch.remote().future().add_done_callback(ended)
         return process
 
-    def _deploy_to(self, process: TaskProcess, members: list[TaskDeployment]) -> None:
-        receivers = {
-            channel: self._receiver(channel)
-            for member in members
-            for out in member.subtask.outputs
-            for channel in out.channels
-        }
-        attempt, first = self._attempt, members[0].subtask_id
-        reference = process.actor.deploy.remote(
-            attempt, cloudpickle.dumps(members), receivers, self._coordinator
-        )
+    def _deploy_to(self, process: TaskProcess, members: list[TaskDeployment], routes: RayRoutes) -> None:
+        attempt, first, key = self._attempt, members[0].subtask_id, process.key
+        mine = routes.of(key, [member.subtask for member in members])
+        reference = process.actor.deploy.remote(mine, cloudpickle.dumps(members), self._coordinator)
+
+        def failed(key: str, problem: str) -> None:
+            cause = f"the process of {self._names(self._processes[key])} {problem}"
+            self._on_event(TaskFailed(attempt, first, cause))
 
         def answered(place: Any, error: BaseException | None) -> None:
             self._heartbeats.heard(process.key)
-            process.pid, process.node_id = place or (process.pid, process.node_id)
-            if error is not None and not isinstance(error, RayActorError):
+            if place is not None:
+                process.pid, process.node_id = place[0], place[1].node_id
+                routes.deployed(key, place[1], failed)
+            elif not isinstance(error, RayActorError):
                 cause = f"task {first} could not be deployed: {error}"
                 self._on_event(TaskFailed(attempt, first, cause, is_recoverable=False))
 
         self._when_done(reference, answered)
-
-    def _receiver(self, channel: ChannelId) -> tuple[Any, SubtaskId]:
-        subtask = self._graph.receiver_of(channel)
-        process = self._processes[process_key(self._graph.subtasks[subtask])]
-        return process.actor, subtask
 
     def _process_of(self, subtask: SubtaskId) -> TaskProcess | None:
         return self._processes.get(process_key(self._graph.subtasks[subtask]))

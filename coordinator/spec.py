@@ -92,6 +92,8 @@ class JobSettings:
         heartbeat_timeout_ms: Silence after which a process, or all of a node, count as lost (Ray shell).
         gap_timeout_ms: How long a message between two processes may be missing, while later ones are there,
             before it counts as lost and the attempt fails.
+        reconnect_timeout_ms: How long the direct connection between two processes may be lost before the
+            attempt fails (Ray shell).
         slot_request_timeout_ms: How long a process may wait for a place in the cluster (Ray shell).
         redundant_processes: How many started processes wait to replace one that dies (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
@@ -144,6 +146,7 @@ class JobSettings:
     slot_cpus: float = 1.0
     heartbeat_timeout_ms: int = 15_000
     gap_timeout_ms: int = 5_000
+    reconnect_timeout_ms: int = 10_000
     slot_request_timeout_ms: int = 300_000
     redundant_processes: int = 0
     stop_timeout_ms: int = 10_000

@@ -32,6 +32,7 @@ from ..common.restart_strategy import (
     RestartStrategyConfiguration,
 )
 from ..common.secrets import without_secrets
+from ..common.time import Duration
 from ..coordinator.spec import JobSettings
 from ..protocol.failover import (
     ExponentialDelayRestart,
@@ -127,7 +128,14 @@ def job_settings(
         ),
         job_parameters=_job_parameters(configuration),
         slot_cpus=configuration.get(DeploymentOptions.SLOT_CPUS),
-        gap_timeout_ms=_gap_timeout_ms(configuration),
+        gap_timeout_ms=_network_timeout_ms(
+            configuration,
+            DeploymentOptions.GAP_TIMEOUT,
+            "messages that are only out of order would count as lost",
+        ),
+        reconnect_timeout_ms=_network_timeout_ms(
+            configuration, DeploymentOptions.RECONNECT_TIMEOUT, "a busy process would count as lost"
+        ),
         heartbeat_timeout_ms=configuration.get(DeploymentOptions.HEARTBEAT_TIMEOUT).to_millis(),
         slot_request_timeout_ms=configuration.get(DeploymentOptions.SLOT_REQUEST_TIMEOUT).to_millis(),
         redundant_processes=_not_negative(configuration, DeploymentOptions.REDUNDANT_PROCESSES),
@@ -192,13 +200,10 @@ def buffer_timeout_ms(configuration: Configuration) -> int:
     return configuration.get(ExecutionOptions.BUFFER_TIMEOUT).to_millis()
 
 
-def _gap_timeout_ms(configuration: Configuration) -> int:
-    timeout_ms = configuration.get(DeploymentOptions.GAP_TIMEOUT).to_millis()
+def _network_timeout_ms(configuration: Configuration, option: ConfigOption[Duration], why: str) -> int:
+    timeout_ms = configuration.get(option).to_millis()
     if timeout_ms < 1_000:
-        raise ConfigurationError(
-            f"{DeploymentOptions.GAP_TIMEOUT.key} is {timeout_ms} ms; set at least 1 s: messages that are "
-            f"only out of order would count as lost"
-        )
+        raise ConfigurationError(f"{option.key} is {timeout_ms} ms; set at least 1 s: {why}")
     return timeout_ms
 
 

@@ -125,10 +125,12 @@ class EndOfInput:
 class Probe:
     """Means nothing: its number shows the receiver how many messages were sent before it.
 
-    A message that was lost is noticed by a gap before a later one. After the last for now there is none.
+    A marker that was lost is noticed by a gap before a later message. After the last for now there is none.
     """
 
 
+Marker = CheckpointBarrier | CancelCheckpointMarker
+"""What travels as an actor message; all else takes the direct connection between two processes."""
 ControlElement = Watermark | WatermarkStatus | CheckpointBarrier | CancelCheckpointMarker | EndOfInput
 StreamElement = Batch | ControlElement
 Announced = CheckpointBarrier | CancelCheckpointMarker | EndOfInput | Probe
@@ -139,9 +141,13 @@ Announced = CheckpointBarrier | CancelCheckpointMarker | EndOfInput | Probe
 class Message:
     """What a transport carries: some elements of one channel, numbered without gaps from 0.
 
-    `size_bytes` is the estimate that credit is counted in. A barrier, a cancel marker and the end of input
-    travel alone, and the message says so: the receiver may have to know of them before their turn, and
-    without decoding what is before them. So does a probe, which has no elements.
+    `size_bytes` is the estimate that credit is counted in; markers and probes need none. A barrier, a cancel
+    marker and the end of input travel alone, and the message says so: the receiver may have to know of them
+    before their turn, and without decoding what is before them. So does a probe, which has no elements.
+
+    Markers have a carrier of their own, on which they may overtake other messages, each other included, and
+    get lost. All other messages of a channel arrive once and in order. `follows` is the number of the marker
+    before this one: so the receiver can tell a marker that is lost from a message that is under way.
     """
 
     attempt: Attempt
@@ -150,3 +156,4 @@ class Message:
     elements: list[StreamElement]
     size_bytes: int
     announces: Announced | None = None
+    follows: int = -1

@@ -12,6 +12,7 @@ import enum
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from .ids import ChannelId
 
@@ -245,7 +246,7 @@ def received_of(frame: Frame) -> int:
     return received
 
 
-def _unpacked(layout: struct.Struct, frame: Frame, kind: FrameKind) -> tuple[object, ...] | list[object]:
+def _unpacked(layout: struct.Struct, frame: Frame, kind: FrameKind) -> tuple[Any, ...]:
     if frame.kind is not kind or len(frame.body) != layout.size:
         raise FrameError(f"a frame {frame.kind.name} of {len(frame.body)} bytes instead of {kind.name}")
     return layout.unpack(frame.body)

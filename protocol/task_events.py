@@ -54,7 +54,7 @@ class CancelTask:
 
 @dataclass(frozen=True, slots=True)
 class CreditReturned:
-    """The receiver consumed a message of `size_bytes` on this output channel."""
+    """The receiver consumed messages of `size_bytes` on this output channel."""
 
     channel: ChannelId
     size_bytes: int
@@ -62,10 +62,18 @@ class CreditReturned:
 
 @dataclass(frozen=True, slots=True)
 class SendFailed:
-    """The transport reports that a message did not arrive, or that its answer did not."""
+    """The transport reports that a marker did not arrive, or that its answer did not."""
 
     channel: ChannelId
     sequence_number: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFailed:
+    """The direct connection that carries a channel, in or out, was lost for too long."""
+
+    channel: ChannelId
     cause: str
 
 
@@ -119,6 +127,7 @@ TaskMail: TypeAlias = (
     | CancelTask
     | CreditReturned
     | SendFailed
+    | ConnectionFailed
     | ResultsTaken
     | QueryState
     | ToOperator

@@ -170,7 +170,7 @@ class HarnessTasks:
     def return_credit(self, channel: ChannelId, size_bytes: int) -> None:
         """Tell the sender of a channel that a message of it was consumed."""
         run = self._runs.get(self.graph.sender_of(channel))
-        if run is not None:
+        if run is not None and size_bytes:
             run.task.put(events.CreditReturned(channel, size_bytes))
 
     def report(self, event: events.TaskEvent) -> None:
@@ -304,6 +304,10 @@ class _Run:
 
     def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
         return payload, None
+
+    def send_markers(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._tasks.send(message)
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
         self._tasks.return_credit(channel, size_bytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +152,10 @@ class _TaskPorts:
         self._shell.point()
         self._process.sends(message)
         self._shell.network.send(self._process, message)
+
+    def send_markers(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self.send(message)
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
         self._shell.point()

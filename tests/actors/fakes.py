@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -64,6 +64,9 @@ class FakePorts:
 
     def send(self, message: Message) -> None:
         self.sent.append(message)
+
+    def send_markers(self, messages: Sequence[Message]) -> None:
+        self.sent.extend(messages)
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
         self.credits.append((channel, sequence_number, size_bytes))
