@@ -1,4 +1,4 @@
-"""What lies between the processes: every message has a delay of its own, and some come twice."""
+"""What lies between the processes: connections that keep the order, and actor messages that do not."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DELAY_NS = 3 * MILLISECOND
 _SLOW_DELAY_NS = 30 * MILLISECOND
+_OUTAGE_NS = 60 * MILLISECOND
+"""How long a direct connection is lost at most; longer ones fail the attempt, as the death of a task does."""
 _STRAY = 0.3
 """How much of what a replaced coordinator's tasks still send reaches its successor's."""
 _LOST = 0.02
@@ -47,6 +49,7 @@ class Network:
         records = _BATCHES * settings.batch_size + 3 * HELD_BACK + delayed
         overshoot = records * RECORD_BYTES + _CONTROL_BYTES
         self._limit_bytes = settings.channel_credit_bytes + overshoot
+        self._arrivals: dict[tuple[int, Attempt, ChannelId], int] = {}
         self._delays: dict[tuple[int, ChannelId], int] = {}
         self._under_way: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)
         self._markers: dict[tuple[Attempt, ChannelId], int] = defaultdict(int)
@@ -58,12 +61,22 @@ class Network:
         """The newest life of the coordinator, whose processes bear the names of those before."""
 
     def send(self, sender: Process, message: Message) -> None:
-        """Carry a message, perhaps twice, to whoever is the receiver when it arrives."""
-        channel = message.channel
+        """Carry a message by the direct connection: in order, however often that is lost and opened again."""
         self._count(message)
-        if self.loses(message.attempt, f"message {message.sequence_number} of {channel}"):
+        world, key = self._world, (sender.owner.number, message.attempt, message.channel)
+        delay_ns = int(world.random.random() * self._delay_ns(sender, message.channel))
+        if world.chance(self._faults.lost_connection):
+            delay_ns += int(world.random.random() * _OUTAGE_NS)
+        arrives_ns = max(world.now_ns + delay_ns, self._arrivals.get(key, 0) + 1)
+        self._arrivals[key] = arrives_ns
+        world.after(arrives_ns - world.now_ns, lambda: self._deliver(sender.owner, message))
+
+    def send_marker(self, sender: Process, message: Message) -> None:
+        """Carry a marker by an actor message: in any order, perhaps twice, perhaps never."""
+        self._count(message)
+        if self.loses(message.attempt, f"marker {message.sequence_number} of {message.channel}"):
             return
-        delay_ns = self._delay_ns(sender, channel)
+        delay_ns = self._delay_ns(sender, message.channel)
         for _ in range(2 if self._world.chance(self._faults.duplicate) else 1):
             self._world.soon(delay_ns, lambda: self._deliver(sender.owner, message))
 
@@ -135,6 +148,9 @@ class Network:
         owner, attempt = receiver.owner, receiver.attempt
         self._used_up((attempt, channel, number))
         sender = owner.sender_of(channel)
+
+        if not size_bytes:
+            return
 
         def arrive() -> None:
             if sender is not None and sender.is_alive and sender.attempt == attempt:

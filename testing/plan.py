@@ -218,6 +218,8 @@ class Faults:
     lost_trigger: float = 0.0
     losses: int = 0
     """How many messages, reports and numbered mails the network loses, each without a word."""
+    lost_connection: float = 0.01
+    """How often the direct connection between two processes is lost while a message is on its way."""
     zombie_work: float = 0.5
     slow_channel: float = 0.0
     slow_task: float = 0.0

@@ -155,7 +155,9 @@ class _TaskPorts:
 
     def send_markers(self, messages: Sequence[Message]) -> None:
         for message in messages:
-            self.send(message)
+            self._shell.point()
+            self._process.sends(message)
+            self._shell.network.send_marker(self._process, message)
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
         self._shell.point()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tidegate.actors.output import OutputChannel, TaskOutput
+from tidegate.actors.output import ChannelBooks, OutputChannel, TaskOutput
 from tidegate.protocol.elements import Batch, CheckpointBarrier, EndOfInput, StreamElement, Watermark
 from tidegate.protocol.ids import ChannelId, CheckpointId
 
@@ -16,13 +16,24 @@ from .fakes import ATTEMPT, FakePorts, task_settings
 class Channel(OutputChannel):
     """With its ports at hand."""
 
-    def __init__(self, index: int = 0, ports: FakePorts | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        index: int = 0,
+        ports: FakePorts | None = None,
+        books: ChannelBooks | None = None,
+        **settings: Any,
+    ) -> None:
         self.ports = ports or FakePorts()
+        self.books = books or ChannelBooks()
         channel_id = ChannelId(0, 0, index)
-        super().__init__(ATTEMPT, channel_id, task_settings(**settings), self.ports)
+        super().__init__(ATTEMPT, channel_id, task_settings(**settings), self.ports, self.books)
 
     def sent(self) -> list[list[StreamElement]]:
         return [list(message.elements) for message in self.ports.sent]
+
+
+def output_of(*channels: Channel) -> TaskOutput:
+    return TaskOutput(channels[0].ports, channels, [], channels[0].books)
 
 
 def records(count: int, start: int = 0) -> Batch:
@@ -48,185 +59,90 @@ def test_messages_are_numbered_without_gaps_and_carry_attempt_and_channel() -> N
     }
 
 
-def test_an_idle_receiver_does_not_wait_for_a_full_batch() -> None:
+def test_a_task_with_nothing_else_to_do_sends_what_waits() -> None:
     channel = Channel()
-    output = TaskOutput([channel])
+    output = output_of(channel)
     channel.add_batch(records(1))
     assert output.flush_due(0, is_idle=True) is None
     assert channel.sent() == [[records(1)]]
 
 
-def test_behind_a_message_under_way_records_gather_until_the_buffer_timeout() -> None:
+def test_a_busy_task_gathers_records_until_the_buffer_timeout() -> None:
     channel = Channel(buffer_timeout_ms=50)
-    output = TaskOutput([channel])
+    output = output_of(channel)
     channel.add_batch(records(1))
-    output.flush_due(channel.ports.now_ns(), is_idle=True)
-    channel.ports.pass_ms(1)
-    channel.add_batch(records(1, 1))
     channel.ports.pass_ms(20)
-    channel.add_batch(records(1, 2))
-    assert output.flush_due(channel.ports.now_ns(), is_idle=True) == 30
-    channel.ports.pass_ms(30)
-    assert output.flush_due(channel.ports.now_ns(), is_idle=True) is None
-    assert channel.sent() == [[records(1)], [records(2, 1)]]
-
-
-def test_the_answer_of_the_receiver_sends_what_gathered() -> None:
-    channel = Channel()
-    output = TaskOutput([channel])
-    channel.add_batch(records(1))
-    output.flush_due(0, is_idle=True)
     channel.add_batch(records(1, 1))
-    assert output.flush_due(0, is_idle=True) == 50
-    output.credit_returned(channel.channel_id, 10)
-    assert output.flush_due(0, is_idle=True) is None
-    assert len(channel.sent()) == 2
+    assert output.flush_due(channel.ports.now_ns(), is_idle=False) == 30
+    channel.ports.pass_ms(30)
+    assert output.flush_due(channel.ports.now_ns(), is_idle=False) is None
+    assert channel.sent() == [[records(2)]]
 
 
 def test_a_buffer_timeout_of_zero_sends_at_once() -> None:
     channel = Channel(buffer_timeout_ms=0)
-    output = TaskOutput([channel])
+    output = output_of(channel)
     for _ in range(2):
         channel.add_batch(records(1))
-        output.flush_due(0, is_idle=True)
+        output.flush_due(0, is_idle=False)
     assert len(channel.sent()) == 2
 
 
-def two_under_way(**settings: Any) -> tuple[Channel, TaskOutput]:
-    channel = Channel(**settings)
-    output = TaskOutput([channel])
-    for number in range(2):
-        channel.add_batch(records(1, number))
-        channel.ports.pass_ms(50)
-        output.flush_due(channel.ports.now_ns(), is_idle=True)
-    assert len(channel.sent()) == 2
-    return channel, output
-
-
-@pytest.mark.parametrize("buffer_timeout_ms", [0, 50])
-def test_behind_two_messages_under_way_records_gather_without_a_timeout(buffer_timeout_ms: int) -> None:
-    channel, output = two_under_way(buffer_timeout_ms=buffer_timeout_ms)
-    for number in range(2, 5):
-        channel.add_batch(records(1, number))
-        channel.ports.pass_ms(1_000)
-        assert output.flush_due(channel.ports.now_ns(), is_idle=True) is None
-    assert len(channel.sent()) == 2
-    output.credit_returned(channel.channel_id, 10)
-    output.flush_due(channel.ports.now_ns(), is_idle=True)
-    assert channel.sent()[2:] == [[records(3, 2)]]
-
-
-def test_a_full_batch_and_a_control_element_wait_for_no_message_under_way() -> None:
-    channel, _ = two_under_way(batch_size=2)
-    channel.add_batch(records(2, 2))
-    channel.add_batch(records(1, 4))
-    channel.add_control(Watermark(5))
-    assert channel.sent()[2:] == [[records(2, 2)], [records(1, 4), Watermark(5)]]
-
-
-def enough_under_way(credit_bytes: int = 320) -> tuple[Channel, TaskOutput]:
-    """Two full batches, of 20 bytes each."""
-    channel = Channel(batch_size=2, channel_credit_bytes=credit_bytes)
-    for number in range(2):
-        channel.add_batch(records(2, 2 * number))
-    assert len(channel.sent()) == 2
-    return channel, TaskOutput([channel])
-
-
-@pytest.mark.parametrize(("credit_bytes", "batches"), [(320, 4), (319, 3), (160, 2), (159, 1), (10, 1)])
-def test_a_receiver_with_enough_before_it_gets_messages_of_several_batches_in_a_quarter_of_the_credit(
-    credit_bytes: int, batches: int
-) -> None:
-    channel, output = enough_under_way(credit_bytes)
-    for number in range(2, 2 + batches):
-        assert len(channel.sent()) == 2
-        assert output.flush_due(channel.ports.now_ns(), is_idle=True) is None
-        channel.add_batch(records(2, 2 * number))
-    assert channel.sent()[2:] == [[records(2, 2 * number) for number in range(2, 2 + batches)]]
-
-
-def test_a_full_batch_waits_for_others_only_until_the_receiver_has_less_before_it() -> None:
-    channel, output = enough_under_way()
-    channel.add_batch(records(2, 4))
-    output.credit_returned(channel.channel_id, 20)
-    assert output.flush_due(channel.ports.now_ns(), is_idle=False) is None
-    assert channel.sent()[2:] == [[records(2, 4)]]
-
-
-def test_barriers_under_way_are_not_enough_before_a_receiver() -> None:
-    channel = Channel(batch_size=2)
-    channel.add_batch(records(2))
-    for number in range(5):
-        channel.add_control(CheckpointBarrier(CheckpointId(number), 0))
-    channel.add_batch(records(2, 2))
-    assert channel.sent()[6:] == [[records(2, 2)]]
-
-
-def busy(channels: int, **settings: Any) -> tuple[list[Channel], TaskOutput]:
-    """Channels of a task that is never idle, with a record in each."""
-    ports = FakePorts()
-    all_channels = [Channel(index, ports, **settings) for index in range(channels)]
-    for channel in all_channels:
-        channel.add_batch(records(1))
-    return all_channels, TaskOutput(all_channels)
-
-
-@pytest.mark.parametrize(("count", "after_ms"), [(2, 100), (8, 400), (64, 1_000)])
-def test_a_busy_task_has_the_more_patience_the_more_channels_it_has(count: int, after_ms: int) -> None:
-    (channel, *_), output = busy(count, buffer_timeout_ms=50)
-    assert output.flush_due(channel.ports.now_ns(), is_idle=False) == after_ms
-    channel.ports.pass_ms(after_ms - 1)
-    output.flush_due(channel.ports.now_ns(), is_idle=False)
-    assert channel.sent() == []
-    channel.ports.pass_ms(1)
-    output.flush_due(channel.ports.now_ns(), is_idle=False)
-    assert len(channel.sent()) == count
-
-
-def test_a_busy_task_with_one_channel_does_not_let_an_idle_receiver_wait() -> None:
-    (channel,), output = busy(1)
-    assert output.flush_due(channel.ports.now_ns(), is_idle=False) is None
-    assert len(channel.sent()) == 1
-
-
-def test_a_timeout_that_is_longer_than_the_patience_of_a_busy_task_counts() -> None:
-    (channel, *_), output = busy(3, buffer_timeout_ms=5_000)
-    assert output.flush_due(channel.ports.now_ns(), is_idle=False) == 5_000
-
-
-def test_a_busy_task_that_comes_to_rest_sends_to_idle_receivers() -> None:
-    (channel, *_), output = busy(8)
-    output.flush_due(channel.ports.now_ns(), is_idle=False)
-    assert channel.sent() == []
+def test_without_a_buffer_timeout_only_full_batches_and_control_elements_count() -> None:
+    channel = Channel(buffer_timeout_ms=-1, batch_size=10)
+    output = output_of(channel)
+    channel.add_batch(records(1))
+    channel.ports.pass_ms(100_000)
     assert output.flush_due(channel.ports.now_ns(), is_idle=True) is None
-    assert len(channel.sent()) == 8
+    assert channel.sent() == []
+    channel.add_control(Watermark(5))
+    assert channel.sent() == [[records(1), Watermark(5)]]
 
 
-def test_a_control_element_takes_full_batches_that_wait_along() -> None:
-    channel, _ = enough_under_way()
-    channel.add_batch(records(2, 4))
-    channel.add_control(CheckpointBarrier(CheckpointId(1), 0))
-    assert [len(message) for message in channel.sent()[2:]] == [1, 1]
+@pytest.mark.parametrize(("count", "pause_ms"), [(4, None), (5, 1), (64, 12)])
+def test_an_idle_task_pauses_after_many_part_filled_messages(count: int, pause_ms: int | None) -> None:
+    ports, books = FakePorts(), ChannelBooks()
+    channels = [Channel(index, ports, books) for index in range(count)]
+    output = output_of(*channels)
+    for _ in range(2):
+        for channel in channels:
+            channel.add_batch(records(1))
+        pause = output.flush_due(ports.now_ns(), is_idle=True)
+    assert pause == pause_ms
+    assert len(ports.sent) == (2 * count if pause_ms is None else count)
+    ports.pass_ms(pause_ms or 0)
+    output.flush_due(ports.now_ns(), is_idle=True)
+    assert len(ports.sent) == 2 * count
+
+
+def test_of_watermarks_that_wait_together_only_the_last_travels() -> None:
+    channel = Channel()
+    channel.add_batch(records(1))
+    for timestamp_ms in (1, 2, 3):
+        channel.add_control(Watermark(timestamp_ms))
+    channel.flush()
+    assert channel.sent() == [[records(1), Watermark(3)]]
 
 
 def test_credit_is_used_up_by_what_is_sent_and_comes_back_with_consumption() -> None:
     channel = Channel(batch_size=10, channel_credit_bytes=150)
-    assert channel.has_credit()
+    output = output_of(channel)
+    assert output.has_credit()
     channel.add_batch(records(10))
-    assert channel.has_credit()
+    assert output.has_credit()
     channel.add_batch(records(10))
     assert channel.outstanding_bytes == 200
-    assert not channel.has_credit()
+    assert not output.has_credit()
     channel.credit_returned(100)
-    assert channel.has_credit()
+    assert output.has_credit()
     channel.credit_returned(100)
     assert channel.outstanding_bytes == 0
 
 
 def test_one_channel_without_credit_stops_the_whole_output() -> None:
-    ports = FakePorts()
-    full, free = (Channel(index, ports, batch_size=1, channel_credit_bytes=10) for index in range(2))
-    output = TaskOutput([full, free])
+    ports, books = FakePorts(), ChannelBooks()
+    full, free = (Channel(index, ports, books, batch_size=1, channel_credit_bytes=10) for index in range(2))
+    output = output_of(full, free)
     full.add_batch(records(1))
     assert not output.has_credit()
     assert output.outstanding_bytes == 10
@@ -234,35 +150,38 @@ def test_one_channel_without_credit_stops_the_whole_output() -> None:
     assert output.has_credit()
 
 
-def test_a_control_element_goes_behind_the_records_before_it_and_at_once() -> None:
+def test_a_control_element_goes_behind_the_records_before_it() -> None:
     channel = Channel()
     channel.add_batch(records(2))
     channel.add_control(Watermark(5))
     channel.add_batch(records(1, 2))
     channel.add_control(EndOfInput())
-    assert channel.sent() == [[records(2), Watermark(5)], [records(1, 2)], [EndOfInput()]]
+    assert channel.sent() == [[records(2), Watermark(5), records(1, 2)], [EndOfInput()]]
 
 
 def test_what_a_receiver_must_know_ahead_of_its_turn_travels_alone_and_is_announced() -> None:
     channel, barrier = Channel(), CheckpointBarrier(CheckpointId(1), 0)
     channel.add_batch(records(2))
-    channel.add_control(barrier)
+    output_of(channel).mark(barrier)
     channel.add_control(EndOfInput())
     assert channel.sent() == [[records(2)], [barrier], [EndOfInput()]]
     assert [message.announces for message in channel.ports.sent] == [None, barrier, EndOfInput()]
 
 
-def test_a_control_element_is_sent_without_credit() -> None:
-    channel = Channel(batch_size=1, channel_credit_bytes=1)
-    channel.add_batch(records(1))
-    assert not channel.has_credit()
-    channel.add_control(Watermark(1))
-    assert channel.sent()[-1] == [Watermark(1)]
+def test_a_marker_takes_no_credit_and_names_the_one_before_it() -> None:
+    channel = Channel()
+    output = output_of(channel)
+    for checkpoint_id in (1, 2):
+        output.mark(CheckpointBarrier(CheckpointId(checkpoint_id), 0))
+    assert channel.outstanding_bytes == 0
+    assert [message.follows for message in channel.ports.sent] == [-1, 0]
 
 
-def test_broadcast_reaches_every_channel() -> None:
-    ports = FakePorts()
-    TaskOutput([Channel(index, ports) for index in range(3)]).broadcast(Watermark(7))
+def test_a_marker_reaches_every_channel() -> None:
+    ports, books = FakePorts(), ChannelBooks()
+    output_of(*(Channel(index, ports, books) for index in range(3))).mark(
+        CheckpointBarrier(CheckpointId(1), 0)
+    )
     assert [message.channel.downstream_index for message in ports.sent] == [0, 1, 2]
 
 

@@ -10,7 +10,7 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from tidegate.actors.output import OutputChannel
+from tidegate.actors.output import ChannelBooks, OutputChannel
 from tidegate.actors.partitioners import partitioner
 from tidegate.common.errors import KeyTypeError, UserCodeError
 from tidegate.operators.key_hashing import key_group_of
@@ -39,7 +39,8 @@ class Exchange:
         ids = [ChannelId(0, 0, index) for index in range(downstream)]
         selector = cloudpickle.dumps(select) if select is not None else None
         edge = StreamEdge(0, 1, 2, partitioning, key_selector=selector)
-        self.channels = [OutputChannel(ATTEMPT, each, task_settings(), self.ports) for each in ids]
+        books = ChannelBooks()
+        self.channels = [OutputChannel(ATTEMPT, each, task_settings(), self.ports, books) for each in ids]
         out = OutputEdge(edge, tuple(ids), max_parallelism, downstream)
         self.emit = partitioner(out, self.channels, "Parse")
 
