@@ -127,6 +127,15 @@ class Connections:
     # ------------------------------------------------------------ the thread
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            # Without this thread nothing arrives any more, and nobody would notice.
+            logger.exception("the thread of the direct connections ended")
+            for peer in self._links.peers.values():
+                self._failed(peer.link, f"the thread of the connections ended: {error}")
+
+    def _work(self) -> None:
         while not self._is_closed:
             for key, mask in self._selector.select(self._wait_s()):
                 key.data(mask)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,13 +37,13 @@ class Address:
     port: int = 0
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port} or {self.path}" if self.host else self.path
+        return f"{self.host}:{self.port}" if self.host else "unix:" + self.path.replace("\0", "@")
 
 
 class Listeners:
     """The sockets on which a process accepts connections; they exist from the first question for an address.
 
-    The Unix-domain socket is in a directory that only this user can enter.
+    Any process of the node can open a connection to the Unix-domain socket; the handshake decides who stays.
 
     Args:
         opened: Takes each listening socket.
@@ -65,13 +67,19 @@ class Listeners:
             OSError: It cannot listen there.
         """
         if not self._path:
-            self._directory = tempfile.mkdtemp(prefix="tidegate-")
-            self._path = os.path.join(self._directory, "records")
+            self._path = self._new_path()
             self._add(socket.AF_UNIX, self._path)
         if host is not None and host != self._host:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._host, self._port = host, self._add(family, (host, 0)).getsockname()[1]
         return Address(node_id, self._path, self._host, self._port)
+
+    def _new_path(self) -> str:
+        if sys.platform == "linux":
+            # In the abstract namespace: nothing stays on disk, however the process ends.
+            return f"\0tidegate-{secrets.token_hex(16)}"
+        self._directory = tempfile.mkdtemp(prefix="tidegate-")
+        return os.path.join(self._directory, "records")
 
     def _add(self, family: socket.AddressFamily, where: str | tuple[str, int]) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -110,7 +118,7 @@ def dial(there: Address, here: Address) -> socket.socket:
     if there.node_id == here.node_id:
         return _begin(socket.AF_UNIX, there.path)
     if not there.host:
-        raise OSError(f"{there.path} is on another node, and its process listens for its own node only")
+        raise OSError(f"{there} is on another node, and its process listens for its own node only")
     family = socket.AF_INET6 if ":" in there.host else socket.AF_INET
     connection = _begin(family, (there.host, there.port))
     set_tcp_options(connection)
