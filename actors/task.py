@@ -239,11 +239,11 @@ class StreamTask:
             return None
 
     def _fail(self, error: BaseException) -> None:
-        self._phase = TaskPhase.FAILED
+        is_starting, self._phase = self._phase is TaskPhase.CREATED, TaskPhase.FAILED
         self._close()
         # The coordinator logs it for people.
         logger.info("%s failed", self._deployment.subtask.name, exc_info=error)
-        self._ports.report(failure_of(self._deployment, error))
+        self._ports.report(failure_of(self._deployment, error, is_starting))
 
     def _close(self) -> list[Exception]:
         chain = getattr(self, "_chain", None)

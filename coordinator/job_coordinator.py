@@ -20,6 +20,7 @@ from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import JobGraph
+from ..protocol.start_errors import StartErrors
 from ..protocol.task_metrics import ProcessMetrics
 from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer
@@ -93,6 +94,7 @@ class JobCoordinator:
         self._graph = build_execution_graph(spec.graph)
         self._life = JobLifeCycle()
         self._strategy = spec.settings.new_restart_strategy()
+        self._start_errors = StartErrors()
         self._store: CheckpointStore | None = None
         self._ownership: Ownership | None = None
         self._checkpoints: CheckpointDriver | None = None
@@ -491,6 +493,7 @@ class JobCoordinator:
         if len(self._initialized) < len(self._graph.subtasks):
             return
         self._life.handle(JobEvent.TASKS_RUNNING)
+        self._start_errors.running()
         logger.info("The job %s runs, with %d subtasks", self.job_name, len(self._graph.subtasks))
         self.running_since_ms = self.now_ms
         for target in sorted(self._graph.subtasks):
@@ -527,7 +530,12 @@ class JobCoordinator:
     def _on_failed(self, event: events.TaskFailed) -> None:
         self._live.discard(event.subtask)
         if self._restart_at_ms is None and self._life.allows(JobEvent.TASK_FAILED):
-            self._restart_or_give_up(event.cause, event.details, event.is_recoverable)
+            repeated = (
+                self._start_errors.failed(event.subtask.task_id, event.cause)
+                if event.is_start_error
+                else None
+            )
+            self._restart_or_give_up(event.cause, event.details, event.is_recoverable, repeated)
         else:
             self._go_on_when_stopped()
 
@@ -559,14 +567,16 @@ class JobCoordinator:
         self._stop_tasks()
         self._go_on_when_stopped()
 
-    def _restart_or_give_up(self, cause: str, details: str, is_recoverable: bool) -> None:
+    def _restart_or_give_up(
+        self, cause: str, details: str, is_recoverable: bool, repeated: GiveUp | None = None
+    ) -> None:
         now_ms = self.now_ms
         self._life.handle(JobEvent.TASK_FAILED)
         self._fails(Failure(cause, details, now_ms))
-        decision = self._decide(cause, is_recoverable)
+        decision = self._decide(cause, is_recoverable, repeated)
         if isinstance(decision, GiveUp):
             logger.error("The job %s fails: %s", self.job_name, cause)
-            self._is_beyond_restart = not is_recoverable
+            self._is_beyond_restart = decision is repeated or not is_recoverable
             if decision.reason and self._restarts:
                 self._failure = Failure(f"{cause} ({decision.reason})", details, now_ms)
             self._rescaler.abandon(cause, is_job_over=True)
@@ -577,10 +587,12 @@ class JobCoordinator:
         self._stop_tasks()
         self._go_on_when_stopped()
 
-    def _decide(self, cause: str, is_recoverable: bool) -> RestartDecision:
+    def _decide(self, cause: str, is_recoverable: bool, repeated: GiveUp | None) -> RestartDecision:
         if not self._is_fenced and self._rescaler.failed(cause):
             # The job itself did not fail, and runs again as it did before.
             return Restart(0)
+        if repeated is not None:
+            return repeated
         return self._strategy.on_failure(self.now_ms) if is_recoverable else GiveUp("")
 
     def _fails(self, failure: Failure) -> None:

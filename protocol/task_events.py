@@ -173,6 +173,8 @@ class TaskFailed:
     cause: str
     details: str = ""
     is_recoverable: bool = True
+    is_start_error: bool = False
+    """Whether it is an error of the program, raised while the subtask was initialised."""
 
 
 @dataclass(frozen=True, slots=True)

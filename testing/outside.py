@@ -11,9 +11,11 @@ class Outside:
 
     Args:
         refuses: Whether a function now raises when it is told of this checkpoint.
+        opening: Called with the uid of a source of which a subtask is opened; it may raise.
     """
 
-    def __init__(self, refuses: Callable[[int], bool]) -> None:
+    def __init__(self, refuses: Callable[[int], bool], opening: Callable[[str], None]) -> None:
+        self.opening = opening
         self.problems: list[str] = []
         self.notifications = 0
         self._refuses = refuses
@@ -111,7 +113,11 @@ class Outside:
         return [value for name in seen for value in self._begun[name]]
 
 
-_outside = Outside(lambda checkpoint_id: False)
+def _opens(uid: str) -> None:
+    """Every source can be opened."""
+
+
+_outside = Outside(lambda checkpoint_id: False, _opens)
 
 
 def outside() -> Outside:
@@ -119,8 +125,8 @@ def outside() -> Outside:
     return _outside
 
 
-def new_outside(refuses: Callable[[int], bool]) -> Outside:
+def new_outside(refuses: Callable[[int], bool], opening: Callable[[str], None] = _opens) -> Outside:
     """A fresh outside world for the next run."""
     global _outside
-    _outside = Outside(refuses)
+    _outside = Outside(refuses, opening)
     return _outside

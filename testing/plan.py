@@ -13,6 +13,7 @@ from random import Random
 from ..protocol.elements import CheckpointingMode
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import Chaining
+from .failed_starts import draw_failed_starts
 from .stalls import Stall, draw_stalls
 
 MILLISECOND = 1_000_000
@@ -241,6 +242,8 @@ class Faults:
     """How often somebody dies soon after the job was asked to have another parallelism."""
     lost_manifest: float = 0.0
     """How often the newest manifest is missing when a coordinator starts again, until it is restored."""
+    failed_starts: int = 0
+    """How many times a source cannot be opened."""
 
 
 @dataclass(frozen=True)
@@ -310,7 +313,10 @@ def draw_plan(seed: int) -> Plan:
     plan = _with_abandoned_jobs(plan, Random(f"abandoned jobs of {seed}"))
     plan = _with_power_failures(plan, Random(f"power of {seed}"))
     lost_manifest = Random(f"lost manifests of {seed}").choice((0.0, 0.0, 0.5))
-    return replace(plan, faults=replace(plan.faults, lost_manifest=lost_manifest))
+    failed_starts = draw_failed_starts(seed)
+    return replace(
+        plan, faults=replace(plan.faults, lost_manifest=lost_manifest, failed_starts=failed_starts)
+    )
 
 
 def _with_power_failures(plan: Plan, random: Random) -> Plan:

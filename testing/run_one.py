@@ -14,6 +14,7 @@ from ..protocol.trigger import TriggerPolicy
 from ..state.backend import HashMapStateBackend, StateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from .checkers import check_output
+from .failed_starts import FailedStarts
 from .outside import Outside, new_outside
 from .plan import ALIGNED_TIMEOUTS_MS, MODES, Plan, draw_plan
 from .simulated_shell import SimulatedShell
@@ -73,7 +74,7 @@ def _run(world: World, plan: Plan, stack: ExitStack, outcome: Outcome) -> None:
         world.note(f"a function refuses to hear of checkpoint {checkpoint_id}")
         return True
 
-    outside = new_outside(refuses)
+    outside = new_outside(refuses, FailedStarts(world, plan).opening)
     shell = SimulatedShell(world, plan, lambda uri: _settings(plan, stack, uri))
     try:
         shell.start()

@@ -56,6 +56,7 @@ class ReplayableSource(Source):
 
 class _Reader(SourceReader):
     def __init__(self, uid: str, splits: list[tuple[str, int]], records: int) -> None:
+        outside().opening(uid)
         self._trail = (uid,)
         self._splits = list(splits)
         self._end = records

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 from tidegate.actors.task import TaskPhase
+from tidegate.actors.task_failures import is_program_error
 from tidegate.common.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     KeyTypeError,
     SerializationError,
+    StateError,
     StateMigrationError,
+    UserCodeError,
 )
 from tidegate.connectors.collection import CollectionSource
 from tidegate.operators.elementwise import MapOperator
@@ -175,6 +178,51 @@ def test_what_a_restart_cannot_mend_is_marked(error: Exception) -> None:
     test.receive(Batch(["a"]))
     (failed,) = test.ports.reported(events.TaskFailed)
     assert not failed.is_recoverable
+
+
+def raised_from(error: Exception, cause: Exception, shows_cause: bool = True) -> Exception:
+    try:
+        try:
+            raise cause
+        except Exception as caught:
+            raise error from caught if shows_cause else None
+    except Exception as raised:
+        return raised
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (raised_from(UserCodeError("open() raised"), NameError("x")), True),
+        (raised_from(UserCodeError("opening the source raised"), TimeoutError("x")), False),
+        (raised_from(AttributeError("x"), ConnectionResetError("y")), False),
+        (raised_from(TypeError("x"), OSError("y"), shows_cause=False), False),
+    ],
+)
+def test_what_follows_from_an_error_of_the_world_is_no_error_of_the_program(
+    error: Exception, expected: bool
+) -> None:
+    assert is_program_error(error) == expected
+
+
+@pytest.mark.parametrize(
+    ("moment", "error", "is_start_error"),
+    [
+        ("open", TypeError("x"), True),
+        ("open", ModuleNotFoundError("x"), True),
+        ("open", StateError("x"), True),
+        ("open", ConnectionRefusedError("x"), False),
+        ("open", ValueError("x"), False),
+        ("process", TypeError("x"), False),
+    ],
+)
+def test_errors_of_the_program_are_marked_if_they_are_raised_before_the_first_record(
+    moment: str, error: Exception, is_start_error: bool
+) -> None:
+    test = diary_task(failing=moment, error=error).start()
+    test.receive(Batch(["a"]))
+    (failed,) = test.ports.reported(events.TaskFailed)
+    assert (failed.is_start_error, failed.is_recoverable) == (is_start_error, True)
 
 
 def test_an_operator_that_cannot_be_loaded_names_its_line() -> None:

@@ -133,8 +133,14 @@ class FakeCluster:
             self.coordinator.handle(events.TaskInitialized(self.attempt, deployment.subtask_id))
         return self
 
-    def fail(self, subtask: SubtaskId = SOURCE, cause: str = "boom", is_recoverable: bool = True) -> None:
-        failed = events.TaskFailed(self.attempt, subtask, cause, "details", is_recoverable)
+    def fail(
+        self,
+        subtask: SubtaskId = SOURCE,
+        cause: str = "boom",
+        is_recoverable: bool = True,
+        is_start_error: bool = False,
+    ) -> None:
+        failed = events.TaskFailed(self.attempt, subtask, cause, "details", is_recoverable, is_start_error)
         self.coordinator.handle(failed)
 
     def stop_tasks(self, *subtasks: SubtaskId) -> None:

@@ -22,7 +22,7 @@ from tidegate.protocol.checkpoint import (
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.failover import FixedDelayRestart, NoRestart
 from tidegate.protocol.handles import OperatorSnapshot
-from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.ids import CheckpointId, SubtaskId
 from tidegate.protocol.trigger import TriggerPolicy
 
 from .fakes import SOURCE, SUBTASKS, TOTALS, FakeCluster, UnreliableStorage, job_spec, position_handle
@@ -302,6 +302,58 @@ def test_an_error_that_a_restart_cannot_mend_ends_the_job() -> None:
     cluster.stop_tasks()
     assert cluster.coordinator.status is JobStatus.FAILED
     assert len(cluster.deployments) == 1
+
+
+MISTAKE = "task Totals (1/2): UserCodeError: operator Totals (1/2): open() raised TypeError: Gauge at 0x7f01"
+
+
+def start_and_fail(*failures: tuple[SubtaskId, str, bool]) -> FakeCluster:
+    """A job with any number of restarts, of which each attempt fails before it runs."""
+    cluster = FakeCluster(job_spec(restart_strategy=FixedDelayRestart(100, 50))).start()
+    for subtask, cause, is_start_error in failures:
+        cluster.fail(subtask, cause, is_start_error=is_start_error)
+        cluster.stop_tasks()
+        cluster.pass_ms(50)
+    return cluster
+
+
+def test_an_error_of_the_program_that_repeats_before_the_first_record_ends_the_job() -> None:
+    again = MISTAKE.replace("(1/2)", "(2/2)").replace("0x7f01", "0x3b40")
+    cluster = start_and_fail((TOTALS[0], MISTAKE, True), (TOTALS[1], again, True))
+    assert cluster.coordinator.status is JobStatus.FAILED
+    assert len(cluster.deployments) == 2
+    failure = cluster.coordinator.failure
+    assert failure is not None
+    assert failure.cause.startswith(again)
+    assert "an earlier attempt ended in the same way before its first record" in failure.cause
+
+
+@pytest.mark.parametrize(
+    "failures",
+    [
+        [(SOURCE, "no broker", False)] * 9,
+        [(TOTALS[0], MISTAKE, True)],
+        [(TOTALS[0], MISTAKE, True), (TOTALS[0], MISTAKE.replace("TypeError", "NameError"), True)],
+        [(TOTALS[0], MISTAKE, True), (SOURCE, MISTAKE, True)],
+        [(TOTALS[0], MISTAKE, True), (TOTALS[0], MISTAKE, False)],
+    ],
+)
+def test_other_failures_before_the_first_record_restart_the_job(
+    failures: list[tuple[SubtaskId, str, bool]],
+) -> None:
+    cluster = start_and_fail(*failures)
+    assert cluster.coordinator.status is JobStatus.RESTARTING
+    assert len(cluster.deployments) == 1 + len(failures)
+
+
+def test_an_error_of_the_program_does_not_count_after_the_job_has_run() -> None:
+    cluster = start_and_fail((TOTALS[0], MISTAKE, True)).initialized()
+    assert cluster.coordinator.status is JobStatus.RUNNING
+    for cause, is_start_error in (("its node is gone", False), (MISTAKE, True)):
+        cluster.fail(TOTALS[0], cause, is_start_error=is_start_error)
+        cluster.stop_tasks()
+        cluster.pass_ms(50)
+    assert cluster.coordinator.status is JobStatus.RESTARTING
 
 
 def test_the_strategy_of_the_job_has_no_memory_of_other_jobs() -> None:

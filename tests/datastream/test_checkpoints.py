@@ -125,6 +125,31 @@ def test_a_job_that_fails_too_often_names_operator_record_and_strategy(tmp_path:
     assert "Traceback" in message
 
 
+class Mistaken(MapFunction):
+    """Cannot be opened, as a file notes."""
+
+    def __init__(self, diary: Path) -> None:
+        self.diary = diary
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        with self.diary.open("a", encoding="utf-8") as diary:
+            diary.write("opened\n")
+        self.missing.append(object())  # type: ignore[attr-defined]
+
+    def map(self, value: int) -> int:
+        raise AssertionError("no record is ever processed")
+
+
+def test_a_function_that_cannot_be_opened_twice_ends_its_job(tmp_path: Path) -> None:
+    env = environment(tmp_path, options={"restart-strategy.fixed-delay.attempts": "10"})
+    held(env).map(Mistaken(tmp_path / "diary")).name("Mistaken").sink_to(Vault())
+    with pytest.raises(JobExecutionError) as raised:
+        env.execute()
+    assert "open() raised AttributeError: 'Mistaken' object has no attribute 'missing'" in str(raised.value)
+    assert "an earlier attempt ended in the same way" in str(raised.value)
+    assert (tmp_path / "diary").read_text("utf-8") == "opened\n" * 2
+
+
 def test_without_checkpoints_the_first_failure_is_final(tmp_path: Path) -> None:
     stream = environment().from_collection([1, 2]).map(FailOnce(tmp_path / "diary", 2))
     with pytest.raises(JobExecutionError, match="poisoned record on the record 2"):

@@ -20,6 +20,7 @@ from . import (
     rescales,
     restores,
     savepoints,
+    starts,
     switches,
 )
 from .base import Mutant
@@ -37,6 +38,7 @@ MUTANTS: dict[str, Mutant] = {
     **switches.MUTANTS,
     **rescales.MUTANTS,
     **restores.MUTANTS,
+    **starts.MUTANTS,
 }
 
 __all__ = ["MUTANTS", "SEEDS", "Mutant", "finding"]
