@@ -77,10 +77,8 @@ ABSENT: Final[dict[str, dict[str, str]]] = {
         _ASYNC,
     ),
     "datastream.connectors.file_system": {
-        "BulkFormat": "`FileFormat`",
         "FileCompactStrategy": "`RollingPolicy` with larger files",
         "FileCompactor": "`RollingPolicy` with larger files",
-        "StreamingFileSink": "`FileSink` and `sink_to()`",
         "FileSplitAssignerProvider": "nothing: a split goes to the next reader that is free",
     },
     "datastream.connectors.jdbc": dict.fromkeys(
@@ -114,28 +112,7 @@ ABSENT: Final[dict[str, dict[str, str]]] = {
         "RMQSink": _ASYNC,
         "RMQSource": _SOURCE,
     },
-    "datastream.formats.avro": {
-        "AvroBulkWriters": "`FileSink` with a format",
-        "AvroInputFormat": "`FileSource` with a format",
-        "AvroSchema": "the schema's text",
-        "GenericRecordAvroTypeInfo": "`Types.PICKLED_BYTE_ARRAY()`",
-    },
-    "datastream.formats.csv": dict.fromkeys(
-        (
-            "CsvBulkWriters",
-            "CsvReaderFormat",
-            "CsvRowDeserializationSchema",
-            "CsvRowSerializationSchema",
-            "CsvSchema",
-            "CsvSchemaBuilder",
-        ),
-        "`CsvFormat` of `datastream.connectors.file_system`",
-    ),
-    "datastream.formats.orc": {"OrcBulkWriters": "`ParquetFormat`"},
-    "datastream.formats.parquet": dict.fromkeys(
-        ("AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"),
-        "`ParquetFormat` of `datastream.connectors.file_system`",
-    ),
+    "datastream.formats.avro": {"AvroInputFormat": "`FileSource` with an `AvroFormat`"},
     "datastream.functions": {"AsyncFunctionDescriptor": "`AsyncDataStream`"},
     "datastream.state_backend": {"CustomStateBackend": "`HashMapStateBackend` or `LmdbStateBackend`"},
     "datastream.utils": {

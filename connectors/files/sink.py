@@ -178,6 +178,14 @@ class FileSinkBuilder:
         self._rolling = rolling_policy
         return self
 
+    def with_bucket_check_interval(self, interval: int) -> FileSinkBuilder:
+        """Accepted from older programs: files are checked at half the least interval of the rolling policy.
+
+        Args:
+            interval: In milliseconds; it changes nothing.
+        """
+        return self
+
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSinkBuilder:
         """Say how names begin and end."""
         self._names = output_file_config
@@ -193,3 +201,19 @@ class FileSinkBuilder:
             rolling_policy=self._rolling,
             output_file_config=self._names,
         )
+
+
+class StreamingFileSink:
+    """Flink's older name of the file sink. Its builders make a `FileSink`, which `add_sink` takes too."""
+
+    @staticmethod
+    def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> FileSinkBuilder:
+        """As `FileSink.for_row_format`."""
+        return FileSink.for_row_format(base_path, encoder)
+
+    @staticmethod
+    def for_bulk_format(
+        base_path: str | os.PathLike[str], writer_factory: FileFormat | BulkWriterFactory
+    ) -> FileSinkBuilder:
+        """As `FileSink.for_bulk_format`."""
+        return FileSink.for_bulk_format(base_path, writer_factory)

@@ -168,6 +168,10 @@ class FileSourceBuilder:
         )
 
 
+BulkFormat = FileFormat
+"""PyFlink's name for what `FileSource.for_bulk_file_format` takes."""
+
+
 class StreamFormat:
     """Formats of single records, by PyFlink's names."""
 

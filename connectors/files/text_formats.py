@@ -132,6 +132,11 @@ class CsvFormat(LineFormat):
 
     suffix = "csv"
 
+    @property
+    def columns(self) -> pa.Schema | None:
+        """The schema, if one was given."""
+        return self._schema
+
     def __init__(
         self,
         schema: pa.Schema | None = None,
@@ -150,12 +155,12 @@ class CsvFormat(LineFormat):
         self._schema = schema
         self.infers_schema = schema is None
         self.has_header = header
-        self._delimiter = delimiter
+        self.delimiter = delimiter
         self._null_values = list(null_values)
         self.newlines_in_values = newlines_in_values
 
     def parser(self, head: bytes, sample: bytes) -> Any:
-        parsing = pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=self.newlines_in_values)
+        parsing = pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=self.newlines_in_values)
         names = list(self._schema.names) if self._schema is not None else []
         if self.has_header:
             names = [] if not head.strip() else pa.csv.read_csv(
@@ -165,7 +170,7 @@ class CsvFormat(LineFormat):
 
         def table(data: bytes, types: Any) -> pa.Table:
             if not self.newlines_in_values:
-                _check_quotes(data, self._delimiter)
+                _check_quotes(data, self.delimiter)
             return pa.csv.read_csv(
                 pa.BufferReader(data),
                 # Parsed as one: pyarrow's own blocks would end within a quoted value.
@@ -187,7 +192,7 @@ class CsvFormat(LineFormat):
         return lambda block: table(block, schema).cast(schema)
 
     def writer(self, stream: BinaryIO, schema: pa.Schema) -> FileWriter:
-        options = pa.csv.WriteOptions(include_header=self.has_header, delimiter=self._delimiter)
+        options = pa.csv.WriteOptions(include_header=self.has_header, delimiter=self.delimiter)
         writer: FileWriter = pa.csv.CSVWriter(stream, schema, write_options=options)
         return writer
 

@@ -9,8 +9,9 @@ from ...connectors.files.formats import ArrowFormat, FileFormat, ParquetFormat
 from ...connectors.files.orc_format import OrcFormat
 from ...connectors.files.parts import OutputFileConfig
 from ...connectors.files.policies import BucketAssigner, RollingPolicy
-from ...connectors.files.sink import FileSink, FileSinkBuilder
+from ...connectors.files.sink import FileSink, FileSinkBuilder, StreamingFileSink
 from ...connectors.files.source import (
+    BulkFormat,
     FileEnumeratorProvider,
     FileSource,
     FileSourceBuilder,
@@ -22,6 +23,7 @@ __all__ = [
     "ArrowFormat",
     "AvroFormat",
     "BucketAssigner",
+    "BulkFormat",
     "CsvFormat",
     "FileConnectorError",
     "FileEnumeratorProvider",
@@ -36,6 +38,7 @@ __all__ = [
     "ParquetFormat",
     "RollingPolicy",
     "StreamFormat",
+    "StreamingFileSink",
     "TextLineFormat",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...common.absent_names import refusal
+from ...connectors.formats.avro_files import AvroBulkWriters, AvroSchema, GenericRecordAvroTypeInfo
 from ...connectors.formats.avro_rows import (
     AvroRowDeserializationSchema,
     AvroRowSerializationSchema,
@@ -11,10 +12,13 @@ from ...connectors.formats.avro_rows import (
 )
 
 __all__ = [
+    "AvroBulkWriters",
     "AvroRowDeserializationSchema",
     "AvroRowSerializationSchema",
+    "AvroSchema",
     "ConfluentRegistryAvroDeserializationSchema",
     "ConfluentRegistryAvroSerializationSchema",
+    "GenericRecordAvroTypeInfo",
 ]
 
 __getattr__ = refusal(__name__)

@@ -1,9 +1,15 @@
-"""PyFlink's names for csv files. All are absent: an import names the alternative."""
+"""CSV, by PyFlink's import path."""
 
 from __future__ import annotations
 
-from ...common.absent_names import refusal
+from ...connectors.formats.csv_files import CsvBulkWriters, CsvReaderFormat, CsvSchema, CsvSchemaBuilder
+from ...connectors.formats.csv_messages import CsvRowDeserializationSchema, CsvRowSerializationSchema
 
-__all__: list[str] = []
-
-__getattr__ = refusal(__name__)
+__all__ = [
+    "CsvBulkWriters",
+    "CsvReaderFormat",
+    "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema",
+    "CsvSchema",
+    "CsvSchemaBuilder",
+]

@@ -1,9 +1,7 @@
-"""PyFlink's names for orc files. All are absent: an import names the alternative."""
+"""ORC, by PyFlink's import path."""
 
 from __future__ import annotations
 
-from ...common.absent_names import refusal
+from ...connectors.formats.parquet_rows import OrcBulkWriters
 
-__all__: list[str] = []
-
-__getattr__ = refusal(__name__)
+__all__ = ["OrcBulkWriters"]

@@ -1,9 +1,17 @@
-"""PyFlink's names for parquet files. All are absent: an import names the alternative."""
+"""Parquet, by PyFlink's import path."""
 
 from __future__ import annotations
 
-from ...common.absent_names import refusal
+from ...connectors.formats.parquet_rows import (
+    AvroParquetReaders,
+    AvroParquetWriters,
+    ParquetBulkWriters,
+    ParquetColumnarRowInputFormat,
+)
 
-__all__: list[str] = []
-
-__getattr__ = refusal(__name__)
+__all__ = [
+    "AvroParquetReaders",
+    "AvroParquetWriters",
+    "ParquetBulkWriters",
+    "ParquetColumnarRowInputFormat",
+]
