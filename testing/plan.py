@@ -36,7 +36,7 @@ _RESCALED_SHARE = 0.3
 _LOSSES_SHARE = 0.15
 _ABANDONED_SHARE = 0.12
 _NEW_SHARE = 0.2
-"""How many of them start from nothing if there is no checkpoint yet."""
+"""How many of them start from nothing if there is no checkpoint yet, which happens early."""
 _MOST_RUNS = 3
 _EXTRA_STATES = ("map", "list", "reducing", "aggregating", "folding")
 _SPREAD = (
@@ -443,7 +443,6 @@ def _with_abandoned_jobs(plan: Plan, random: Random) -> Plan:
         runs[index] = replace(runs[index], ends_at=ends_at, ending=Ending.ABANDON, handover=handover)
         ends_at += random.randint(100, _EVENTS_OF_A_JOB // 2)
     if random.random() < _NEW_SHARE:
-        # Where the next job may be a new one, it is started early as often as late.
         new = replace(runs[first].handover, may_be_new=True)
         runs[first] = replace(runs[first], ends_at=random.randint(1, 2 * first_ends_at), handover=new)
     return replace(plan, runs=tuple(runs))

@@ -216,7 +216,7 @@ def test_each_start_of_a_job_continues_from_its_latest_checkpoint(name: str) -> 
     assert settings[retention] == "RETAIN_ON_CANCELLATION"
     assert settings["tidegate.checkpointing.retain-on-finish"] == "true"
     (job,) = named(overlay(name), "RayJob").values()
-    assert job["spec"]["backoffLimit"] > 0
+    assert job["spec"]["backoffLimit"] == 0, "a job that was cancelled stays so"
 
 
 @pytest.mark.parametrize("name", [name for name in OVERLAYS if name.startswith("job")])
