@@ -48,15 +48,16 @@ def doctor(
     conf_file: str | None,
     address: str | None,
 ) -> None:
-    """Look whether jobs can run here: versions, Java, limits, ports, token, directories, cluster.
+    """Check whether jobs can run here, and suggest fixes.
 
-    Directories are those of the settings; a probe file is written to each and removed again. Exit code 0: all
-    is well, or only what some jobs need is missing; 8: there are warnings; 1: jobs would not run.
+    It checks versions, Java, limits, ports, the token, directories and the cluster. Directories are those of
+    the settings; a probe file is written to each and removed again. Exit code 0: all checks passed, or only
+    what some jobs need is missing; 8: there are warnings; 1: jobs would not run.
     """
     configuration = configuration_of(settings, conf_file)
     checks = _checks(configuration, address)
     findings: list[Finding] = []
-    with progress("looking", len(checks)) as show:
+    with progress("checking", len(checks)) as show:
         for number, check in enumerate(checks, 1):
             findings += check()
             show(number)
@@ -105,4 +106,4 @@ def _lines(findings: list[Finding], with_ok: bool) -> Iterator[Any]:
         yield table(["severity", "check", "finding"], rows)
         yield ""
     well = sum(each.severity is Severity.OK for each in findings)
-    yield f"{well} of {len(findings)} checks are well"
+    yield f"{well} of {len(findings)} checks passed"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from ..common.errors import ClusterUnreachableError
 
 HEAD_AWAY_S = 40
 """How long the head of a cluster may be away: it may be restarted, but Ray ends a driver after 60 seconds."""
+MODE = "RAY_AUTH_MODE"
+"""The variable that says whether Ray uses a token."""
 _CONNECT_TIMEOUT_S = 10
 
 
@@ -28,18 +32,43 @@ def unreachable(where: str, error: BaseException, remedy: str) -> ClusterUnreach
     """The error for a cluster that Ray could not connect to.
 
     Args:
-        where: The address, and where it comes from.
-        error: What Ray raised.
+        where: Such as "at 10.0.0.1:6379".
+        error: What Ray raised; an error that names the cluster itself is the answer.
         remedy: What to do about the address, without a full stop.
     """
-    cause = str(error).strip().rstrip(".")
-    if cause.startswith("Failed to connect to Ray cluster"):
-        # Somebody listens there, which was tried before; Ray itself does not tell what it was refused for.
-        cause = "it refuses the connection; most likely this is not its token"
+    if isinstance(error, ClusterUnreachableError):
+        return error
     return ClusterUnreachableError(
-        f"there is no way to the Ray cluster at {where}: {cause}. {remedy}; the token of the cluster belongs "
-        f"into RAY_AUTH_TOKEN or ~/.ray/auth_token, and RAY_AUTH_MODE=token says that there is one"
+        f"Cannot reach the Ray cluster {where}: {str(error).strip().rstrip('.')}. {remedy}."
     )
+
+
+def refused_token(address: str, mode: str | None, has_token: bool) -> ClusterUnreachableError:
+    """The error for a cluster that requires another token than it gets.
+
+    Args:
+        address: Of the cluster.
+        mode: The value of `RAY_AUTH_MODE`.
+        has_token: Whether this process has a token.
+    """
+    head = "of the cluster's head node (`ray get-auth-token` prints it there)"
+    if not has_token:
+        cause = f"it requires a token, and {token_place()} holds none"
+        remedy = f"Copy the token {head} to RAY_AUTH_TOKEN or ~/.ray/auth_token, and set {MODE}=token"
+    elif mode != "token":
+        cause = f"it requires a token, and {MODE} is {mode or 'not set'}, so none was sent"
+        remedy = f"Set {MODE}=token"
+    else:
+        cause = f"it refuses the token in {token_place()}"
+        remedy = f"Replace it by the token {head}"
+    return unreachable(f"at {address}", ValueError(cause), remedy)
+
+
+def token_place() -> str:
+    """Where Ray looks for its token: the name of a variable, or a path."""
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        return "RAY_AUTH_TOKEN"
+    return os.environ.get("RAY_AUTH_TOKEN_PATH") or str(Path.home() / ".ray" / "auth_token")
 
 
 class HeadWatch:

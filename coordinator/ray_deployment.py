@@ -27,9 +27,10 @@ from ..common.hidden_modules import taken_for_granted
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.execution_graph import build_execution_graph
 from ..telemetry import OtlpSettings
-from .cluster_address import HeadWatch, check_reachable, unreachable
+from .cluster_address import HeadWatch
 from .embedded_ray import guarded
 from .ray_actor_state import ActorCondition, actor_state
+from .ray_connection import connect, connect_driver, use_token
 from .ray_job_handover import HandedOverJob, forget, hand_over
 from .slots import RAY_NAMES, ProcessResources, process_resources, start_order, total
 from .spec import JobSpec
@@ -221,26 +222,6 @@ def _answer(reference: Any, head: HeadWatch) -> Any:
             head.check()
 
 
-def connect(address: str | None) -> None:
-    """Connect this process to a Ray cluster, unless it is connected.
-
-    Args:
-        address: Of the cluster; `None` for the one in `RAY_ADDRESS`, else the one on this machine.
-
-    Raises:
-        ClusterUnreachableError: There is no such cluster.
-    """
-    if ray.is_initialized():
-        return
-    wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
-    try:
-        check_reachable(wanted)
-        ray.init(address=wanted, logging_level=logging.WARNING, log_to_driver=False)
-        make_serializers()
-    except (RayError, OSError, RuntimeError, ValueError) as error:
-        raise unreachable(wanted, error, "Give its address with --address or RAY_ADDRESS") from error
-
-
 def known_jobs(address: str | None) -> dict[str, JobHandle]:
     """The jobs whose coordinators a Ray cluster has, and those that failed within the last hour, by id.
 
@@ -359,13 +340,7 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
         return
     address = os.environ.get("RAY_ADDRESS")
     if address:
-        try:
-            check_reachable(address)
-            ray.init(runtime_env=runtime_env)
-            make_serializers()
-        except (RayError, OSError, RuntimeError, ValueError) as error:
-            remedy = "Check the address, or unset RAY_ADDRESS for an embedded Ray"
-            raise unreachable(f"RAY_ADDRESS={address}", error, remedy) from error
+        connect_driver(address, runtime_env)
         return
     global _embedded
     _embedded = True
@@ -373,6 +348,7 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
     cpus = (
         wanted.pop("CPU") + max(each.cpus for each in resources.values()) * spec.settings.redundant_processes
     )
+    use_token(is_created=True)
     # Ray imports a web server, gRPC and clients of Prometheus to see whether `ray[default]` is installed.
     with taken_for_granted("ray.dashboard.optional_deps"), guarded():
         ray.init(

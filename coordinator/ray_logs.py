@@ -13,7 +13,7 @@ from ray.util.state.exception import RayStateApiException
 
 from ..common.errors import ClusterUnreachableError
 from ..telemetry.logs import parse_file_name
-from .ray_deployment import connect
+from .ray_connection import connect
 
 _TIMEOUT_S = 30
 _MARKS = (":actor_name:", ":job_id:", ":task_name:")

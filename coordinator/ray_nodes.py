@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..state.storage import open_storage
-from .ray_deployment import connect
+from .ray_connection import connect
 
 _TIMEOUT_S = 60
 _ROUNDS = 3

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...common.errors import ClusterUnreachableError, TidegateError
+from ...coordinator.cluster_address import MODE, token_place
 from ...state.storage import open_storage
 from .finding import Finding, Severity, ok
 from .storage import without_trace
@@ -24,30 +25,38 @@ _SKEW_MS = 500
 
 
 def check_token() -> Iterator[Finding]:
-    """Whether Ray would be started and reached with a token, and whether it is a secret."""
-    if os.environ.get("RAY_AUTH_MODE", "token") != "token":
+    """Whether Ray would be started and reached with a token, and whether other users can read it."""
+    mode = os.environ.get(MODE, "token")
+    if mode != "token":
         yield Finding(
             "token",
             Severity.WARNING,
-            f"RAY_AUTH_MODE={os.environ['RAY_AUTH_MODE']}: whoever reaches the cluster can run code on it",
-            "unset RAY_AUTH_MODE, and give all nodes one token: `ray get-auth-token --generate`",
+            f"{MODE}={mode}: any client that reaches the cluster can run code on it",
+            f"unset {MODE}, and give all nodes one token: `ray get-auth-token --generate`",
         )
         return
-    if os.environ.get("RAY_AUTH_TOKEN"):
+    place = token_place()
+    path = Path(place)
+    if place == "RAY_AUTH_TOKEN":
         yield ok("token", "in RAY_AUTH_TOKEN")
-        return
-    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-    if not path.exists():
+    elif not path.exists():
         yield Finding(
             "token",
             Severity.NOTE,
             f"there is none in RAY_AUTH_TOKEN or {path}",
             "an embedded Ray makes one; for a cluster, copy that of its head (`ray get-auth-token`)",
         )
-    elif path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+    elif _is_open_to_others(path):
         yield Finding("token", Severity.WARNING, f"other users can read {path}", f"chmod 600 {path}")
     else:
         yield ok("token", f"in {path}")
+
+
+def _is_open_to_others(path: Path) -> bool:
+    """Whether other users can read a file: Ray makes its own so, but homes are often closed to them."""
+    if not path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        return False
+    return all(parent.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH) for parent in path.absolute().parents)
 
 
 def check_cluster(address: str | None, checkpoint_dir: str | None) -> Iterator[Finding]:

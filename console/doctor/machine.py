@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from ..text import size
 from .finding import Finding, Severity, ok
 
 _OPEN_FILES = 65_536
-"""What Ray asks for; below it warns, and large clusters fail."""
+"""What Ray recommends; below it warns, and large clusters fail."""
 _FEW_OPEN_FILES = 4_096
+_UNLIMITED = sys.maxsize
 _PROCESSES = 4_096
 _OBJECT_STORE_SHARE = 0.3
 """Ray's default share of the memory for its object store, at most 200 GB."""
@@ -28,17 +30,17 @@ _PORTS = {6_379: "Ray's head (--port)", 8_265: "Ray's dashboard (--dashboard-por
 
 def check_limits() -> Iterator[Finding]:
     """How many files and processes this user may have open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    mend = (
-        f"`ulimit -n {_OPEN_FILES}`, and for good in /etc/security/limits.conf or the service's LimitNOFILE"
+    soft, hard = (
+        _UNLIMITED if each == resource.RLIM_INFINITY else each
+        for each in resource.getrlimit(resource.RLIMIT_NOFILE)
     )
-    if soft == resource.RLIM_INFINITY or soft >= _OPEN_FILES:
-        yield ok("open files", "unlimited" if soft == resource.RLIM_INFINITY else f"{soft:,} allowed")
+    if soft >= _OPEN_FILES:
+        yield ok("open files", "unlimited" if soft == _UNLIMITED else f"{soft:,} allowed")
     else:
         severity = Severity.WARNING if soft < _FEW_OPEN_FILES else Severity.NOTE
-        yield Finding(
-            "open files", severity, f"{soft:,} allowed (at most {hard:,}); Ray asks for {_OPEN_FILES:,}", mend
-        )
+        limit = "" if hard == _UNLIMITED else f", hard limit {hard:,}"
+        text = f"{soft:,} allowed{limit}; Ray recommends {_OPEN_FILES:,}"
+        yield Finding("open files", severity, text, _more_open_files(soft, hard))
     processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if processes != resource.RLIM_INFINITY and processes < _PROCESSES:
         yield Finding(
@@ -49,6 +51,15 @@ def check_limits() -> Iterator[Finding]:
         )
     else:
         yield ok("processes", "enough allowed")
+
+
+def _more_open_files(soft: int, hard: int) -> str:
+    """How to allow more open files; only root can go above the hard limit."""
+    files = "in /etc/security/limits.conf or the service's LimitNOFILE"
+    if hard >= _OPEN_FILES:
+        return f"run `ulimit -n {_OPEN_FILES}`; for all sessions, set it {files}"
+    raised = f"as root, raise the hard limit to {_OPEN_FILES} {files}"
+    return raised if soft == hard else f"run `ulimit -n {hard}`, the most that this user may set; {raised}"
 
 
 def check_shared_memory() -> Iterator[Finding]:

