@@ -26,7 +26,7 @@ _MODES = {
 
 @click.group(cls=Group)
 def checkpoint() -> None:
-    """Checkpoints of running jobs."""
+    """Show, trigger and configure the checkpoints of running jobs."""
 
 
 @checkpoint.command("list", examples=["tidegate checkpoint list flights --limit 5"])
@@ -36,7 +36,10 @@ def checkpoint() -> None:
 @address_option
 @job_argument
 def list_checkpoints(job: str, limit: int, address: str | None) -> None:
-    """List the checkpoints and savepoints of JOB, the newest first, with where their time went."""
+    """List the checkpoints and savepoints of JOB, the newest first.
+
+    It also shows what took their time.
+    """
     client = find_job(job, address)
     statistics = client.report().statistics
     known = [*statistics.checkpoints, *statistics.in_progress.values()]
@@ -106,9 +109,9 @@ def trigger(job: str, timeout_s: float, address: str | None) -> None:
 @job_argument
 @click.argument("number", metavar="[ID]", type=click.IntRange(min=1), required=False)
 def explain(job: str, number: int | None, address: str | None) -> None:
-    """Say what made the checkpoint ID of JOB, by default the newest complete one, as long as it was.
+    """Show the steps that determined the duration of a checkpoint.
 
-    Each step waited for the one before; whatever else happened, happened beside them.
+    By default it is the newest complete one of JOB. Each step waited for the one before.
     """
     client = find_job(job, address)
     found = _checkpoint(client.report().statistics, number)

@@ -23,9 +23,10 @@ _VARIABLE = "_TIDEGATE_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, /, shell: str) -> None:
-    """Print the completion for SHELL, to be read when the shell starts.
+    """Print the completion script for SHELL.
 
-    Jobs are completed too, where RAY_ADDRESS is set or a Ray runs on this machine.
+    Let the shell read it when it starts. Jobs are completed too, where RAY_ADDRESS is set or a Ray runs on
+    this machine.
     """
     kind = get_completion_class(shell)
     assert kind is not None

@@ -75,10 +75,10 @@ def console(
     token_file: Path | None,
     ttl_s: int | None,
 ) -> None:
-    """Serve the web console for the jobs of a Ray cluster, and for archived ones, until it is interrupted.
+    """Serve the web console for running and archived jobs.
 
-    On this machine everybody may look. Actions need the token, which the printed address holds; beyond this
-    machine everything does.
+    It runs until it is interrupted. On this machine any client may read. Actions need the token, which the
+    printed address holds; beyond this machine everything does.
     """
     require_extra()
     from .rest.server import ServerSettings, serve
@@ -87,6 +87,8 @@ def console(
     token = _token(token_file)
     secret = ConsoleSecret(token)
     settings = ServerSettings(host=host, port=port, secret=secret, savepoint_roots=roots)
+    for option, directories in (("--archive", archives), ("--checkpoints", checkpoints)):
+        _check_local(option, directories)
     jobs = _directory(address, archives, checkpoints)
     shown = token if ttl_s is None else secret.token_until(int(time.time()) + ttl_s)
 
@@ -101,6 +103,14 @@ def console(
     # Ctrl-C is how a console ends.
     with contextlib.suppress(KeyboardInterrupt):
         serve(jobs, settings, ready)
+
+
+def _check_local(option: str, directories: tuple[str, ...]) -> None:
+    """A local directory that is missing is a mistake; an object store has no empty directories."""
+    for directory in directories:
+        path = directory.removeprefix("file://")
+        if "://" not in path and not os.path.isdir(path):
+            raise click.BadParameter(f"{path} is not a directory", param_hint=option)
 
 
 def _token(file: Path | None) -> str:

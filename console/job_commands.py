@@ -68,7 +68,7 @@ def list_jobs(with_ended: bool, address: str | None) -> None:
 @address_option
 @job_argument
 def status(job: str, address: str | None) -> None:
-    """Say how JOB (an id, the start of one, or a name) is."""
+    """Show the status of JOB (id, id prefix or name)."""
     client = find_job(job, address)
     details = client.details()
     described = {
@@ -170,7 +170,10 @@ def stop(
     timeout_s: float,
     address: str | None,
 ) -> None:
-    """Stop JOB (an id, the start of one, or a name) with a savepoint, and print its path."""
+    """Stop JOB (id, id prefix or name) with a savepoint.
+
+    It prints the path of the savepoint.
+    """
     client = find_job(job, address)
     path = savepoint_shown(
         client,
@@ -198,10 +201,9 @@ def savepoint_shown(client: JobClient, take: Callable[[], Any]) -> str:
 @address_option
 @job_argument
 def cancel(job: str, timeout_s: float, address: str | None) -> None:
-    """Stop JOB (an id, the start of one, or a name) without a savepoint.
+    """Cancel JOB (id, id prefix or name) without a savepoint.
 
-    Its checkpoints are removed, unless execution.checkpointing.externalized-checkpoint-retention says that
-    they stay.
+    Its checkpoints are deleted, unless execution.checkpointing.externalized-checkpoint-retention keeps them.
     """
     client = find_job(job, address)
     client.cancel().result()
@@ -221,14 +223,16 @@ def cancel(job: str, timeout_s: float, address: str | None) -> None:
 @job_argument
 @click.argument("numbers", metavar="[OPERATOR] PARALLELISM", nargs=-1, required=True)
 def rescale(job: str, numbers: tuple[str, ...], timeout_s: float, address: str | None) -> None:
-    """Give JOB, or its OPERATOR (a uid or a name), another parallelism while it runs.
+    """Change the parallelism of JOB or one OPERATOR while it runs.
 
-    It takes a checkpoint and goes on from it with so many subtasks. Without OPERATOR all change that the
-    program did not limit to one.
+    The job takes a checkpoint and resumes from it with PARALLELISM subtasks. OPERATOR is a uid or a name.
+    Without it, all operators change that the program did not limit to one subtask.
     """
     *operators, number = numbers
     if len(operators) > 1 or not number.isdigit() or int(number) < 1:
-        raise click.UsageError("give PARALLELISM, a number of at least 1, and before it at most one OPERATOR")
+        raise click.UsageError(
+            f"expected [OPERATOR] PARALLELISM, got {' '.join(numbers)!r}; PARALLELISM is a number, at least 1"
+        )
     client = find_job(job, address)
     with progress("rescaling"):
         client.rescale({operators[0]: int(number)} if operators else int(number), timeout_s)

@@ -42,11 +42,11 @@ _JOB_ID = re.compile(r"[0-9a-f]{32}")
 def logs(
     job: str, follow: bool, operator: str | None, subtask: int | None, tail: int, address: str | None
 ) -> None:
-    """Print what the processes of JOB have logged and printed: its coordinator and its tasks.
+    """Print the logs and the output of the processes of JOB.
 
-    Ray's dashboard reads the files, also on other nodes and of processes that are gone. JOB may have ended if
-    it is given by its whole id. What is printed is shown only if no operator or subtask is chosen, since
-    operators in one process share it.
+    These are its coordinator and its tasks. Ray's dashboard reads the files, also on other nodes and of
+    processes that have ended. JOB may have ended if it is given by its whole id. Output is shown only if no
+    operator or subtask is chosen, since operators in one process share it.
     """
     if follow and is_json():
         raise click.UsageError("--follow has no end, so it cannot be one JSON document")

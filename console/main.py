@@ -67,12 +67,19 @@ def _run(arguments: list[str], outer: click.Context) -> int:
     except click.Abort:
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return _failed(error.format_message(), ExitCode(error.exit_code), type(error).__name__, outer)
     except TidegateError as error:
         note(f"tidegate: {error}")
         return _failed(str(error), exit_code_of(error), type(error).__name__, outer)
     return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _show(error: click.ClickException) -> None:
+    """As click would, but with the prefix of all errors."""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        note(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n")
+    note(f"tidegate: {error.format_message()}")
 
 
 def _failed(message: str, code: ExitCode, kind: str, outer: click.Context) -> ExitCode:

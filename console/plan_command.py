@@ -25,7 +25,10 @@ from .output import say
 @click.argument("driver", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def plan(picture: str | None, driver: str, arguments: tuple[str, ...]) -> None:
-    """Print the plan of the job that DRIVER would run first with ARGUMENTS. Nothing of it is started."""
+    """Print the plan of the job that DRIVER would run first.
+
+    Nothing is started.
+    """
     graph = job_of_driver(driver, arguments).graph
     drawn = execution_plan(graph)
     if picture is None:

@@ -79,10 +79,11 @@ def run(
     conf_file: str | None,
     **options: Any,
 ) -> None:
-    """Run DRIVER with ARGUMENTS, as `python DRIVER ARGUMENTS` would, with these settings.
+    """Run the program DRIVER with settings from outside.
 
-    They hold for every environment that DRIVER creates. What DRIVER itself sets goes before them, and
-    --conf goes before --conf-file. With --json, what DRIVER prints goes to standard error.
+    DRIVER gets ARGUMENTS as in `python DRIVER ARGUMENTS`. The settings hold for every environment that DRIVER
+    creates. What DRIVER itself sets overrides --conf, which overrides --conf-file. At the end, standard error
+    gets one line about each job. With --json, what DRIVER prints goes to standard error, too.
     """
     configuration = configuration_of(settings, conf_file)
     _set_options(configuration, **options)
@@ -97,6 +98,9 @@ def run(
     elif options["detached"]:
         running = [job for job in described if job.get("status") != "FAILED"]
         say({}, lambda: [f"submitted {job['id']} ({job['name']})" for job in running])
+    elif error is None:
+        for client, job in zip(jobs, described):
+            note(_summary(client, job))
     context.exit(code)
 
 
@@ -158,6 +162,15 @@ def _run(
         print_error(driver, error)
         return error, ExitCode.FAILED
     return None, ExitCode.DONE
+
+
+def _summary(client: JobClient, job: dict[str, Any]) -> str:
+    """One line about a job whose driver has ended."""
+    if "status" not in job:
+        return f"job {job['id']} ended with its cluster"
+    counts = {"checkpoint": job["checkpoints"]["completed"], "restart": job["restarts"]}
+    listed = ", ".join(f"{count:,} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
+    return f"job {job['name']!r} ({job['id']}) is {job['status']} after {client.runtime_s:.1f} s: {listed}"
 
 
 def _described(client: JobClient) -> dict[str, Any]:

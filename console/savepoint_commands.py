@@ -25,7 +25,7 @@ from .text import moment, size
 
 @click.group(cls=Group)
 def savepoint() -> None:
-    """Savepoints; what is about files works with checkpoints too."""
+    """Manage savepoints; file commands also accept checkpoints."""
 
 
 savepoint.add_command(inspect)
@@ -50,11 +50,11 @@ def check(
     arguments: tuple[str, ...],
     allow_non_restored_state: bool,
 ) -> None:
-    """Say whether the job of DRIVER would start from the checkpoint at PATH. Nothing is started.
+    """Check whether the job of DRIVER would start from PATH.
 
-    Runs DRIVER with ARGUMENTS up to its first execute(), and calls open() of the job's functions once, in
-    this process and without data, to learn which states they declare. Exit code 0: it would; 1: it would
-    not.
+    PATH is a savepoint or checkpoint. Nothing is started. To learn which states the job declares, this
+    command runs DRIVER with ARGUMENTS up to its first execute(), and calls open() of the job's functions
+    once, in this process and without data. Exit code 0: it would start; 1: it would not.
     """
     manifest = read_checkpoint(path)
     spec = job_of_driver(driver, arguments)
@@ -82,9 +82,10 @@ def check(
 @job_argument
 @click.argument("directory", required=False)
 def trigger(job: str, directory: str | None, format_name: str, timeout_s: float, address: str | None) -> None:
-    """Take a savepoint of JOB (an id, the start of one, or a name), and print its path.
+    """Take a savepoint of JOB (id, id prefix or name).
 
-    It makes a directory of its own in DIRECTORY, by default in execution.checkpointing.savepoint-dir.
+    It prints the path of the savepoint: a new directory in DIRECTORY, by default in
+    execution.checkpointing.savepoint-dir.
     """
     client = find_job(job, address)
     format_type = SavepointFormatType(format_name)
@@ -95,7 +96,10 @@ def trigger(job: str, directory: str | None, format_name: str, timeout_s: float,
 @savepoint.command("list", examples=["tidegate savepoint list /savepoints"])
 @click.argument("directory")
 def list_savepoints(directory: str) -> None:
-    """List the savepoints and checkpoints below DIRECTORY (also s3://…), the newest first."""
+    """List the savepoints and checkpoints below DIRECTORY.
+
+    DIRECTORY may also be a URL such as s3://…. The newest come first.
+    """
     with progress("looking"):
         listed = stored_checkpoints(directory)
     found = [

@@ -32,9 +32,16 @@ def configuration_of(settings: Sequence[str], conf_file: str | None) -> Configur
     """The settings of both options; single ones go before those of the file.
 
     Raises:
-        ConfigurationError: A key is not known, a value cannot be read, or the file is none.
-        click.BadParameter: A single setting is not KEY=VALUE.
+        click.UsageError: A key is not known, a value cannot be read, the file is none, or a single setting is
+            not KEY=VALUE.
     """
+    try:
+        return _checked(settings, conf_file)
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _checked(settings: Sequence[str], conf_file: str | None) -> Configuration:
     configuration = Configuration()
     if conf_file is not None:
         for key, value in settings_of_file(conf_file).items():

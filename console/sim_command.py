@@ -40,9 +40,10 @@ _SHOWN_EVENTS = 40
 def sim(
     context: click.Context, /, seeds: int, first: int, seed: int | None, shrink: bool, processes: int
 ) -> None:
-    """Run random jobs in a simulated world of crashes, and check that every result came exactly once.
+    """Simulate random jobs with crashes, and check the results.
 
-    A seed decides everything, so a failure can be replayed. Exit code 1: at least one seed failed.
+    Every result must appear exactly once. A seed decides everything, so a failure can be replayed. Exit code
+    1: at least one seed failed.
     """
     if shrink and seed is None:
         raise click.UsageError("--shrink needs --seed")

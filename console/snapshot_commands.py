@@ -25,9 +25,9 @@ from .text import moment, size
 @click.option("--verify", is_flag=True, help="Also compare every file with its checksum.")
 @click.argument("path")
 def inspect(path: str, verify: bool) -> None:
-    """List the operators and states of the savepoint or checkpoint at PATH, and what a restore unpickles.
+    """List the operators and states of a savepoint or checkpoint.
 
-    This command itself unpickles nothing.
+    It also lists what a restore would unpickle. This command itself unpickles nothing.
     """
     opened = read_snapshot(path)
     if verify:
@@ -43,7 +43,10 @@ def inspect(path: str, verify: bool) -> None:
 @click.argument("old")
 @click.argument("new")
 def diff_command(old: str, new: str, limit: int) -> None:
-    """Say which keys NEW added, removed and changed against OLD, both savepoints or checkpoints."""
+    """Compare the keys of two savepoints or checkpoints.
+
+    It counts and lists the keys that NEW adds, removes and changes compared with OLD.
+    """
     compared = diff(old, new)
     states = []
     with progress("comparing", len(compared.states)) as show:

@@ -6,7 +6,6 @@ import logging
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..common.completable_future import CompletableFuture
@@ -29,6 +28,7 @@ from ..protocol.rescaling import ALL_OPERATORS, RescaleError
 from ..state.key_codec import checked_key
 from ..state.storage import absolute_address
 from .barrier_mode import BarrierMode
+from .finished_job import DetachedJob, FinishedJob
 from .later_answers import answered, answered_later
 
 if TYPE_CHECKING:
@@ -46,10 +46,6 @@ T = TypeVar("T")
 _POLL_S = 0.02
 # How long one question for results may stay open; the answer comes as soon as there are some.
 _RESULTS_WAIT_S = 1.0
-_DETACHED = (
-    "the job was started detached (execution.attached: false), so nobody waited for its {}; ask "
-    "`tidegate status`"
-)
 
 
 class JobHandle(Protocol):
@@ -98,26 +94,6 @@ class JobHandle(Protocol):
         """The driver is done with the job: nothing of it may stay once it is over."""
 
 
-@dataclass(frozen=True)
-class FinishedJob(JobExecutionResult):
-    """The end of a job, with the last view of it."""
-
-    report: JobReport
-
-
-class DetachedJob(FinishedJob):
-    """A job that goes on without its driver; `report` is from its start."""
-
-    def get_net_runtime(self) -> int:
-        raise ConfigurationError(_DETACHED.format("runtime"))
-
-    def get_all_accumulator_results(self) -> dict[str, Any]:
-        raise ConfigurationError(_DETACHED.format("accumulators"))
-
-    def __str__(self) -> str:
-        return f"Job has been submitted with JobID {self.job_id}\n"
-
-
 class JobClient(BaseJobClient):
     """Watches and steers one job. Calls that PyFlink answers with a future do so here too."""
 
@@ -125,10 +101,16 @@ class JobClient(BaseJobClient):
         self._job_id = job_id
         self._handle = handle
         self._started_s = time.monotonic()
+        self._runtime_s: float | None = None
 
     def get_job_id(self) -> JobID:
         """Id of the job."""
         return self._job_id
+
+    @property
+    def runtime_s(self) -> float:
+        """Seconds from the job's start until `result` saw its end, until now as long as it has not."""
+        return time.monotonic() - self._started_s if self._runtime_s is None else self._runtime_s
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         """Where the job is in its life."""
@@ -253,10 +235,10 @@ class JobClient(BaseJobClient):
         while True:
             problem = self._handle.rescale(wanted)
             if problem:
-                raise RescaleError(f"the job cannot be rescaled to {_listed(wanted)}: {problem}")
+                raise RescaleError(f"Cannot rescale {_listed(wanted)}: {problem}")
             ended = self._rescale_ended(deadline, before)
             if ended is not None and ended.failure:
-                raise RescaleError(f"the job was not rescaled to {_listed(wanted)}: {ended.failure}")
+                raise RescaleError(f"Could not rescale {_listed(wanted)}: {ended.failure}")
             if ended is not None or is_asked_again:
                 return
             # Nothing was to be done, or a coordinator was lost that knew of it; the next one is asked too.
@@ -273,8 +255,8 @@ class JobClient(BaseJobClient):
                 return report.statistics.rescales[-1] if last > before else None
             if time.monotonic() >= deadline:
                 raise JobTimeoutError(
-                    f"the rescale to {_listed(report.rescaling.to_parallelism)} was not over in time; it "
-                    f"goes on, and report().rescaling says how it is"
+                    f"the rescale of {_listed(report.rescaling.to_parallelism)} did not end in time; it "
+                    f"continues, and report().rescaling shows its progress"
                 )
             self._handle.wait(_POLL_S)
 
@@ -416,9 +398,9 @@ class JobClient(BaseJobClient):
         self._handle.wait(None)
         report = self._handle.report()
         self._handle.release()
-        runtime_ms = int((time.monotonic() - self._started_s) * 1_000)
+        self._runtime_s = self.runtime_s
         _raise_unless_finished(report)
-        return FinishedJob(self._job_id, runtime_ms, report)
+        return FinishedJob(self._job_id, int(self._runtime_s * 1_000), report)
 
     def detached(self) -> DetachedJob:
         """The job that goes on without its driver, once its coordinator has started it.
@@ -458,7 +440,8 @@ def _last_rescale(report: JobReport) -> int:
 
 
 def _listed(parallelism: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}: {number}" for name, number in parallelism.items())
+    names = {name: "the job" if name == ALL_OPERATORS else f"operator {name!r}" for name in parallelism}
+    return ", ".join(f"{names[name]} to parallelism {number}" for name, number in parallelism.items())
 
 
 def _requested(ask: Callable[[], RequestId | None]) -> RequestId:
@@ -488,4 +471,4 @@ def _raise_unless_finished(report: JobReport) -> None:
         details = f"\n\n{report.details}" if report.details else ""
         raise JobExecutionError(f"{report.cause}{details}")
     if report.status is JobStatus.CANCELED:
-        raise JobCancelledError("the job was cancelled")
+        raise JobCancelledError(f"job {report.job_name!r} is CANCELED")

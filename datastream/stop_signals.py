@@ -79,7 +79,7 @@ class StopSignals:
             self._say("goes on without its driver")
             raise _ended_by(number)
         self._stop_signal = number
-        self._say("stops with a savepoint" if stage != "cancel" else "is cancelled")
+        self._say("stops with a savepoint" if stage != "cancel" else "is CANCELLING")
         # In a thread of its own: this one may be in the middle of the same questions, or run the job.
         asker = threading.Thread(target=self._ask, args=(stage,), name="tidegate-stop", daemon=True)
         self._askers.append(asker)

@@ -30,7 +30,8 @@ from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collection import CollectionSource
 from ..connectors.socket_source import SocketTextSource
-from ..coordinator.job_client import FinishedJob, JobClient, JobHandle
+from ..coordinator.finished_job import FinishedJob
+from ..coordinator.job_client import JobClient, JobHandle
 from ..coordinator.spec import JobSpec
 from ..coordinator.validation import prepare_start
 from ..operators.checkpointed import CheckpointedFunction, ListCheckpointed

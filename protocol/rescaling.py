@@ -151,7 +151,7 @@ def _find(graph: JobGraph, name: str) -> StreamNode:
         node for node in operators if node.name == name
     ]
     if not found:
-        there = ", ".join(f"{node.uid!r} ({node.name})" for node in operators)
+        there = ", ".join(f"{node.name!r} (uid {node.uid})" for node in operators)
         raise RescaleError(f"the job has no operator with uid or name {name!r}; there is: {there}")
     if len(found) > 1:
         uids = ", ".join(repr(node.uid) for node in found)

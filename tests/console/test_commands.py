@@ -80,6 +80,17 @@ def test_the_help_of_a_command_says_what_it_does_with_examples_that_can_be_typed
         )
 
 
+@pytest.mark.parametrize("words", [(), ("savepoint",), ("checkpoint",)], ids=" ".join)
+def test_what_a_command_does_fits_on_its_line_of_the_help(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, *words, "--help")
+    listed = out.split("Commands:\n")[1].splitlines()
+    assert code == 0
+    assert max(map(len, listed)) <= 80
+    assert [line for line in listed if not line.endswith(".") or line.endswith("..")] == []
+
+
 def test_the_page_lists_every_command_as_it_is_typed() -> None:
     documented = [row[0].strip("`") for row in table_of("Commands")]
     real = [usage(words, command) for words, command in COMMANDS.items()]
@@ -133,6 +144,40 @@ def test_a_wrong_command_line_is_told_on_standard_error_with_the_way_to_the_help
     assert run(capsys, "run", "--colour", "driver.py")[0] == 2
     assert run(capsys, "rescale", "job", "many")[0] == 2
     assert run(capsys, "run", "--local", "--detached", __file__)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("savepoint", "inspect", "--colour"),
+        ("fly",),
+        ("run", "-D", "parallelism.defualt=2", __file__),
+        ("run", "/no/such/driver"),
+        ("savepoint", "inspect", "/no/such/savepoint"),
+        ("list", "--address", "127.0.0.1:1"),
+        ("rescale", "job", "Totals", "2", "3"),
+        ("console", "--archive", "/no/such/archive"),
+        ("console", "--checkpoints", "/no/such/checkpoints"),
+    ],
+    ids=" ".join,
+)
+def test_every_error_starts_in_the_same_way(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *command)
+    assert (code in (2, 3, 4), out) == (True, "")
+    *usage, error = err.splitlines()
+    assert error.startswith("tidegate: ")
+    assert not [line for line in usage if line.startswith(("tidegate: ", "Error: "))]
+
+
+@pytest.mark.parametrize("option", ["--archive", "--checkpoints"])
+def test_a_console_over_a_directory_that_does_not_exist_is_an_error(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, "console", option, "/no/such/place")
+    assert (code, out) == (2, "")
+    assert "/no/such/place is not a directory" in err
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +264,10 @@ def test_a_finished_run_tells_its_job(tmp_path: Path, capsys: pytest.CaptureFixt
     (job,) = json.loads(out)["jobs"]
     assert code == 0
     assert (job["name"], job["status"], job["restarts"]) == ("flights", "FINISHED", 0)
+    code, out, err = run(capsys, "run", driver(tmp_path / "job.py"), str(tmp_path))
+    assert (code, out) == (0, "")
+    said = r"job 'flights' \([0-9a-f]{32}\) is FINISHED after [0-9.]+ s: 1 checkpoint, 0 restarts"
+    assert re.fullmatch(said, err.splitlines()[-1])
 
 
 def test_a_failed_job_has_its_own_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

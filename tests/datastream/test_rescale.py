@@ -111,7 +111,7 @@ def test_up_down_and_one_operator_alone(tmp_path: Path, unaligned: str) -> None:
 
 def test_what_cannot_be_is_refused_and_the_job_goes_on(tmp_path: Path) -> None:
     with running(tmp_path, "refused") as client:
-        with pytest.raises(RescaleError, match=r"cannot be rescaled to sums: 9: .*max parallelism 8"):
+        with pytest.raises(RescaleError, match=r"operator 'sums' to parallelism 9: .*max parallelism 8"):
             client.rescale({"sums": 9})
         with pytest.raises(RescaleError, match="no operator with uid or name 'sum'"):
             client.rescale({"sum": 2})

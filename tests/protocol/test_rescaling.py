@@ -88,7 +88,7 @@ def test_what_went_down_to_one_may_come_back() -> None:
 @pytest.mark.parametrize(
     ("wanted", "problem"),
     [
-        ({"nobody": 2}, "no operator with uid or name 'nobody'; there is: 'read' .Read., 'parse'"),
+        ({"nobody": 2}, "no operator with uid or name 'nobody'; there is: 'Read' .uid read., 'Parse'"),
         ({"read": 2}, r"operator 'Read' .job.py:1. can only run with parallelism 1, not 2"),
         ({"count": 13}, r"operator 'Count' .job.py:4. has max parallelism 12, .* set_max_parallelism"),
         ({"write": 13}, "operator 'Count'.*max parallelism 12"),
