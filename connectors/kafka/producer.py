@@ -167,10 +167,13 @@ class TransactionalProducer(MessageProducer):
         self._producer.commit_transaction(self._patience_s)
 
     def abort(self) -> None:
-        """Abort, without much patience: the broker does it by itself after `transaction.timeout.ms`."""
+        """Abort within some seconds; else the broker does it after `transaction.timeout.ms`.
+
+        librdkafka drops what it has not sent, and waits for the answers to what it has: records that reach
+        the broker after the end of their transaction would be in one that no request ends (KIP-890).
+        """
         kafka = confluent()
         try:
-            self._producer.purge(True, True, False)
             self._producer.abort_transaction(_CLOSE_TIMEOUT_S)
         except kafka.KafkaException as error:
             logger.warning(

