@@ -33,11 +33,9 @@ def unreachable(where: str, error: BaseException, remedy: str) -> ClusterUnreach
 
     Args:
         where: Such as "at 10.0.0.1:6379".
-        error: What Ray raised; an error that names the cluster itself is the answer.
+        error: What Ray raised.
         remedy: What to do about the address, without a full stop.
     """
-    if isinstance(error, ClusterUnreachableError):
-        return error
     return ClusterUnreachableError(
         f"Cannot reach the Ray cluster {where}: {str(error).strip().rstrip('.')}. {remedy}."
     )

@@ -16,6 +16,7 @@ from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ig
 from ray.exceptions import AuthenticationError, RayError
 
 from ..actors.ray_serializers import make_serializers
+from ..common.errors import ClusterUnreachableError, ConfigurationError
 from .cluster_address import MODE, check_reachable, refused_token, token_place, unreachable
 
 _FAILURES = (RayError, OSError, RuntimeError, ValueError)
@@ -36,6 +37,7 @@ def connect(address: str | None) -> None:
     Raises:
         ClusterUnreachableError: There is no such cluster, it refuses the token, or this process is connected
             to another one.
+        ConfigurationError: `RAY_AUTH_TOKEN_PATH` names a file without a token.
     """
     global _connected_as
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
@@ -46,6 +48,8 @@ def connect(address: str | None) -> None:
     try:
         ray.init(address=_checked(wanted), logging_level=logging.WARNING, log_to_driver=False)
         make_serializers()
+    except (ClusterUnreachableError, ConfigurationError):
+        raise
     except _FAILURES as error:
         where = "on this machine" if wanted == "auto" else f"at {wanted}"
         raise unreachable(where, error, _REMEDY) from error
@@ -57,10 +61,13 @@ def connect_driver(address: str, runtime_env: Mapping[str, Any] | None) -> None:
 
     Raises:
         ClusterUnreachableError: There is no such cluster, or it refuses the token.
+        ConfigurationError: `RAY_AUTH_TOKEN_PATH` names a file without a token.
     """
     try:
         ray.init(address=_checked(address), runtime_env=runtime_env, logging_level=logging.WARNING)
         make_serializers()
+    except (ClusterUnreachableError, ConfigurationError):
+        raise
     except _FAILURES as error:
         remedy = "Check the address, or unset RAY_ADDRESS to start an embedded Ray"
         raise unreachable(f"at RAY_ADDRESS={address}", error, remedy) from error
@@ -74,8 +81,7 @@ def use_token(is_created: bool = False) -> None:
     """
     if os.environ.get(MODE, "token") != "token":
         return
-    tokens = AuthenticationTokenLoader.instance()
-    if is_created and not tokens.has_token(ignore_auth_mode=True):
+    if is_created and not _has_token():
         path = Path(token_place())
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
@@ -84,10 +90,20 @@ def use_token(is_created: bool = False) -> None:
             open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file,
         ):
             file.write(secrets.token_hex(_TOKEN_BYTES))
-        tokens.reset_cache()
-    if MODE not in os.environ and tokens.has_token(ignore_auth_mode=True):
+        AuthenticationTokenLoader.instance().reset_cache()
+    if MODE not in os.environ and _has_token():
         os.environ[MODE] = "token"
         Config.initialize("")
+
+
+def _has_token() -> bool:
+    try:
+        return bool(AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True))
+    except AuthenticationError as error:
+        raise ConfigurationError(
+            f"RAY_AUTH_TOKEN_PATH names {token_place()}, which cannot be opened or is empty. Name a file "
+            f"that holds the token of the cluster, or unset the variable"
+        ) from error
 
 
 def _address_on_this_machine() -> str:
@@ -128,7 +144,7 @@ def _checked(address: str) -> str:
     check_reachable(address)
     if ":" not in address or "/" in address:
         return address
-    has_token = AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
+    has_token = _has_token()
     mode = os.environ.get(MODE)
     if mode == "token" and not has_token:
         # Ray would end this process.

@@ -95,6 +95,12 @@ def test_a_ray_address_where_nobody_listens_is_one_clear_error(tmp_path: Path, f
         assert words in error
 
 
+def test_a_token_file_that_does_not_exist_is_one_clear_error(tmp_path: Path) -> None:
+    changes = {"RAY_AUTH_TOKEN": "", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token")}
+    error = last_error(run(JOB.format(target="ray", directory=tmp_path), **changes))
+    assert f"RAY_AUTH_TOKEN_PATH names {tmp_path / 'token'}, which cannot be opened" in error
+
+
 def processes_with(marker: str) -> list[int]:
     """Processes that inherited a mark in their environment."""
     found = []
