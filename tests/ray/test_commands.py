@@ -86,7 +86,7 @@ def test_a_rescale_that_is_refused_names_what_was_asked_for(
     message = answer["error"]["message"]
     assert message.startswith("Cannot rescale operator 'nosuch' to parallelism 3: the job has no operator")
     message = command("rescale", name, "64")[1]["error"]["message"]
-    assert message.startswith("Cannot rescale the job to parallelism 64: the job asks for 64")
+    assert message.startswith("Cannot rescale the job to parallelism 64: operator 'count'")
 
 
 def test_a_job_is_watched_and_steered_by_its_name(
