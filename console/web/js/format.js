@@ -77,6 +77,11 @@ export function duration(ms) {
   return `${Math.round(ms / 1_000)}${THIN}s`;
 }
 
+/** The same for narrow columns, in its largest unit only: `3 d`. */
+export function shortDuration(ms) {
+  return duration(ms).split(" ")[0];
+}
+
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
 

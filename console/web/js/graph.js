@@ -33,7 +33,9 @@ export function jobGraph(plan, choose) {
   const view = h("div", { class: "view", role: "group", "aria-label": "Graph of the job" }, sheet);
   const zoom = zooming(view, sheet, plane);
   const place = () => zoom.resize(arrange(view, plan, boxes, edges, arrows, lines));
-  new ResizeObserver(place).observe(view);
+  // A box grows when its text needs another line.
+  const sizes = new ResizeObserver(place);
+  for (const element of [view, ...[...boxes.values()].map((box) => box.element)]) sizes.observe(element);
 
   return {
     element: view,

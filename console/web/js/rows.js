@@ -4,6 +4,7 @@ import { h, setAttribute } from "./dom.js";
 
 const ROW_PX = 28;
 const BEYOND = 6;
+const GAP_PX = 9;
 
 /**
  * @param {{title: string, width: string, isNumber?: boolean, value?: (row: any) => number,
@@ -21,6 +22,7 @@ export function rowsTable(columns, options) {
   const space = h("div", { role: "rowgroup" });
   const body = h("div", { class: "rows-body", tabindex: "0", "aria-label": options.label }, space);
   const element = h("div", { class: "rows", role: "table", "aria-label": options.label }, head, body);
+  head.style.minWidth = body.style.minWidth = `${leastWidth(columns)}px`;
   const pool = [];
 
   const draw = () => {
@@ -48,6 +50,12 @@ export function rowsTable(columns, options) {
   };
   body.addEventListener("scroll", draw, { passive: true });
   return { element, show };
+}
+
+// Of all columns with their gaps; where there is less room, the table scrolls sideways.
+function leastWidth(columns) {
+  const widths = columns.map((column) => Number(/(\d+)px/.exec(column.width)?.[1] ?? 0));
+  return widths.reduce((sum, each) => sum + each + GAP_PX, GAP_PX);
 }
 
 function header(column, state, again) {

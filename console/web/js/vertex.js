@@ -3,7 +3,7 @@
 import { get, path } from "./api.js";
 import { loadBar, setLoadBar, skewStrip } from "./charts.js";
 import { fact, h, setAttribute, setText } from "./dom.js";
-import { bytes, count, duration, percent, rate, time, utc } from "./format.js";
+import { bytes, count, duration, percent, rate, shortDuration, time, utc } from "./format.js";
 import { watermarkWords } from "./graph.js";
 import { poll } from "./poll.js";
 import { rowsTable } from "./rows.js";
@@ -148,8 +148,9 @@ function subtaskColumns() {
       isNumber: true,
       value: (row) => row.lag ?? -Infinity,
       fill: (cell, row) => {
-        setText(cell, isEndOfStream(row.watermark) ? "at the end" : duration(row.lag));
-        setAttribute(cell, "title", row.watermark === null ? "no watermark" : `watermark ${time(row.watermark)} (${utc(row.watermark)})`);
+        setText(cell, isEndOfStream(row.watermark) ? "at the end" : shortDuration(row.lag));
+        const lag = row.lag === null ? "" : `, lag ${duration(row.lag)}`;
+        setAttribute(cell, "title", row.watermark === null ? "no watermark" : `watermark ${time(row.watermark)} (${utc(row.watermark)})${lag}`);
       },
     },
     {

@@ -83,6 +83,8 @@ def test_the_state_of_the_last_checkpoint_can_be_looked_through(page: Page, clie
     totals = page.get_by_role("region", name="State of Totals")
     row = totals.get_by_role("row").filter(has=page.get_by_role("cell", name="total", exact=True))
     expect(row).to_contain_text("value")
+    expect(totals.get_by_role("columnheader", name="Stored rows")).to_be_visible()
+    expect(totals).to_contain_text("They include overwritten and removed ones")
     row.get_by_role("button", name="Entries").click()
     entries = totals.locator(".entries tbody tr")
     expect(entries).to_have_count(5)

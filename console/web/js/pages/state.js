@@ -8,6 +8,7 @@ import { note } from "../words.js";
 
 const EVERY_MS = 5_000;
 const SAMPLE = 20;
+const STORED_ROWS = "Stored rows are the rows in the files. They include overwritten and removed ones, so there may be fewer entries.";
 const PICKLED = /^<pickled, (\d+) bytes>$/;
 
 export function stateTab(body, { jid, signal, fail, live }) {
@@ -64,7 +65,7 @@ function sentence(text) {
 
 function operatorCard(jid, operator, state) {
   const rows = operator.states.flatMap((each) => stateRows(jid, operator, each, state));
-  const heads = ["State", "Kind", "Types", "Rows", "Size", ""];
+  const heads = ["State", "Kind", "Types", "Stored rows", "Size", ""];
   return h(
     "section",
     { class: "card", "aria-label": `State of ${operator.name}` },
@@ -87,6 +88,7 @@ function operatorCard(jid, operator, state) {
           ),
         )
       : h("div", { class: "body soft" }, "No state."),
+    rows.length > 0 && h("p", { class: "body soft small" }, STORED_ROWS),
   );
 }
 
