@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from tidegate.coordinator.embedded_ray_guard import has_mark
 
-pytestmark = pytest.mark.slow
-
 TIMEOUT_S = 60
 PROGRAM = """
 import os, subprocess, sys

@@ -9,7 +9,7 @@ import pytest
 
 from .killing import EXPECTED, PHASES, run, written
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 
 def test_every_record_is_written_once_although_the_process_dies_at_its_spark_stage(tmp_path: Path) -> None:

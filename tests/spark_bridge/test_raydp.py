@@ -21,7 +21,7 @@ from tidegate.datastream.spark_settings import spark_settings
 from . import jobs
 
 # Three sessions of four Java processes: 90 seconds on two cores, four minutes when others keep them busy.
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
 
 COUNT = 2_000
 STEP = 500
