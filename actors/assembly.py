@@ -155,6 +155,7 @@ class _ContextFactory:
             attempt=deployment.attempt,
             attempt_number=deployment.attempt_number,
             is_checkpointing=deployment.settings.is_checkpointing,
+            takes_checkpoints=deployment.settings.takes_checkpoints,
             is_restored=deployment.restored is not None and node.uid in deployment.restored,
             now_ms=self._processing_time.now_ms,
             processing_time=self._processing_time,

@@ -59,7 +59,8 @@ class TaskSettings:
     """Settings that are the same for every task of a job.
 
     Attributes:
-        is_checkpointing: Whether checkpoints are taken at all.
+        is_checkpointing: Whether checkpoints or savepoints can be taken at all.
+        takes_checkpoints: Whether checkpoints are taken, and not only savepoints on request.
         batch_size: Records in a full batch.
         buffer_timeout_ms: How long a part-filled batch may wait, longer in a task of several
             channels that is never idle; 0 sends at once, -1 waits till it is full.
@@ -85,6 +86,7 @@ class TaskSettings:
     storage: CheckpointStorage | None
     local_dir: str
     is_checkpointing: bool
+    takes_checkpoints: bool = True
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     batch_size: int = 4_096
     buffer_timeout_ms: int = 100

@@ -99,7 +99,7 @@ class _WebhookWriter(SinkWriter):
         self._where = f"operator {context.name_with_subtask}"
         # With the job and the attempt: no two requests of different records ever have one key.
         self._prefix = f"{context.job_id}/{context.operator_uid}/{context.subtask_index}/{context.attempt}"
-        self._posts_at_once = not context.is_checkpointing
+        self._posts_at_once = not context.expects_checkpoints
 
     def write_batch(self, values: list[Any]) -> None:
         for first in range(0, len(values), self._hook.batch_rows):

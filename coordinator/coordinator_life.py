@@ -131,7 +131,7 @@ class CoordinatorLife:
                 coordinator.results.add(event)
             coordinator.finish_clean_up(keep_checkpoints=report.newest_checkpoint is not None)
             self.end = report
-        elif store is not None and not self._ports.is_handed_over():
+        elif store is not None and self._spec.settings.takes_checkpoints and not self._ports.is_handed_over():
             # The record is removed after the hand-over, so the job has ended and its end is known.
             self.is_forgotten = True
             store.storage.delete([store.probe])

@@ -448,8 +448,9 @@ def _requested(ask: Callable[[], RequestId | None]) -> RequestId:
     request = ask()
     if request is None:
         raise ConfigurationError(
-            "the job takes no checkpoints; set execution.checkpointing.interval (a long one, if they "
-            "are only to be taken by hand) and execution.checkpointing.dir"
+            "the job takes no checkpoints; set execution.checkpointing.interval and "
+            "execution.checkpointing.dir. For savepoints without checkpoints, start the job with "
+            "execution.checkpointing.savepoint-dir"
         )
     return request
 

@@ -419,7 +419,8 @@ class JobCoordinator:
         Returns:
             The id of the request, `None` if checkpointing is off.
         """
-        return None if self._checkpoints is None else self._checkpoints.request()
+        takes = self._checkpoints is not None and self._spec.settings.takes_checkpoints
+        return self._checkpoints.request() if self._checkpoints is not None and takes else None
 
     def trigger_savepoint(
         self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
@@ -675,7 +676,7 @@ class JobCoordinator:
         if self._is_fenced:
             return
         if self._store is not None:
-            self._cleaning.end(self._store, keep_checkpoints)
+            self._cleaning.end(self._store, keep_checkpoints and self._spec.settings.takes_checkpoints)
         if self.fail_points is not None and not self.is_superseded:
             self.fail_points.remove_marks()
 

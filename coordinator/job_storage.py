@@ -99,7 +99,7 @@ def _read_restored(path: str) -> CheckpointManifest:
 def claimed_checkpoint(spec: JobSpec) -> ClaimedCheckpoint | None:
     """What the job owns of another one, if anything."""
     settings = spec.settings
-    if settings.restore_path is None or not settings.claims_restored or settings.trigger is None:
+    if settings.restore_path is None or not settings.claims_restored or not settings.takes_checkpoints:
         return None
     path, restoring = settings.restore_path, restoring_job(spec)
     return ClaimedCheckpoint(path, spec.job_id, lambda owner: has_fenced(path, restoring, owner))

@@ -272,7 +272,7 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     is_fixed = spec.settings.reactive is None
     early = {key: resources[key].actor_options() for key in start_order(graph)} if is_fixed else {}
     # Without checkpoints there is nothing to resume from, so a lost coordinator is a lost job.
-    is_resumable = spec.settings.trigger is not None
+    is_resumable = spec.settings.takes_checkpoints
     name = _name_of(spec.job_id)
     hand_over(name, HandedOverJob(cloudpickle.dumps((spec, otlp)), early, is_resumable))
     actor = (

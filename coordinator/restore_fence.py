@@ -25,7 +25,7 @@ from .takeovers import Takeovers
 def restoring_job(spec: JobSpec) -> RestoringJob:
     """The record of a job that starts from a checkpoint of another one."""
     settings = spec.settings
-    if settings.trigger is None:
+    if not settings.takes_checkpoints:
         return RestoringJob(spec.job_id, "")
     assert settings.checkpoint_dir is not None
     return RestoringJob(spec.job_id, open_storage(settings.checkpoint_dir).sub(spec.job_id).uri.rstrip("/"))

@@ -68,6 +68,8 @@ class JobSettings:
             machine; `None` switches that off.
         trigger: When checkpoints are taken; `None` switches them off.
         checkpoint_dir: URI under which the job makes its own directory; required with `trigger`.
+        savepoints_only: Whether the job takes savepoints on request and no checkpoints. Its directory for
+            checkpoints then only has the files from which savepoints are made, and the job is never resumed.
         inline_threshold_bytes: The largest file of state that travels in the acknowledgement and lies in
             the manifest instead of in a file of its own.
         max_inline_state_bytes: When set, all state travels so, and a file of a state that is larger
@@ -120,6 +122,7 @@ class JobSettings:
     trigger: TriggerPolicy | None = None
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     checkpoint_dir: str | None = None
+    savepoints_only: bool = False
     inline_threshold_bytes: int = 20 << 10
     max_inline_state_bytes: int | None = None
     aligned_timeout_ms: int | None = None
@@ -178,6 +181,11 @@ class JobSettings:
             raise ConfigurationError(
                 f"execution.checkpointing.num-retained is {self.num_retained}; keep at least 1"
             )
+
+    @property
+    def takes_checkpoints(self) -> bool:
+        """Whether the job takes checkpoints, so that it can be resumed from one."""
+        return self.trigger is not None and not self.savepoints_only
 
     def new_restart_strategy(self) -> RestartStrategy:
         """A strategy without memory of earlier failures."""

@@ -34,6 +34,7 @@ def task_settings(
         local_dir=settings.local_dir,
         local_snapshots_dir=settings.local_snapshots_dir,
         is_checkpointing=settings.trigger is not None,
+        takes_checkpoints=settings.takes_checkpoints,
         mode=settings.mode,
         batch_size=settings.batch_size,
         buffer_timeout_ms=settings.buffer_timeout_ms,

@@ -143,7 +143,7 @@ def _check_restored(spec: JobSpec, path: str) -> None:
 
 
 def _check_claim(spec: JobSpec, path: str) -> None:
-    if spec.settings.trigger is None:
+    if not spec.settings.takes_checkpoints:
         raise ConfigurationError(
             "execution.state-recovery.claim-mode is CLAIM, but the job takes no checkpoints, so it would "
             "never know when to remove what it was started from; set execution.checkpointing.interval, or "

@@ -62,6 +62,9 @@ DEFAULT_RESTART = ExponentialDelayRestart(
 )
 """With checkpoints and no strategy chosen: quick at first, and an error that stays ends the job."""
 
+WORK_DIRECTORY = "savepoint-work"
+"""Where a job without checkpoints keeps the files from which it makes savepoints, in their directory."""
+
 _MOST_INLINE_BYTES = 1 << 20
 
 _DELETING_THREADS = 4
@@ -93,10 +96,12 @@ def job_settings(
         ConfigurationError: A key is not known, an option is malformed, or options contradict each other.
     """
     check_settings(configuration)
+    backend = state_backend or _state_backend(configuration)
     trigger = _trigger_policy(configuration)
+    savepoints_only = trigger is not None and trigger.interval_ms is None
+    savepoint_dir = _shared(configuration, CheckpointingOptions.SAVEPOINT_DIRECTORY)
     retention = CheckpointConfig(configuration).get_externalized_checkpoint_retention()
     is_parallel = configuration.get(CheckpointingOptions.CLEANER_PARALLEL_MODE)
-    backend = state_backend or _state_backend(configuration)
     return JobSettings(
         state_backend=backend,
         local_dir=_local_dir(configuration, backend),
@@ -105,10 +110,13 @@ def job_settings(
         mode=CheckpointConfig(configuration).get_checkpointing_mode(),
         aligned_timeout_ms=_aligned_timeout_ms(configuration),
         max_buffered_bytes=_max_buffered_bytes(configuration),
-        checkpoint_dir=_checkpoint_dir(configuration, backend),
+        checkpoint_dir=f"{savepoint_dir}/{WORK_DIRECTORY}"
+        if savepoints_only
+        else _checkpoint_dir(configuration, backend),
+        savepoints_only=savepoints_only,
         inline_threshold_bytes=_inline_threshold(configuration),
         max_inline_state_bytes=_max_inline_state(configuration, backend),
-        savepoint_dir=_shared(configuration, CheckpointingOptions.SAVEPOINT_DIRECTORY),
+        savepoint_dir=savepoint_dir,
         num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
         deleting_threads=_DELETING_THREADS if is_parallel else 1,
         keep_on_cancel=retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION,
@@ -116,7 +124,7 @@ def job_settings(
         keep_on_finish=configuration.get(CheckpointingOptions.RETAIN_ON_FINISH),
         syncs_to_disk=configuration.get(CheckpointingOptions.SYNC_TO_DISK),
         random_initial_delay=configuration.get(CheckpointingOptions.RANDOM_INITIAL_DELAY),
-        restart_strategy=_restart_strategy(restart, trigger is not None),
+        restart_strategy=_restart_strategy(restart, trigger is not None and not savepoints_only),
         claims_restored=configuration.get(StateRecoveryOptions.RESTORE_MODE) == "CLAIM",
         restore_path=_restore_path(configuration),
         allow_non_restored_state=configuration.get(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE),
@@ -210,10 +218,11 @@ def _network_timeout_ms(configuration: Configuration, option: ConfigOption[Durat
 def _trigger_policy(configuration: Configuration) -> TriggerPolicy | None:
     checkpoints = CheckpointConfig(configuration)
     checkpoints.validate()
-    if not checkpoints.is_checkpointing_enabled():
+    is_periodic = checkpoints.is_checkpointing_enabled()
+    if not is_periodic and not configuration.get(CheckpointingOptions.SAVEPOINT_DIRECTORY):
         return None
     return TriggerPolicy(
-        interval_ms=checkpoints.get_checkpoint_interval(),
+        interval_ms=checkpoints.get_checkpoint_interval() if is_periodic else None,
         min_pause_ms=checkpoints.get_min_pause_between_checkpoints(),
         timeout_ms=checkpoints.get_checkpoint_timeout(),
         max_concurrent=checkpoints.get_max_concurrent_checkpoints(),

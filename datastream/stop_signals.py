@@ -111,8 +111,8 @@ def stop_action(configuration: Configuration, is_checkpointing: bool) -> str:
     if action == "stop-with-savepoint":
         if not is_checkpointing:
             raise ConfigurationError(
-                f"{option.key} is {action}, but the job takes no checkpoints; set "
-                f"execution.checkpointing.interval and execution.checkpointing.dir"
+                f"{option.key} is {action}, but the job takes no checkpoints and has no place for "
+                f"savepoints; set {CheckpointingOptions.SAVEPOINT_DIRECTORY.key}"
             )
         if not configuration.get(CheckpointingOptions.SAVEPOINT_DIRECTORY):
             raise ConfigurationError(

@@ -83,6 +83,8 @@ class OperatorContext:
     """One operator's place in the job, and the services it may use.
 
     Attributes:
+        is_checkpointing: Whether checkpoints or savepoints can be taken at all.
+        takes_checkpoints: Whether checkpoints are taken, and not only savepoints on request.
         processing_time: Runs actions at a time of day, on the task's loop.
         event_loop: The event loop that the async functions of the task share.
         mailbox: Hands an action over to the task's loop, from any thread; it runs between two elements.
@@ -107,6 +109,7 @@ class OperatorContext:
     event_loop: SharedEventLoop = field(
         default_factory=lambda: SharedEventLoop(EventLoopThread, "task"), kw_only=True
     )
+    takes_checkpoints: bool = True
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     job_id: JobId = field(default=JobId(""))
     restored_checkpoint_id: CheckpointId | None = None
@@ -120,6 +123,11 @@ class OperatorContext:
     send_to_coordinator: Callable[[ReaderEvent], None] = _no_coordinator
     trace_work: Callable[[Work], None] = _no_trace
     """Takes what belongs into the trace of the next checkpoint; on the task's loop."""
+
+    @property
+    def expects_checkpoints(self) -> bool:
+        """Whether checkpoints follow by themselves, so that a sink may wait for the next one."""
+        return self.is_checkpointing and self.takes_checkpoints
 
     def send_source_event(self, event: Any) -> None:
         """Send something (picklable) to `SplitEnumerator.handle_source_event` of this source."""

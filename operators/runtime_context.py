@@ -110,7 +110,7 @@ class RuntimeContext(KeyedStateStore):
 
     def is_checkpointing_enabled(self) -> bool:
         """Whether the job takes checkpoints."""
-        return self._context.is_checkpointing
+        return self._context.expects_checkpoints
 
     def get_number_of_parallel_subtasks(self) -> int:
         """Parallelism of the operator."""

@@ -15,6 +15,7 @@ from tidegate.coordinator.spec import JobSpec
 from tidegate.protocol import task_events as events
 from tidegate.protocol.failover import NoRestart
 from tidegate.protocol.ids import JobId
+from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import register_scheme
 
@@ -245,3 +246,19 @@ def test_an_end_of_an_earlier_release_is_refused_with_an_error_that_names_it() -
     cluster.root.write_file("ended/job", pickle.dumps((old.life.report(), [])))
     with pytest.raises(CorruptCheckpointError, match="ended/job is damaged: it is not a control file"):
         cluster.start()
+
+
+def test_a_job_with_savepoints_only_starts_although_it_cannot_be_resumed() -> None:
+    cluster = Cluster(savepoints_only=True, trigger=TriggerPolicy(interval_ms=None), keep_on_fail=True)
+    # The actor of a job that is not resumed forgets what was handed over before it starts the job.
+    cluster.is_handed_over = False
+    life = cluster.start()
+    assert not life.life.is_forgotten
+    life.initialized()
+    assert life.coordinator.trigger_checkpoint() is None
+    life.coordinator.cancel()
+    life.turn(*(events.TaskStopped(life.attempt, subtask) for subtask in SUBTASKS))
+    assert life.coordinator.status is JobStatus.CANCELED
+    assert life.life.lingered()
+    assert life.has_left
+    assert cluster.files() == []

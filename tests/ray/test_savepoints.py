@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tidegate.common import Configuration
 from tidegate.common.errors import JobExecutionError
 from tidegate.common.failpoints import VARIABLE
 from tidegate.common.job_status import JobStatus
@@ -64,6 +65,29 @@ def test_a_stopped_job_goes_on_from_a_moved_savepoint_with_another_parallelism_a
     with jobs.running(stream, jobs.FileSink(output)) as client:
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+
+
+def test_a_job_without_checkpoints_stops_with_a_savepoint_and_goes_on_from_it(tmp_path: Path) -> None:
+    gate, output = jobs.Gate(tmp_path), tmp_path / "output"
+    settings = Configuration()
+    settings.set_string("execution.checkpointing.savepoint-dir", str(tmp_path / "savepoints"))
+    stream = jobs.counts(settings, COUNT, gate, source_parallelism=1)
+    with jobs.running(stream, jobs.FileSink(output)) as client:
+        jobs.eventually("the job", lambda: client.report().status is JobStatus.RUNNING, client)
+        job_id = str(client.get_job_id())
+        command("savepoint", "trigger", job_id)
+        assert not output.exists()
+        path = command("stop", job_id)
+        assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+    assert len(jobs.records_in(output)) == counted_in(path)
+    settings.set_string("execution.state-recovery.path", path)
+    gate.open()
+    stream = jobs.counts(settings, COUNT, gate, source_parallelism=1)
+    with jobs.running(stream, jobs.FileSink(output)) as client:
+        assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+    work = tmp_path / "savepoints" / "savepoint-work"
+    jobs.eventually("the end of the work", lambda: not [each for each in work.rglob("*") if each.is_file()])
 
 
 def test_a_stop_with_drain_survives_the_coordinator_and_ends_the_job_once(tmp_path: Path) -> None:
