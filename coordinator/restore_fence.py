@@ -178,7 +178,7 @@ def _check_newest_restorer(directory: str, job_id: str, restoring: RestoringJob)
     if newest and restorers[-1:] != (restoring,):
         who = f"job {restorers[-1]} was started" if restorers else "no job was recorded as started"
         raise FencedError(
-            f"{who} from a checkpoint in {directory} after this job was submitted, so this job ends before "
+            f"{who} to continue the job in {directory} after this job was submitted, so this job ends before "
             f"it processes anything"
         )
 

@@ -36,13 +36,15 @@ def prepare_start(spec: JobSpec, is_local: bool = False) -> JobSpec:
     if spec.settings.restore_path is None:
         return spec
     # Here and not above: most jobs start without a checkpoint, and need not import what reads one.
-    from .latest_checkpoint import is_latest, secure_restored
+    from .latest_checkpoint import directory_of, is_latest, secure_restored
 
     secured = secure_restored(spec)
     if not is_latest(spec.settings.restore_path):
         return secured
     if secured.settings.restore_path is None:
-        logger.info("%s is none: the job starts from nothing", spec.settings.restore_path)
+        # A warning, since that is what Python shows unasked, and a changed directory would lose the state.
+        directory = directory_of(spec.settings.restore_path)
+        logger.warning("No run has completed a checkpoint in %s, so the job starts from nothing", directory)
     else:
         # The job that was ended may have completed another checkpoint since the first look.
         _check_restored(secured, secured.settings.restore_path)

@@ -40,7 +40,7 @@ Restorers = tuple[RestoringJob, ...]
 def ended_by(restorers: Restorers) -> str:
     """Why a job has ended from whose checkpoints others have started."""
     return (
-        f"job {restorers[-1]} was started from a checkpoint of this job, which ends this one. To copy a job "
+        f"job {restorers[-1]} was started to continue this job, which ends this one. To copy a job "
         f"and leave it running, start the copy from a savepoint"
     )
 

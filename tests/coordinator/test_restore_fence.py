@@ -88,7 +88,7 @@ def test_the_job_that_wrote_the_checkpoint_completes_no_other_one_and_commits_no
     old.checkpoint()
     assert old.committed() == [1]
     assert old.coordinator.status in (JobStatus.FAILING, JobStatus.FAILED)
-    assert f"job new ({root.storage.uri}/new) was started from a checkpoint of this job" in old.cause
+    assert f"job new ({root.storage.uri}/new) was started to continue this job" in old.cause
     old.end()
     assert old.coordinator.status is JobStatus.FAILED
     assert "chk-1/MANIFEST" in root.storage.sub("old").list_files("")

@@ -134,6 +134,7 @@ def test_a_resumed_job_continues_from_its_latest_checkpoint(tmp_path: Path) -> N
     # The run finished before KubeRay noticed, say: the next one has nothing left to do.
     again = local(deployment)
     assert again.code == 0, again.err
+    assert "starts from nothing" not in done.err + again.err
     assert deployment.records() == sorted(expected(COUNT).elements())
 
 
@@ -148,6 +149,7 @@ def test_a_deleted_job_continues_where_its_savepoint_was_taken(tmp_path: Path) -
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 143, said
+    assert f"No run has completed a checkpoint in file://{deployment.checkpoints}, so the job" in said
     assert "stopped with savepoint" in said
     # What the first run emitted until then is committed.
     before = deployment.records()

@@ -32,7 +32,7 @@ def _commits_after_the_fence(original: Any) -> Any:
         try:
             original(self, retries)
         except FencedError as error:
-            if "was started from a checkpoint of this job" not in str(error):
+            if "was started to continue this job" not in str(error):
                 raise
 
     return check_fence
