@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from operator import attrgetter
+from operator import attrgetter, length_hint
 from typing import Any
 
+from ...common.errors import TidegateError
 from ...common.typeinfo import TypeInformation
 from ...protocol.elements import CheckpointBarrier
 from ..keyed import Selector
@@ -98,21 +99,20 @@ class BatchedSessionOperator(WindowOperator):
     def _process(self, values: list[Any], keys: Sequence[Any], times: Sequence[int] | None) -> None:
         assert times is not None, "sessions by event time take no records without timestamps"
         open_sessions, touched = self._sessions, list[_Session]()
-        value: Any = None
-        time: int | None = None
+        remaining = iter(values)
         try:
-            for value, key, time, gap in zip(values, keys, times, self._gaps_of(values)):
+            for value, key, time, gap in zip(remaining, keys, times, self._gaps_of(values)):
                 end = time + gap
                 sessions = open_sessions.get(key)
                 session = None
                 if sessions is not None:
-                    last = sessions[-1]
-                    if (
-                        last.start <= end
-                        and time <= last.end
-                        and (len(sessions) == 1 or sessions[-2].end < time)
-                    ):
-                        session = last
+                    behind = len(sessions)
+                    if sessions[-1].start > end:
+                        behind = bisect_right(sessions, end, key=_start_of)
+                    touches = behind and time <= sessions[behind - 1].end
+                    # Usually no other one.
+                    if touches and (behind == 1 or sessions[behind - 2].end < time):
+                        session = sessions[behind - 1]
                 if session is None:
                     session = self._session_of(key, time, end)
                     if session is None:
@@ -128,11 +128,14 @@ class BatchedSessionOperator(WindowOperator):
                 else:
                     session.added.append(value)
         except Exception as error:
-            raise self._failed(error, value, time) from error
+            raise self._failed(error, values, times, len(values) - length_hint(remaining) - 1) from error
         self._fold(touched)
 
-    def _failed(self, error: Exception, value: Any, time: int | None) -> Exception:
-        return self._without_timestamp(value) if time is None else self._adding_failed(error, value)
+    def _failed(
+        self, error: Exception, values: list[Any], times: Sequence[int | None], index: int
+    ) -> TidegateError:
+        value = values[index]
+        return self._without_timestamp(value) if times[index] is None else self._adding_failed(error, value)
 
     def _session_of(self, key: Any, time: int, end: int) -> _Session | None:
         """The session that a record becomes part of: one that is open, several made one, or a new one.

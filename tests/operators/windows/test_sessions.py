@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate.common.errors import UserCodeError
 from tidegate.common.typeinfo import Types
 from tidegate.operators.keyed import KeyedOperator
 from tidegate.operators.windows.calls import call_after_folding
 from tidegate.operators.windows.contents import AggregatedContents, ReducedContents
 from tidegate.operators.windows.fast_sessions import BatchedSessionOperator, is_common_session
 from tidegate.operators.windows.merging_operator import MergingWindowOperator
-from tidegate.operators.windows.session_assigners import EventTimeSessionWindows
+from tidegate.operators.windows.session_assigners import (
+    EventTimeSessionWindows,
+    SessionWindowTimeGapExtractor,
+)
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
 from tidegate.state.descriptors import ListStateDescriptor
 
@@ -93,6 +97,29 @@ def test_records_of_one_batch_may_join_sessions_that_were_apart() -> None:
     assert [(record[1], time) for record, time in rig.taken()] == [("xpyqzr", 31)]
     rig.process([("a", "late", 30), ("a", "new", 32)])
     assert [record[1] for record in rig.late()] == ["late"]
+
+
+class GapOfValue(SessionWindowTimeGapExtractor):
+    def extract(self, element: Any) -> int:
+        return 10 // int(element[1])
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([1, 2, 3], r"ZeroDivisionError: .* on the record \('a', 0, 2\)"),
+        ([1, None, 3], r"the record \('a', 0, 2\) has no timestamp"),
+    ],
+)
+def test_an_error_names_its_record(kind: str, times: list[Any], message: str) -> None:
+    spec = windowing(EventTimeSessionWindows.with_dynamic_gap(GapOfValue()))
+    if None in times:
+        spec = windowing(EventTimeSessionWindows(GAP))
+    rig = Rig(lambda: KINDS[kind](spec, key_of), "memory", Path("/nonexistent"))
+    records = [("a", 1, 1), ("a", 0, 2), ("a", 2, 3)]
+    with pytest.raises(UserCodeError, match=message):
+        rig.subtasks[0].operator.process_batch(Batch(records, times), 0)
 
 
 def test_which_sessions_are_processed_a_batch_at_a_time() -> None:
