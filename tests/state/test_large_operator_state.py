@@ -279,6 +279,18 @@ def test_memory_holds_a_part_of_a_broadcast_state(
     assert restored.get(19_999) == (Item(19_999) if subtask == 0 else None)
 
 
+def test_pieces_of_a_replaced_list_are_removed_from_disk(
+    attempt: Attempts, storage: CheckpointStorage, tmp_path: Path
+) -> None:
+    states = attempt(storage)
+    items = states.get_list_state(ListStateDescriptor("texts", Types.STRING()))
+    for round_number in range(40):
+        items.update([f"{round_number} {number}".ljust(100) for number in range(3_000)])
+        stored(states)
+    size_bytes = sum(path.stat().st_size for path in tmp_path.rglob("data.mdb"))
+    assert 300_000 < size_bytes < 2_000_000, "of 12 MB that were written"
+
+
 def test_small_state_opens_no_environment(
     attempt: Attempts, storage: CheckpointStorage, tmp_path: Path
 ) -> None:
