@@ -7,6 +7,10 @@ from collections.abc import Callable
 from ..operators.chain import OperatorChain
 
 PAUSE_NS = 2_000_000
+MOST_PAUSE_MS = 100
+"""The longest pause of a source that has been quiet for some time."""
+_QUIET_SHARE = 16
+"""A pause is at most this part of the time in which there was nothing: a late record is late by a share."""
 PROBE_NS = 100_000_000
 """How often the other way is tried."""
 # A rate is a mean over about the last four intervals.
@@ -40,6 +44,7 @@ class PollPacing:
         self._due_ns = 0
         self._probe_ns = 0
         self._polled_ns: int | None = None
+        self._quiet_since_ns: int | None = None
         self._is_pausing = False
         self._with_pauses = _Rate()
         self._without = _Rate()
@@ -47,6 +52,17 @@ class PollPacing:
     def due_in_ns(self, now_ns: int) -> int:
         """Nanoseconds until the source is to be asked; at most zero if it is now."""
         return self._due_ns - now_ns
+
+    def quiet_pause_ns(self, now_ns: int, most_ns: int) -> int:
+        """How long to wait for mail before a source that gave nothing is asked again.
+
+        Args:
+            now_ns: The time.
+            most_ns: The longest pause, in nanoseconds.
+        """
+        if self._quiet_since_ns is None:
+            return PAUSE_NS
+        return max(PAUSE_NS, min((now_ns - self._quiet_since_ns) // _QUIET_SHARE, most_ns))
 
     def polled(self, records: int, most: int, from_ns: int, to_ns: int) -> bool:
         """Take a poll's outcome into account.
@@ -63,6 +79,10 @@ class PollPacing:
         if records < most:
             self._count(records, from_ns)
         self._polled_ns = from_ns
+        if records:
+            self._quiet_since_ns = None
+        elif self._quiet_since_ns is None:
+            self._quiet_since_ns = from_ns
         pauses = 0 < records < most and self._pauses_next(from_ns, to_ns)
         self._due_ns = to_ns + PAUSE_NS if pauses else to_ns
         self._is_pausing = pauses or records == 0
@@ -99,19 +119,27 @@ class SourcePolling:
     Args:
         chain: The operators; the first is a source.
         batch_size: Records in a full batch.
+        buffer_timeout_ms: How long records may wait for their batch; a quiet source is asked at least that
+            often, negative for no such bound.
         now_ns: The clock of the task.
     """
 
-    def __init__(self, chain: OperatorChain, batch_size: int, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, chain: OperatorChain, batch_size: int, buffer_timeout_ms: int, now_ns: Callable[[], int]
+    ) -> None:
         self._chain = chain
         self._batch_size = batch_size
         self._now_ns = now_ns
+        bound_ms = MOST_PAUSE_MS if buffer_timeout_ms < 0 else min(buffer_timeout_ms, MOST_PAUSE_MS)
+        self._most_ns = bound_ms * 1_000_000
         self._pacing = PollPacing()
 
     def wait_ms(self) -> int:
         """How long to wait for the source if there is no mail; what had nothing may be asked sooner."""
-        due_in_ns = self._pacing.due_in_ns(self._now_ns())
-        return max(1, (due_in_ns if due_in_ns > 0 else PAUSE_NS) // 1_000_000)
+        now_ns = self._now_ns()
+        due_in_ns = self._pacing.due_in_ns(now_ns)
+        pause_ns = due_in_ns if due_in_ns > 0 else self._pacing.quiet_pause_ns(now_ns, self._most_ns)
+        return max(1, pause_ns // 1_000_000)
 
     def poll(self) -> bool:
         """Ask the source if it is time to; whether to go on at once. Raises `EndOfSource` at the end."""

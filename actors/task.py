@@ -200,8 +200,10 @@ class StreamTask:
         check_storage_is_shared(self._deployment)
         self._parts = assemble(self._deployment, self._ports, self._take_action, self._spans.work)
         self._chain = self._parts.chain
-        batch_size = self._deployment.settings.batch_size
-        self._polling = SourcePolling(self._chain, batch_size, self._ports.now_ns)
+        settings = self._deployment.settings
+        self._polling = SourcePolling(
+            self._chain, settings.batch_size, settings.buffer_timeout_ms, self._ports.now_ns
+        )
         copies = self._parts.local_snapshots
         self._snapshots = Snapshotter(
             self._deployment, self._ports, self._chain, self.put, copies, self._spans

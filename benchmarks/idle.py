@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 from tidegate.common import Configuration, Types, WatermarkStrategy
 from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.embedded_ray import SYSTEM_CONFIG
 from tidegate.coordinator.job_client import JobClient
 from tidegate.datastream import (
     KeyedProcessFunction,
@@ -195,7 +196,7 @@ def main() -> None:
         num_cpus=2 * options.width + 2,
         include_dashboard=False,
         logging_level=logging.WARNING,
-        _system_config={"worker_niceness": 0},
+        _system_config=SYSTEM_CONFIG,
     )
     time.sleep(SETTLE_S)
     began_s, at_first = time.monotonic(), spent(family())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..protocol.ids import SubtaskId
+from ..protocol.task_metrics import TaskMetrics
 from .slots import RAY_NAMES, ProcessResources, total
 
 SHORTAGE_MS = 5_000
@@ -30,7 +31,14 @@ class TaskProcess:
     is_pinged: bool = False
     numbered: dict[SubtaskId, int] = field(default_factory=dict)
     """How many `Numbered` each of its subtasks was sent in this attempt."""
+    numbered_at_ping: dict[SubtaskId, int] = field(default_factory=dict)
+    """What `numbered` was when it was pinged last."""
+    pinged_ms: int = 0
     metrics_asked_ms: int = 0
+    measured: Mapping[SubtaskId, TaskMetrics] = field(default_factory=dict)
+    """Its last metrics, without times."""
+    is_quiet: bool = False
+    """Whether these were the same as those before."""
     stopping: dict[SubtaskId, None] = field(default_factory=dict)
     stop_deadline_ms: int | None = None
 

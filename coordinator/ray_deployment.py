@@ -28,7 +28,7 @@ from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.execution_graph import build_execution_graph
 from ..telemetry import OtlpSettings
 from .cluster_address import HeadWatch
-from .embedded_ray import guarded
+from .embedded_ray import SYSTEM_CONFIG, guarded
 from .ray_actor_state import ActorCondition, actor_state
 from .ray_connection import connect, connect_driver, use_token
 from .ray_job_handover import HandedOverJob, forget, hand_over
@@ -359,7 +359,6 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
             include_dashboard=False,
             runtime_env=runtime_env,
             logging_level=logging.WARNING,
-            # By default Ray's workers yield to everything else on the machine, and a barrier waits for them.
-            _system_config={"worker_niceness": 0},
+            _system_config=SYSTEM_CONFIG,
         )
     make_serializers()

@@ -31,6 +31,7 @@ from ..protocol.task_events import (
 )
 from ..protocol.task_metrics import Heartbeat
 from .local_state import local_state_hint
+from .ping_pacing import PingPacing
 from .preparation import Preparation, TaskProcess
 from .ray_cluster_view import ClusterView, look_at_nodes
 from .ray_routes import RayRoutes
@@ -90,6 +91,7 @@ class RayTaskGateway:
         self._cluster = ClusterView(post)
         self._slots_seen: tuple[dict[str, float], int] | None = None
         self._heartbeats = Heartbeats(spec.settings.heartbeat_timeout_ms, self.tick_interval_ms)
+        self._pings = PingPacing(spec.settings.heartbeat_timeout_ms, spec.settings.metrics_interval_ms)
         for key, actor in early.items():
             self._processes[key] = self._watched(key, actor, self._resources[key])
 
@@ -373,9 +375,8 @@ class RayTaskGateway:
                 limit = self._settings.heartbeat_timeout_ms
                 all_of = f", nor did node {process.node_id}" if process.node_id in silent.nodes else ""
                 self._kill(process, f"{names} gave no heartbeat for {limit} ms (heartbeat.timeout){all_of}")
-            elif not process.is_pinged:
-                process.is_pinged = True
-                with_metrics = self._are_metrics_due(process, now_ms)
+            elif self._pings.is_due(process, now_ms):
+                with_metrics = self._pings.pinged(process, now_ms)
                 self._when_done(
                     process.actor.ping.remote(self._attempt, process.numbered, with_metrics),
                     self._pinged(process),
@@ -392,16 +393,9 @@ class RayTaskGateway:
                 ray.kill(spare.actor, no_restart=True)
         return silent
 
-    def _are_metrics_due(self, process: TaskProcess, now_ms: int) -> bool:
-        interval_ms = self._settings.metrics_interval_ms
-        is_due = interval_ms > 0 and now_ms - process.metrics_asked_ms >= interval_ms
-        if is_due:
-            process.metrics_asked_ms = now_ms
-        return is_due
-
     def _pinged(self, process: TaskProcess) -> Answered:
         def answered(heartbeat: Heartbeat | None, error: BaseException | None) -> None:
-            process.is_pinged = False
+            self._pings.answered(process, heartbeat)
             if heartbeat is not None:
                 if self._processes.get(process.key) is process:
                     self._heartbeats.heard(process.key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ..protocol.elements import Batch, StreamElement
@@ -17,10 +18,13 @@ class SourceBuffer:
 
     Args:
         capacity: At most so many records wait; who adds more waits for the task to take them.
+        wake: Called in the source's thread when there is something again for a task that found nothing.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, wake: Callable[[], None] = lambda: None) -> None:
         self._capacity = capacity
+        self._wake = wake
+        self._is_awaited = False
         self._mutex = threading.Lock()
         self._has_room = threading.Condition(self._mutex)
         self._elements: list[StreamElement] = []
@@ -48,6 +52,8 @@ class SourceBuffer:
                 self._end_batch()
             self._values.append(value)
             self._count += 1
+            if self._is_awaited:
+                self._wake_task()
 
     def add_with_timestamp(self, value: Any, timestamp_ms: int) -> None:
         """Add a record with its event time."""
@@ -60,6 +66,8 @@ class SourceBuffer:
             self._values.append(value)
             self._timestamps.append(timestamp_ms)
             self._count += 1
+            if self._is_awaited:
+                self._wake_task()
 
     def add_control(self, element: StreamElement) -> None:
         """Add a control element behind the records so far; one of the kind right before it is replaced."""
@@ -71,18 +79,30 @@ class SourceBuffer:
                 # Else a source that emits nothing else could fill the memory.
                 self._elements.pop()
             self._elements.append(element)
+            self._wake_task()
 
     def take(self) -> list[StreamElement]:
-        """Everything that waits, in order."""
-        if not self._values and not self._elements:
-            return []
+        """Everything that waits, in order. If that is nothing, the task is woken by what comes next."""
         with self._mutex:
+            if not self._values and not self._elements:
+                self._is_awaited = True
+                return []
             self._end_batch()
             taken, self._elements = self._elements, []
             if not self._is_closed:
                 self._count = 0
                 self._has_room.notify_all()
             return taken
+
+    def ended(self) -> None:
+        """Nothing follows: the task need not wait to find that out."""
+        with self._mutex:
+            self._wake_task()
+
+    def _wake_task(self) -> None:
+        if self._is_awaited:
+            self._is_awaited = False
+            self._wake()
 
     def close(self) -> None:
         """Let nobody wait, and nobody add anything, any more."""

@@ -86,7 +86,7 @@ class SourceFunctionOperator(UserFunctionOperator, PolledOperator):
 
     def _start(self, capacity: int) -> None:
         context = self.context
-        self._buffer = SourceBuffer(capacity)
+        self._buffer = SourceBuffer(capacity, lambda: context.mailbox(_look_again))
         self._thread = threading.Thread(
             target=self._run,
             args=(logs.current(),),
@@ -108,6 +108,7 @@ class SourceFunctionOperator(UserFunctionOperator, PolledOperator):
             self._failure = error
         self._run_is_over = True
         self._lock.thread_ended()
+        self._buffer.ended()
 
     def _raise_failure(self) -> None:
         error = self._failure
@@ -211,3 +212,7 @@ class SourceFunctionOperator(UserFunctionOperator, PolledOperator):
             self.context.name_with_subtask, self._function.stop_timeout_ms,
             "" if frame is None else "".join(traceback.format_stack(frame)),
         )  # fmt: skip
+
+
+def _look_again() -> None:
+    """Mail for a task that waits: it polls its source after any mail."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.actors.poll_pacing import PAUSE_NS, PollPacing
+from tidegate.actors.poll_pacing import MOST_PAUSE_MS, PAUSE_NS, PollPacing
 
 MOST = 1_000
 POLL_NS = 200_000
@@ -107,3 +107,48 @@ def test_a_source_that_had_nothing_may_be_asked_as_soon_as_something_happens() -
 def test_a_clock_that_stands_still_makes_no_pause() -> None:
     pacing = PollPacing()
     assert all(pacing.polled(3, MOST, 0, 0) for _ in range(100))
+
+
+class QuietLoop:
+    """A task that waits for its source, and counts the polls until it gives a record."""
+
+    def __init__(self, most_ms: int) -> None:
+        self.pacing = PollPacing()
+        self.now_ns = 0
+        self._most_ns = most_ms * 1_000_000
+
+    def polls_until(self, due_ns: int) -> int:
+        polls = 0
+        while self.now_ns < due_ns:
+            polls += 1
+            self.pacing.polled(0, MOST, self.now_ns, self.now_ns + POLL_NS)
+            self.now_ns += POLL_NS
+            self.now_ns += self.pacing.quiet_pause_ns(self.now_ns, self._most_ns)
+        self.pacing.polled(1, MOST, self.now_ns, self.now_ns + POLL_NS)
+        return polls
+
+
+def test_a_source_that_is_quiet_is_asked_ten_times_a_second() -> None:
+    quiet = QuietLoop(MOST_PAUSE_MS)
+    assert quiet.polls_until(60 * SECOND_NS) <= 60 * 10 + 120
+
+
+def test_a_record_after_a_short_silence_is_found_soon() -> None:
+    for silence_ms in (10, 100, 400):
+        quiet = QuietLoop(MOST_PAUSE_MS)
+        due_ns = silence_ms * 1_000_000
+        quiet.polls_until(due_ns)
+        assert quiet.now_ns - due_ns <= max(PAUSE_NS, due_ns // 10) + POLL_NS
+
+
+def test_after_a_record_a_source_is_asked_with_short_pauses_again() -> None:
+    quiet = QuietLoop(MOST_PAUSE_MS)
+    quiet.polls_until(10 * SECOND_NS)
+    quiet.pacing.polled(0, MOST, quiet.now_ns, quiet.now_ns + POLL_NS)
+    assert quiet.pacing.quiet_pause_ns(quiet.now_ns + POLL_NS, SECOND_NS) == PAUSE_NS
+
+
+def test_a_short_buffer_timeout_bounds_the_pause() -> None:
+    quiet = QuietLoop(most_ms=5)
+    quiet.polls_until(10 * SECOND_NS)
+    assert quiet.pacing.quiet_pause_ns(20 * SECOND_NS, 5_000_000) <= 5_000_000

@@ -137,3 +137,31 @@ def test_after_an_exception_in_a_section_the_task_waits_for_the_next_section_or_
         raise ValueError
     lock.thread_ended()
     assert lock.try_take()
+
+
+def test_a_task_that_found_nothing_is_woken_once_by_what_comes_next() -> None:
+    woken: list[str] = []
+    buffer = SourceBuffer(10, lambda: woken.append("woken"))
+    buffer.add("a")
+    assert not woken, "no task waits"
+    assert buffer.take()
+    assert buffer.take() == []
+    buffer.add("b")
+    buffer.add("c")
+    assert len(woken) == 1
+    assert buffer.take()
+    assert buffer.take() == []
+    buffer.add_control(Watermark(1))
+    assert len(woken) == 2
+    assert buffer.take()
+    assert buffer.take() == []
+    buffer.add_with_timestamp("d", 4)
+    assert len(woken) == 3
+
+
+def test_a_task_is_woken_by_the_end_of_its_source() -> None:
+    woken: list[str] = []
+    buffer = SourceBuffer(10, lambda: woken.append("woken"))
+    assert buffer.take() == []
+    buffer.ended()
+    assert woken == ["woken"]
