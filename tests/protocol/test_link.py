@@ -1,0 +1,236 @@
+"""A link delivers every numbered frame once and in order, whatever happens to the connections below it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tidegate.protocol import link as link_module
+from tidegate.protocol.frames import FrameKind, FrameReader, Hello, Refusal
+from tidegate.protocol.ids import Attempt
+from tidegate.protocol.link import Dialer, LinkId, LinkRefused, Listener, Progress
+
+from ..simulation.mutants.base import Mutant
+from .link_world import ATTEMPT, SECRET, LinkWorld, run_link
+
+SEEDS = 300
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 100))
+def test_everything_arrives_once_and_in_order_over_connections_that_are_lost(first: int) -> None:
+    for seed in range(first, first + 100):
+        assert run_link(seed) == [], f"seed {seed}"
+
+
+# ---------------------------------------------------------------- planted bugs
+
+
+def _resumes_nothing(original: Any) -> Any:
+    return lambda self, received: (original(self, received), ())[1]
+
+
+def _resumes_one_late(original: Any) -> Any:
+    return lambda self, received: original(self, received)[1:]
+
+
+def _resumes_one_early(original: Any) -> Any:
+    def resumes(self: Progress, received: int) -> Any:
+        last = self._kept[0] if self._kept else None
+        parts = original(self, received)
+        return (last, *parts) if last is not None and last not in parts else parts
+
+    return resumes
+
+
+def _resumes_unchecked(original: Any) -> Any:
+    def resumes(self: Progress, received: int) -> Any:
+        return tuple(self._kept)
+
+    return resumes
+
+
+def _confirms_one_too_many(original: Any) -> Any:
+    def confirms(self: Progress, received: int) -> None:
+        original(self, min(self.sent, received + 1))
+
+    return confirms
+
+
+def _confirms_nothing_after_sending_again(original: Any) -> Any:
+    def confirms(self: Progress, received: int) -> None:
+        if received < self.confirmed:
+            raise link_module.FrameError("an older count")
+        original(self, received)
+
+    return confirms
+
+
+def _sends_unnumbered(original: Any) -> Any:
+    def sends(self: Progress, parts: Any) -> None:
+        if len(parts) > 1:
+            original(self, parts)
+
+    return sends
+
+
+def _old_connection_still_counts(original: Any) -> Any:
+    def check(self: Listener, frame: Any) -> int:
+        received_of, self._received_of = self._received_of, lambda _: self._challenge.received  # type: ignore[union-attr]
+        try:
+            return int(original(self, frame))
+        finally:
+            self._received_of = received_of
+
+    return check
+
+
+def _loses_the_rest_of_a_piece(original: Any) -> Any:
+    def buffer(self: FrameReader) -> memoryview:
+        if self._large_kind is None and self._start:
+            self._start = self._filled = 0
+        return original(self)  # type: ignore[no-any-return]
+
+    return buffer
+
+
+def _forgets_start_of_large(original: Any) -> Any:
+    def begin(self: FrameReader, kind: FrameKind, length: int, start: int) -> None:
+        original(self, kind, length, start)
+        self._filled = 0
+
+    return begin
+
+
+BUGS = [
+    Mutant("no resumption", Progress, "resumes", _resumes_nothing),
+    Mutant("resumption skips a frame", Progress, "resumes", _resumes_one_late),
+    Mutant("resumption repeats a frame", Progress, "resumes", _resumes_one_early),
+    Mutant("resumption ignores what was received", Progress, "resumes", _resumes_unchecked),
+    Mutant("a frame too many is confirmed", Progress, "confirms", _confirms_one_too_many),
+    Mutant("an older count is refused", Progress, "confirms", _confirms_nothing_after_sending_again),
+    Mutant("credit is not numbered", Progress, "sends", _sends_unnumbered),
+    Mutant("the connection before is read on", Listener, "_check", _old_connection_still_counts),
+    Mutant("the rest of a piece is lost", FrameReader, "buffer", _loses_the_rest_of_a_piece),
+    Mutant("the start of a large frame is lost", FrameReader, "_begin_large", _forgets_start_of_large),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.description)
+def test_a_planted_bug_is_found(bug: Mutant) -> None:
+    with bug.planted():
+        assert any(_fails(seed) for seed in range(2_000)), f"{bug.description}: no seed finds it"
+
+
+def _fails(seed: int) -> bool:
+    try:
+        return bool(run_link(seed))
+    except (AssertionError, IndexError, link_module.FrameError):
+        return True
+
+
+# ---------------------------------------------------------------- who may take part
+
+
+def shake_hands(
+    dialer: Dialer, listener: Listener, replay: Callable[[Any], Any] = lambda frame: frame
+) -> int:
+    challenge = listener.answer(dialer.hello)
+    assert not isinstance(challenge, int)
+    proof, _ = dialer.answer(challenge)
+    received = listener.answer(replay(proof))
+    assert isinstance(received, int)
+    return received
+
+
+def dialer_with(secret: bytes, attempt: Attempt = ATTEMPT, nonce: bytes = b"d" * 32) -> Dialer:
+    return Dialer(LinkId(attempt, 0, 1), secret, nonce, 3)
+
+
+def listener_with(secret: bytes, nonce: bytes = b"l" * 32) -> Listener:
+    def secret_of(link: LinkId) -> bytes:
+        if link.attempt != ATTEMPT:
+            raise LinkRefused(Refusal.ATTEMPT_OVER)
+        return secret
+
+    return Listener(secret_of, lambda _: 8, nonce)
+
+
+def test_a_handshake_with_the_secret_says_what_each_end_has_received() -> None:
+    assert shake_hands(dialer_with(SECRET), listener_with(SECRET)) == 3
+
+
+def test_a_listener_without_the_secret_is_refused() -> None:
+    with pytest.raises(LinkRefused, match="did not prove that it knows the secret"):
+        shake_hands(dialer_with(SECRET), listener_with(b"x" * 32))
+
+
+def test_a_dialer_without_the_secret_is_refused() -> None:
+    stranger, listener = dialer_with(b"x" * 32), listener_with(SECRET)
+    listener.answer(stranger.hello)
+    forged = hmac.digest(b"x" * 32, b"anything", "sha256")
+    with pytest.raises(LinkRefused, match="did not prove"):
+        listener.answer(link_module.Proof(3, forged).frame())
+
+
+def test_a_proof_of_another_handshake_is_refused() -> None:
+    dialer = dialer_with(SECRET)
+    challenge = listener_with(SECRET, b"1" * 32).answer(dialer.hello)
+    assert not isinstance(challenge, int)
+    old_proof, _ = dialer.answer(challenge)
+    with pytest.raises(LinkRefused, match="did not prove"):
+        shake_hands(dialer_with(SECRET), listener_with(SECRET), lambda _: old_proof)
+
+
+def test_a_proof_is_bound_to_the_count_that_it_carries() -> None:
+    def changed(frame: Any) -> Any:
+        proof = link_module.Proof.of(frame)
+        return link_module.Proof(proof.received + 1, proof.mac).frame()
+
+    with pytest.raises(LinkRefused, match="did not prove"):
+        shake_hands(dialer_with(SECRET), listener_with(SECRET), changed)
+
+
+def test_a_process_of_an_earlier_attempt_is_refused() -> None:
+    with pytest.raises(LinkRefused, match="a later attempt"):
+        shake_hands(dialer_with(SECRET, Attempt(4)), listener_with(SECRET))
+
+
+def test_another_version_is_refused() -> None:
+    hello = Hello(99, ATTEMPT, 0, 1, b"d" * 32).frame()
+    with pytest.raises(LinkRefused, match="install one Tidegate everywhere"):
+        listener_with(SECRET).answer(hello)
+
+
+def test_a_stranger_cannot_announce_a_long_frame() -> None:
+    reader = FrameReader()
+    data = (1 << 30).to_bytes(8, "big") + bytes([FrameKind.HELLO])
+    reader.buffer()[: len(data)] = data
+    reader.received(len(data))
+    with pytest.raises(link_module.FrameError, match="before the handshake is over"):
+        reader.next_frame()
+
+
+def test_what_was_confirmed_is_not_kept() -> None:
+    progress = Progress()
+    for _ in range(3):
+        progress.sends((b"head", b"payload"))
+    progress.confirms(2)
+    assert progress.kept_bytes == 11
+
+
+def test_a_process_that_lost_its_memory_fails_the_link() -> None:
+    progress = Progress()
+    for _ in range(3):
+        progress.sends((b"x",))
+    progress.confirms(2)
+    with pytest.raises(LinkRefused, match="data was lost"):
+        progress.resumes(1)
+
+
+def test_the_simulation_loses_connections_and_opens_them_again() -> None:
+    world = LinkWorld(3)
+    for _ in range(200):
+        world.step()
+    assert len(world.connections) > 3
