@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
 import threading
@@ -60,13 +61,125 @@ class Process:
         """The network loses the connection to another process."""
         connection = self.connections._links.peers[peer].socket
         if connection is not None:
-            with __import__("contextlib").suppress(OSError):
+            with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture
-def processes() -> Iterator[list[Process]]:
-    both = [Process(), Process()]
-    yield both
-    for process in both:
+def both() -> Iterator[tuple[Process, Process]]:
+    processes = Process(), Process()
+    yield processes
+    for process in processes:
         process.connections.close()
+
+
+def addresses(both: tuple[Process, Process], is_tcp: bool) -> dict[int, Address]:
+    host = "127.0.0.1" if is_tcp else None
+    return {
+        number: process.connections.address(f"node {number if is_tcp else 0}", host)
+        for number, process in enumerate(both)
+    }
+
+
+def begin(both: tuple[Process, Process], attempt: int = 1, timeout_ms: int = TIMEOUT_MS) -> None:
+    secret = secrets.token_bytes(32)
+    for number, process in enumerate(both):
+        process.connections.begin(Attempt(attempt), number, secret, [1 - number], timeout_ms)
+
+
+def connect(both: tuple[Process, Process], is_tcp: bool = False, attempt: int = 1) -> None:
+    known = addresses(both, is_tcp)
+    for process in both:
+        process.connections.connect(Attempt(attempt), known)
+
+
+def message(number: int, payload: bytes = b"x", attempt: int = 1) -> Message:
+    return Message(Attempt(attempt), CHANNEL, number, payload, len(payload))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_tcp", [False, True])
+@pytest.mark.parametrize("sender", [0, 1])
+def test_messages_arrive_in_order_whoever_dials(
+    both: tuple[Process, Process], is_tcp: bool, sender: int
+) -> None:
+    begin(both)
+    both[sender].connections.send(1 - sender, message(0, b"before there is a connection"), DataKind.ELEMENTS)
+    connect(both, is_tcp)
+    for number in range(1, 200):
+        both[sender].connections.send(1 - sender, message(number, b"y" * number * 1_000), DataKind.ELEMENTS)
+    assert both[1 - sender].wait_for(200) == list(range(200))
+    assert both[1 - sender].got[0][1] == b"before there is a connection"
+    assert both[1 - sender].got[199][1] == b"y" * 199_000
+
+
+def test_lost_connections_are_opened_again_and_nothing_is_lost_or_doubled(
+    both: tuple[Process, Process],
+) -> None:
+    begin(both)
+    connect(both)
+    for number in range(2_000):
+        both[0].connections.send(1, message(number, b"z" * 5_000), DataKind.ELEMENTS)
+        if number % 200 == 100:
+            both[number // 200 % 2].cut(1 - number // 200 % 2)
+    assert both[1].wait_for(2_000) == list(range(2_000))
+    assert not both[0].failed
+
+
+def test_a_new_attempt_hears_nothing_of_the_one_before(both: tuple[Process, Process]) -> None:
+    begin(both)
+    connect(both)
+    both[0].connections.send(1, message(0), DataKind.ELEMENTS)
+    both[1].wait_for(1)
+    begin(both, attempt=2)
+    connect(both, attempt=2)
+    both[0].connections.send(1, message(1, attempt=1), DataKind.ELEMENTS)
+    both[0].connections.send(1, message(0, b"new", attempt=2), DataKind.ELEMENTS)
+    both[1].wait_for(2)
+    assert both[1].got == [(0, b"x"), (0, b"new")]
+
+
+def test_a_process_that_cannot_be_reached_fails_the_link_with_the_address_and_the_cause(
+    both: tuple[Process, Process],
+) -> None:
+    begin(both, timeout_ms=1_000)
+    known = addresses(both, is_tcp=True)
+    both[1].connections.close()
+    both[0].connections.connect(Attempt(1), known)
+    cause = both[0].wait_for_failure()
+    assert f"127.0.0.1:{known[1].port}" in cause
+    assert "refused" in cause
+
+
+def test_a_process_with_another_secret_is_not_let_in(both: tuple[Process, Process]) -> None:
+    for number, process in enumerate(both):
+        process.connections.begin(Attempt(1), number, secrets.token_bytes(32), [1 - number], 1_000)
+    connect(both)
+    both[0].connections.send(1, message(0), DataKind.ELEMENTS)
+    assert "did not prove that it knows the secret" in both[0].wait_for_failure()
+    assert both[1].got == []
+
+
+GARBAGE = [
+    b"GET / HTTP/1.1\r\nHost: tidegate\r\n\r\n",
+    bytes(1_000),
+    (1 << 30).to_bytes(8, "big") + bytes([FrameKind.HELLO]),
+    (10).to_bytes(8, "big") + bytes([FrameKind.DATA]) + bytes(10),
+    refusal_frame(Refusal.SECRET).encoded(),
+]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=["http", "zeros", "gigabyte", "data", "refusal"])
+def test_a_stranger_is_disconnected_and_changes_nothing(
+    both: tuple[Process, Process], garbage: bytes
+) -> None:
+    begin(both)
+    connect(both, is_tcp=True)
+    port = addresses(both, is_tcp=True)[1].port
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as stranger:
+        stranger.sendall(garbage)
+        while stranger.recv(1_000):
+            pass
+    both[0].connections.send(1, message(0), DataKind.ELEMENTS)
+    assert both[1].wait_for(1) == [0]
+    assert not both[0].failed
+    assert not both[1].failed
