@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from .errors import AbsentNameError
-
 __all__ = ["ABSENT", "refusal", "refuse_absent"]
 
 _STRATEGY = "a `WatermarkStrategy` with a `WatermarkGenerator`"
@@ -137,6 +135,9 @@ def refuse_absent(module: str, name: str) -> None:
     """
     alternative = ABSENT.get(module.removeprefix("tidegate."), {}).get(name)
     if alternative is not None:
+        # Only here: modules that refuse names are imported where no error is needed.
+        from .errors import AbsentNameError
+
         plain = alternative.replace("`", "")
         raise AbsentNameError(
             f"{module}.{name} of PyFlink does not exist in Tidegate; use {plain} "

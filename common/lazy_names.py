@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-from .absent_names import refuse_absent
-
 __all__ = ["loaded_on_use"]
 
 
@@ -30,6 +28,9 @@ def loaded_on_use(module: str, homes: Mapping[str, Iterable[str]]) -> Callable[[
     def load(name: str) -> Any:
         home = home_of.get(name)
         if home is None:
+            # Only here: an import of the package must not load what only errors need.
+            from .absent_names import refuse_absent
+
             refuse_absent(module, name)
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         offering = sys.modules[module]

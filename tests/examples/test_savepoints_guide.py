@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from tidegate.common.configuration import Configuration
+from tidegate.common.known_options import check_settings
 from tidegate.console.main import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "savepoints.md"
@@ -31,6 +34,17 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple
     sys.modules.pop("job", None)
 
 
+def flattened(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings by their whole keys."""
+    flat: dict[str, str] = {}
+    for key, value in settings.items():
+        nested = (
+            flattened(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: str(value)}
+        )
+        flat.update(nested)
+    return flat
+
+
 def test_the_guide_does_what_it_says(page: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     printed = ""
@@ -41,6 +55,8 @@ def test_the_guide_does_what_it_says(page: list[tuple[str, str]], capsys: pytest
         elif language == "":
             # Keys come from different key groups, whose order is no promise.
             assert set(text.splitlines()) <= set(printed.splitlines())
+        elif language == "yaml":
+            check_settings(Configuration.from_dict(flattened(yaml.safe_load(text))))
         else:
             assert language == "console"
             for line in text.splitlines():
