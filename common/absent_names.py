@@ -75,8 +75,6 @@ ABSENT: Final[dict[str, dict[str, str]]] = {
         _ASYNC,
     ),
     "datastream.connectors.file_system": {
-        "FileCompactStrategy": "`RollingPolicy` with larger files",
-        "FileCompactor": "`RollingPolicy` with larger files",
         "FileSplitAssignerProvider": "nothing: a split goes to the next reader that is free",
     },
     "datastream.connectors.jdbc": dict.fromkeys(

@@ -51,6 +51,9 @@ class SinkWriter(ABC):
         """Make everything written so far durable and return its committables (picklable)."""
         return []
 
+    def end_input(self) -> None:
+        """The input has ended: the next `prepare_commit` is the last one."""
+
     def begun(self) -> list[Any]:
         """Names of work that was begun and not handed over (picklable); it goes into the snapshot.
 
@@ -242,6 +245,11 @@ class SinkOperator(StreamOperator):
             raise self.user_error(f"telling the sink of checkpoint {checkpoint_id}", error) from error
 
     def finish(self) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.end_input()
+        except Exception as error:
+            raise self.user_error("ending the input of the sink", error) from error
         if not self.context.is_checkpointing:
             committables = self._prepare_commit()
             try:

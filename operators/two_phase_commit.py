@@ -66,6 +66,13 @@ class TwoPhaseCommitSink(Sink, Generic[Txn]):
     def pre_commit(self, transaction: Txn) -> None:
         """Make everything written durable, but not visible. Nothing more is written to it."""
 
+    def must_prepare(self) -> bool:
+        """Whether to prepare the transaction at this barrier although it has taken no record."""
+        return False
+
+    def end_input(self) -> None:
+        """The input has ended: the next `pre_commit` is the last one."""
+
     @abstractmethod
     def commit(self, transaction: Txn) -> None:
         """Make it visible, in whole. Must change nothing if that was done already."""
@@ -132,7 +139,7 @@ class _TransactionWriter(SinkWriter, Generic[Txn]):
             self._sink.write_elements(self._open[0], batch)
 
     def prepare_commit(self) -> list[Any]:
-        if self._is_empty:
+        if self._is_empty and not self._sink.must_prepare():
             return []
         prepared = self._open[0]
         self._sink.pre_commit(prepared)
@@ -141,6 +148,9 @@ class _TransactionWriter(SinkWriter, Generic[Txn]):
         # Now, and not with the first record: the snapshot must name it, or nobody could ever abort it.
         self._open = [self._sink.begin_transaction()]
         return [prepared]
+
+    def end_input(self) -> None:
+        self._sink.end_input()
 
     def begun(self) -> list[Any]:
         return list(self._open)

@@ -19,6 +19,7 @@ from ...operators.base import OperatorContext
 from ...operators.two_phase_commit import TwoPhaseCommitSink
 from ...protocol.elements import Batch
 from ...protocol.ids import CheckpointId
+from .compaction import FileCompactor, FileCompactStrategy
 from .errors import file_errors
 from .formats import FileFormat, ParquetFormat
 from .location import locate
@@ -50,6 +51,9 @@ class FileSink(TwoPhaseCommitSink[FileTransaction]):
 
     # A rename that fails seldom does better a second later, an object store may.
     commit_attempts = 5
+
+    # Names of staged files of earlier attempts that this one still needs.
+    _protected: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -150,7 +154,9 @@ class FileSink(TwoPhaseCommitSink[FileTransaction]):
         with file_errors(self._where, "cleaning", self._store.staging):
             for name in self._store.staged_names():
                 part = PartName.parse(name)
-                if part is not None and part.owner == self._owner and part.attempt < self._attempt:
+                if part is None or name in self._protected:
+                    continue
+                if part.owner == self._owner and part.attempt < self._attempt:
                     self._store.remove(f"{self._store.staging}/{name}")
         self._must_clean = False
 
@@ -167,6 +173,22 @@ class FileSinkBuilder:
         self._assigner = BucketAssigner.date_time_bucket_assigner()
         self._rolling = RollingPolicy.default_rolling_policy()
         self._names = OutputFileConfig()
+        self._compaction: tuple[FileCompactStrategy, FileCompactor] | None = None
+
+    def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> FileSinkBuilder:
+        """Merge the files of several checkpoints before they appear.
+
+        Args:
+            strategy: When.
+            compactor: How.
+        """
+        self._compaction = strategy, compactor
+        return self
+
+    def disable_compact(self) -> FileSinkBuilder:
+        """Publish the files of each checkpoint as they are; the default."""
+        self._compaction = None
+        return self
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSinkBuilder:
         """Say where records go; as in Flink, by the hour at which they are written if this is not called."""
@@ -193,7 +215,10 @@ class FileSinkBuilder:
 
     def build(self) -> FileSink:
         """The sink."""
-        return FileSink(
+        from .compacting_sink import CompactingFileSink
+
+        kind = FileSink if self._compaction is None else CompactingFileSink
+        sink = kind(
             self._base_path,
             self._schema,
             file_format=self._format,
@@ -201,6 +226,9 @@ class FileSinkBuilder:
             rolling_policy=self._rolling,
             output_file_config=self._names,
         )
+        if self._compaction is not None and isinstance(sink, CompactingFileSink):
+            sink.with_compaction(*self._compaction)
+        return sink
 
 
 class StreamingFileSink:

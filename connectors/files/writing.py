@@ -118,13 +118,19 @@ class BucketFiles:
             with file_errors(self._where, "removing", path):
                 self._store.remove(path)
 
+    def new_file(self) -> StagedStream:
+        """Begin a file in staging, under a name of its own."""
+        name = PartName(self._subtask, self._attempt, self._next_number, self._owner)
+        text = name.text(self._prefix, self._suffix)
+        self._next_number += 1
+        with file_errors(self._where, "creating", f"{self._store.staging}/{text}"):
+            return self._store.create(text)
+
     def _write_row_group(self, bucket: _Bucket) -> None:
         if bucket.stream is None:
-            name = PartName(self._subtask, self._attempt, self._next_number, self._owner)
-            text = name.text(self._prefix, self._suffix)
-            self._next_number += 1
-            with file_errors(self._where, "creating", f"{self._store.staging}/{text}"):
-                bucket.begin(self._store.create(text), self._format, self._schema)
+            stream = self.new_file()
+            with file_errors(self._where, "creating", stream.path):
+                bucket.begin(stream, self._format, self._schema)
         assert bucket.stream is not None
         with file_errors(self._where, "writing", bucket.stream.path):
             bucket.write_held(self._schema)

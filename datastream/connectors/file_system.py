@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...common.absent_names import refusal
 from ...connectors.files.avro_format import AvroFormat
+from ...connectors.files.compaction import FileCompactor, FileCompactStrategy
 from ...connectors.files.errors import FileConnectorError
 from ...connectors.files.formats import ArrowFormat, FileFormat, ParquetFormat
 from ...connectors.files.orc_format import OrcFormat
@@ -25,6 +26,8 @@ __all__ = [
     "BucketAssigner",
     "BulkFormat",
     "CsvFormat",
+    "FileCompactStrategy",
+    "FileCompactor",
     "FileConnectorError",
     "FileEnumeratorProvider",
     "FileFormat",
