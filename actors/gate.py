@@ -110,6 +110,8 @@ class InputGate:
         self._decided = NO_CHECKPOINT
         self.gaps: set[int] = set()
         """Indexes of the channels in which later messages wait for a marker that has not arrived."""
+        self.known: deque[tuple[int, CheckpointBarrier]] = deque()
+        """Barriers that came ahead of what was sent before them, until the task has taken them."""
         self.announced: deque[tuple[int, Announced]] = deque()
         """Announcements with the index of their channel, until the task has taken them."""
         self.arrived_bytes = 0
@@ -132,6 +134,8 @@ class InputGate:
         channel.early[number] = message
         while channel.next_sequence in channel.early:
             self._take_in(index, channel, channel.early.pop(channel.next_sequence))
+        if number >= channel.next_sequence and isinstance(message.announces, CheckpointBarrier):
+            self.known.append((index, message.announces))
         if channel.lacks_marker:
             self.gaps.add(index)
         else:
@@ -223,6 +227,11 @@ class InputGate:
     def index_of(self, channel: ChannelId) -> int:
         """The index of the channel with this id."""
         return self._index[channel]
+
+    @property
+    def has_announcements(self) -> bool:
+        """Whether there is something in `known` or `announced`."""
+        return bool(self.known or self.announced)
 
     def block(self, channel: int) -> None:
         """Take nothing more from a channel until it is resumed."""

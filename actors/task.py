@@ -279,7 +279,7 @@ class StreamTask:
             return StepOutcome(_POLL_MS if self._controls else min(_IDLE_MS, lost_ms))
         align_ms = None
         if not self._chain.is_advancing:
-            if self._parts.gate.announced:
+            if self._parts.gate.has_announcements:
                 self._alignment.take_announcements()
             align_ms = self._alignment.align_when_due()
         wait_ms = self._advance()

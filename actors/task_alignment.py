@@ -12,6 +12,7 @@ from ..protocol.alignment import (
     AlignmentEvent,
     AlignmentTimePassed,
     BarrierAnnounced,
+    BarrierKnown,
     BarrierReceived,
     BlockChannel,
     BytesBuffered,
@@ -89,7 +90,7 @@ class TaskAlignment:
     def handle(self, event: AlignmentEvent) -> None:
         """Let the protocol decide, and do what it says."""
         now_ms = self._ports.now_ns() // 1_000_000
-        if isinstance(event, BarrierReceived | BarrierAnnounced | ChannelEnded):
+        if isinstance(event, BarrierReceived | BarrierKnown | BarrierAnnounced | ChannelEnded):
             self._last_channel = event.channel
         elif isinstance(event, CheckpointTriggered):
             self._last_channel = -1
@@ -108,8 +109,10 @@ class TaskAlignment:
             self.handle(BytesBuffered(self._gate.buffered_bytes))
 
     def take_announcements(self) -> None:
-        """What channels announced may overtake what waits in them."""
-        announced = self._gate.announced
+        """What channels announced may overtake what waits in them, or is on its way to them."""
+        known, announced = self._gate.known, self._gate.announced
+        while known:
+            self.handle(BarrierKnown(*known.popleft()))
         while announced:
             channel, element = announced.popleft()
             if isinstance(element, CheckpointBarrier):

@@ -29,8 +29,8 @@ Overtaking, where the barrier says after how long (`recording` = the checkpoint 
 and whose records under way are not all here yet):
 
     event                   condition                   commands
-    announced(id)           its time has come, no       RecordChannels, TakeSnapshot, ResumeChannels;
-    or the time comes       channel is missing that     when the barrier has arrived in every
+    known(id) or            its time has come, no       RecordChannels, TakeSnapshot, ResumeChannels;
+    announced(id)           channel is missing that     when the barrier has arrived in every
                             must be aligned, and no     channel: FinishRecording
                             cancel(id) was announced
     announced(recording)    was the last one missing    FinishRecording
@@ -55,6 +55,7 @@ from .barrier_handler import (
     AlignmentTimePassed,
     BarrierAnnounced,
     BarrierHandler,
+    BarrierKnown,
     BarrierReceived,
     BlockChannel,
     BytesBuffered,
@@ -82,6 +83,7 @@ __all__ = [
     "BarrierAligner",
     "BarrierAnnounced",
     "BarrierHandler",
+    "BarrierKnown",
     "BarrierReceived",
     "BarrierTracker",
     "BlockChannel",
@@ -251,6 +253,8 @@ class BarrierAligner(BarrierHandler):
     # ------------------------------------------------------------ ahead of its turn
 
     def _on_ahead_of_its_turn(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
+        if isinstance(event, BarrierKnown):
+            return self._on_known(event.barrier, now_ms)
         if isinstance(event, BarrierAnnounced):
             return self._on_announced(event.channel, event.barrier, now_ms)
         if isinstance(event, AlignmentTimePassed):
@@ -270,12 +274,20 @@ class BarrierAligner(BarrierHandler):
         commands = self._abort_recording_before(barrier.checkpoint_id)
         if self._recording is not None and self._recording.checkpoint_id == barrier.checkpoint_id:
             return commands + self._recorded(channel)
+        return commands + self._on_known(barrier, now_ms, channel)
+
+    def _on_known(
+        self, barrier: CheckpointBarrier, now_ms: int, announced: int | None = None
+    ) -> list[AlignmentCommand]:
+        """A barrier that may overtake does; `announced` is its channel if all records before it are here."""
+        commands = self._abort_recording_before(barrier.checkpoint_id)
         if barrier.aligned_timeout_ms is None:
             return commands
         pending, opened = self._pending_for(barrier, now_ms)
         if pending is None:
             return commands
-        pending.announced.add(channel)
+        if announced is not None:
+            pending.announced.add(announced)
         if barrier.aligned_timeout_ms == 0:
             # Upstream has switched: what it sends waits no longer than it did.
             pending.barrier = replace(pending.barrier, aligned_timeout_ms=0)

@@ -1,8 +1,8 @@
 """What a task's barrier handler hears and answers: the events and commands of alignment and tracking.
 
-A barrier is seen twice. It is *announced* when its message has arrived in the input gate, with all records
-before it; it is *received* when its turn comes, behind those records. A barrier that overtakes is acted on
-when it is announced.
+A barrier is seen up to three times. It is *known* when its message has arrived ahead of records that are
+before it in its channel; it is *announced* when these have arrived too; it is *received* when its turn comes,
+behind them. A barrier that overtakes is acted on as soon as it is known or announced.
 """
 
 from __future__ import annotations
@@ -28,6 +28,14 @@ class AlignmentAbortReason(enum.Enum):
 
 
 # ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierKnown:
+    """A barrier arrived in a channel ahead of records that were sent before it."""
+
+    channel: int
+    barrier: CheckpointBarrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,8 @@ class AlignmentTimePassed:
 
 
 AlignmentEvent = (
-    BarrierAnnounced
+    BarrierKnown
+    | BarrierAnnounced
     | BarrierReceived
     | CancelMarkerAnnounced
     | CancelMarkerReceived
@@ -209,7 +218,7 @@ class BarrierHandler(ABC):
 
     def handle(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
         """Take one event at time `now_ms` and return what the task must do, in order."""
-        if isinstance(event, BarrierAnnounced | BarrierReceived | CheckpointTriggered):
+        if isinstance(event, BarrierKnown | BarrierAnnounced | BarrierReceived | CheckpointTriggered):
             return self.give_up_before(event.barrier.oldest_pending) + self._dispatch(event, now_ms)
         return self._dispatch(event, now_ms)
 

@@ -10,6 +10,7 @@ from .barrier_handler import (
     AlignmentEvent,
     BarrierAnnounced,
     BarrierHandler,
+    BarrierKnown,
     BarrierReceived,
     CheckpointTriggered,
 )
@@ -76,7 +77,7 @@ class SwitchingHandler:
     def handle(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
         """Take one event at time `now_ms` and return what the task must do, in order."""
         commands: list[AlignmentCommand] = []
-        if isinstance(event, BarrierReceived | BarrierAnnounced | CheckpointTriggered):
+        if isinstance(event, BarrierReceived | BarrierKnown | BarrierAnnounced | CheckpointTriggered):
             commands = self._handler.give_up_before(event.barrier.oldest_pending)
             self._switch(event.barrier)
         return commands + self._handler.handle(event, now_ms)

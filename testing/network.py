@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 DELAY_NS = 3 * MILLISECOND
 _SLOW_DELAY_NS = 30 * MILLISECOND
 _OUTAGE_NS = 60 * MILLISECOND
-"""How long a direct connection is lost at most; longer ones fail the attempt, as the death of a task does."""
+_LONG_OUTAGE_NS = 500 * MILLISECOND
+"""How long a direct connection is lost at most, more often for a short time than for a long one. Longer ones
+fail the attempt, as the death of a task does."""
+_LONG = 0.1
 _STRAY = 0.3
 """How much of what a replaced coordinator's tasks still send reaches its successor's."""
 _LOST = 0.02
@@ -66,7 +69,8 @@ class Network:
         world, key = self._world, (sender.owner.number, message.attempt, message.channel)
         delay_ns = int(world.random.random() * self._delay_ns(sender, message.channel))
         if world.chance(self._faults.lost_connection):
-            delay_ns += int(world.random.random() * _OUTAGE_NS)
+            longest_ns = _LONG_OUTAGE_NS if world.chance(_LONG) else _OUTAGE_NS
+            delay_ns += int(world.random.random() * longest_ns)
         arrives_ns = max(world.now_ns + delay_ns, self._arrivals.get(key, 0) + 1)
         self._arrivals[key] = arrives_ns
         world.after(arrives_ns - world.now_ns, lambda: self._deliver(sender.owner, message))

@@ -306,3 +306,44 @@ def test_a_savepoint_or_another_barrier_without_a_timeout_waits_its_turn() -> No
     settle(test)
     assert stored(test) == []
     assert test.ports.records() == ["first", "a"]
+
+
+def test_a_barrier_overtakes_records_that_have_not_arrived_and_they_are_stored_when_they_do() -> None:
+    test = stuck_task()
+    under_way = test.message(Batch(["b"]))
+    test.put(test.message(barrier(1)))
+    assert [type(message.announces) for message in test.ports.sent][-1] is CheckpointBarrier
+    settle(test)
+    assert not test.ports.reported(SubtaskAcknowledged)
+    test.put(under_way)
+    settle(test)
+    assert stored(test) == ["b"]
+
+
+def test_the_time_to_align_runs_from_when_the_barrier_is_known() -> None:
+    test = stuck_task()
+    under_way = test.message(Batch(["b"]))
+    test.put(test.message(barrier(1, timeout_ms=50)))
+    test.ports.pass_ms(49)
+    test.run()
+    assert not any(message.announces for message in test.ports.sent)
+    test.ports.pass_ms(1)
+    test.run()
+    assert test.ports.sent[-1].announces is not None
+    test.put(under_way)
+    settle(test)
+    assert stored(test) == ["b"]
+
+
+def test_an_aligned_barrier_waits_for_the_records_before_it() -> None:
+    test = stuck_task()
+    test.put(test.message(barrier(1, timeout_ms=None)))
+    free(test)
+    assert any(isinstance(message.announces, CheckpointBarrier) for message in test.ports.sent)
+    test = stuck_task()
+    under_way = test.message(Batch(["b"]))
+    test.put(test.message(barrier(1, timeout_ms=None)))
+    free(test)
+    assert not any(message.announces for message in test.ports.sent)
+    test.put(under_way)
+    assert isinstance(test.ports.sent[-1].announces, CheckpointBarrier)

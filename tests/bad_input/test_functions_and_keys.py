@@ -18,10 +18,10 @@ from . import programs
 KEYS: dict[str, Any] = {
     "float": 1.5,
     "nan": float("nan"),
-    "list": [1],
+    "list of float": [1.5],
     "dict": {"a": 1},
     "None": None,
-    "tuple of list": (1, [2]),
+    "tuple of list of float": (1, [2.5]),
     "object": object,
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tidegate.actors import gate as gate_module
 from tidegate.actors import task as task_module
 from tidegate.actors.gate import InputGate
 from tidegate.actors.lost_messages import LostMessages
@@ -12,6 +13,7 @@ from tidegate.actors.output import OutputChannel, TaskOutput
 from tidegate.actors.task import StreamTask
 from tidegate.coordinator.report_order import ReportOrder
 from tidegate.protocol.alignment import BarrierAligner, BarrierTracker, ResumeChannels, TakeSnapshot
+from tidegate.protocol.elements import Probe
 from tidegate.protocol.mode_switch import SwitchingHandler
 from tidegate.protocol.sequence_gaps import Gap, SequenceGaps
 
@@ -91,11 +93,14 @@ def _credit_on_arrival(original: Any) -> Any:
 
 
 def _barrier_first(original: Any) -> Any:
-    def add_control(self: OutputChannel, element: Any) -> None:
-        self._pending.insert(0, element)
+    def marked(self: OutputChannel, marker: Any, payload: Any) -> Any:
+        pending, self._pending = self._pending, []
+        message = original(self, marker, payload)
+        self._pending = pending
         self.flush()
+        return message
 
-    return add_control
+    return marked
 
 
 def _process_after_barrier(original: Any) -> Any:
@@ -103,13 +108,54 @@ def _process_after_barrier(original: Any) -> Any:
         source = self._chain.source
         if source is not None and self._phase is task_module.TaskPhase.RUNNING:
             self._chain.prepare_snapshot(barrier)
-            self._parts.output.broadcast(barrier)
+            self._parts.output.mark(barrier)
             self._poll_source()
             self._snapshots.start(barrier, started_ms)
         else:
             original(self, barrier, started_ms)
 
     return take
+
+
+def _marker_on_arrival(original: Any) -> Any:
+    def accept(self: InputGate, message: Any) -> bool:
+        index = self._index.get(message.channel)
+        is_early = index is not None and message.sequence_number > self._channels[index].next_sequence
+        if is_early and message.announces is not None and message.attempt == self._attempt:
+            self._channels[index].ready.append(message)  # type: ignore[index]
+            message = replace(message, announces=Probe(), elements=[])
+        return bool(original(self, message))
+
+    return accept
+
+
+def _two_sequences(original: Any) -> Any:
+    def marked(self: OutputChannel, marker: Any, payload: Any) -> Any:
+        number = self._sequence_number
+        message = original(self, marker, payload)
+        self._sequence_number = max(number, message.sequence_number)
+        return message
+
+    return marked
+
+
+def _credit_twice(original: Any) -> Any:
+    def returned(self: OutputChannel, size_bytes: int) -> None:
+        original(self, size_bytes)
+        original(self, size_bytes)
+
+    return returned
+
+
+def _any_early_message_shows_a_gap(original: Any) -> Any:
+    return property(lambda self: bool(self.early))
+
+
+def _known_is_announced(original: Any) -> Any:
+    def on_known(self: BarrierAligner, barrier: Any, now_ms: int, announced: int | None = None) -> Any:
+        return original(self, barrier, now_ms, 0 if announced is None else announced)
+
+    return on_known
 
 
 def _any_gap_is_a_loss(original: Any) -> Any:
@@ -125,6 +171,25 @@ def _gaps_unseen(original: Any) -> Any:
 
 
 MUTANTS = {
+    "marker-on-arrival": Mutant(
+        "a barrier has its turn when it arrives", InputGate, "accept", _marker_on_arrival
+    ),
+    "two-sequences": Mutant(
+        "markers and records are numbered apart", OutputChannel, "marked", _two_sequences
+    ),
+    "credit-twice": Mutant("credit comes back twice", OutputChannel, "credit_returned", _credit_twice),
+    "record-is-lost-marker": Mutant(
+        "a record that is under way counts as a lost marker",
+        gate_module._Channel,
+        "lacks_marker",
+        _any_early_message_shows_a_gap,
+    ),
+    "known-is-announced": Mutant(
+        "records that are under way when their barrier is known are not recorded",
+        BarrierAligner,
+        "_on_known",
+        _known_is_announced,
+    ),
     "gap-ignored": Mutant(
         "a gap in what a task receives is never reported", LostMessages, "_look_at_gaps", _gaps_unseen
     ),
@@ -146,7 +211,7 @@ MUTANTS = {
         "a channel that ended is waited for", BarrierAligner, "_on_channel_ended", _nothing
     ),
     "barrier-first": Mutant(
-        "a barrier overtakes the records before it", OutputChannel, "add_control", _barrier_first
+        "a barrier overtakes the records before it", OutputChannel, "marked", _barrier_first
     ),
     "processing-after-barrier": Mutant(
         "a source goes on between its barrier and its snapshot",
