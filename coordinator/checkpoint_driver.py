@@ -388,6 +388,9 @@ class CheckpointDriver:
 
     def _discard_directory(self, path: str) -> None:
         def discard() -> None:
+            if self._store.fenced:
+                # Its successor may have found the checkpoint of a stop, and so completed this savepoint.
+                return
             try:
                 discard_savepoint(path)
             except CheckpointStorageError as error:

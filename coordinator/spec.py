@@ -149,7 +149,7 @@ class JobSettings:
     slot_cpus: float = 1.0
     heartbeat_timeout_ms: int = 15_000
     gap_timeout_ms: int = 5_000
-    reconnect_timeout_ms: int = 10_000
+    reconnect_timeout_ms: int = 20_000
     slot_request_timeout_ms: int = 300_000
     redundant_processes: int = 0
     stop_timeout_ms: int = 10_000

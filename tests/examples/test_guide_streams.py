@@ -12,7 +12,7 @@ from .programs import ROOT, code_blocks, output_of
     [
         (
             "streams.py",
-            "tea> ('Ada', 3)\ntea> ('Bob', 5)\ntea> ('Ada', 4)\norder of Ada\norder of Bob\nprice of ink\n",
+            "tea> (Ada,3)\ntea> (Bob,5)\ntea> (Ada,4)\norder of Ada\norder of Bob\nprice of ink\n",
         ),
         (
             "partitioning.py",

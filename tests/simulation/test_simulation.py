@@ -192,7 +192,7 @@ def test_a_replayed_seed_tells_its_job_and_what_happened() -> None:
 def test_a_failing_job_is_made_simpler_as_long_as_it_fails() -> None:
     plan = draw_plan(2)
     assert shrunk(plan) == plan, "it does not fail"
-    with MUTANTS["duplicate-accepted"].planted():
+    with MUTANTS["two-sequences"].planted():
         failing = next(plan for plan in map(draw_plan, range(1, 50)) if run_plan(plan).problem)
         simpler = shrunk(failing)
         assert run_plan(simpler).problem is not None

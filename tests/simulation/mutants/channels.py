@@ -49,18 +49,6 @@ def _any_order(original: Any) -> Any:
     return accept
 
 
-def _duplicates_accepted(original: Any) -> Any:
-    def accept(self: InputGate, message: Any) -> bool:
-        index = self._index.get(message.channel)
-        is_known = index is not None and message.attempt == self._attempt
-        if is_known and message.sequence_number < self._channels[index].next_sequence:
-            self._channels[index].ready.append(message)
-            return True
-        return bool(original(self, message))
-
-    return accept
-
-
 def _any_attempt(original: Any) -> Any:
     def accept(self: InputGate, message: Any) -> Any:
         return original(self, replace(message, attempt=self._attempt))
@@ -220,9 +208,6 @@ MUTANTS = {
         _process_after_barrier,
     ),
     "any-order": Mutant("sequence numbers are ignored", InputGate, "accept", _any_order),
-    "duplicate-accepted": Mutant(
-        "a message that comes twice is taken twice", InputGate, "accept", _duplicates_accepted
-    ),
     "any-attempt": Mutant("messages of old attempts are taken", InputGate, "accept", _any_attempt),
     "credit-lost": Mutant("the credit of some messages never returns", InputGate, "_take", _credit_lost),
     "credit-early": Mutant(
