@@ -359,8 +359,8 @@ class DeploymentOptions:
         .default_value(Duration.of_seconds(20))
     )
     """How long the direct connection between two task processes may be lost, before the job restarts from its
-    latest checkpoint. Until then it is opened again and goes on where it was, and nothing is lost. The default
-    is longer than `heartbeat.timeout`, which finds a process or a node that is silent altogether."""
+    latest checkpoint. Until then it is opened again and goes on where it was, and nothing is lost. Longer by
+    default than `heartbeat.timeout`, which finds a process or a node that is silent altogether."""
     SLOT_REQUEST_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("slot.request.timeout").duration_type().default_value(Duration.of_minutes(5))
     )
