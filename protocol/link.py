@@ -76,11 +76,6 @@ class Progress:
         self.sent += 1
         self._kept.append(parts)
 
-    @property
-    def kept_bytes(self) -> int:
-        """Size of the frames that are not confirmed."""
-        return sum(len(part) for parts in self._kept for part in parts)
-
     def confirms(self, received: int) -> None:
         """The other end says how many frames it has received.
 
