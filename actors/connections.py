@@ -176,13 +176,15 @@ class Connections:
         for handshake in [each for each in self._handshakes.values() if each.deadline_ms <= now_ms]:
             self._handshake_failed(handshake, "the other end did not answer the handshake in time")
         links = self._links
-        for peer in links.peers.values() if links.addresses else ():
-            if not peer.is_failed:
+        for peer in links.peers.values():
+            # Before the addresses are known nothing is late, unless a task runs and has sent something.
+            if not peer.is_failed and (links.addresses or peer.awaits):
                 self._act(peer, peer.watch.look(now_ms, peer.is_dialing, peer.awaits))
 
     def _act(self, peer: Peer, action: LinkAction) -> None:
         if action is LinkAction.DIAL:
-            self._dial(peer)
+            if self._links.addresses:
+                self._dial(peer)
         elif action is LinkAction.PING:
             peer.ping()
         elif action is LinkAction.BREAK:

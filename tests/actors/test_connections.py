@@ -150,6 +150,14 @@ def test_a_process_that_cannot_be_reached_fails_the_link_with_the_address_and_th
     assert "refused" in cause
 
 
+def test_a_process_that_never_hears_the_addresses_of_the_others_fails_what_it_sends(
+    both: tuple[Process, Process],
+) -> None:
+    begin(both, timeout_ms=1_000)
+    both[0].connections.send(1, message(0), DataKind.ELEMENTS)
+    assert both[0].wait_for_failure() == "no connection was opened"
+
+
 def test_a_process_with_another_secret_is_not_let_in(both: tuple[Process, Process]) -> None:
     for number, process in enumerate(both):
         process.connections.begin(Attempt(1), number, secrets.token_bytes(32), [1 - number], 1_000)
