@@ -86,7 +86,7 @@ class Connections:
         Args:
             attempt: The attempt.
             mine: The number of this process in it.
-            secret: What all processes of the attempt know, and nobody else.
+            secret: Known to the processes of the attempt only.
             peers: The numbers of the processes to exchange records with.
             timeout_ms: How long a connection may be lost before the link fails.
         """
@@ -130,7 +130,7 @@ class Connections:
         try:
             self._work()
         except Exception as error:
-            # Without this thread nothing arrives any more, and nobody would notice.
+            # Without this thread nothing arrives any more, and no task could detect that.
             logger.exception("the thread of the direct connections ended")
             for peer in self._links.peers.values():
                 self._failed(peer.link, f"the thread of the connections ended: {error}")
@@ -155,7 +155,7 @@ class Connections:
         self._wake()
 
     def _wake(self) -> None:
-        # Full of wake-ups, it wakes too; closed, nobody is to be woken.
+        # A full socket wakes the thread too; a closed one means that the thread has ended.
         with contextlib.suppress(BlockingIOError, OSError):
             self._wake_out.send(b"\0")
 

@@ -44,7 +44,7 @@ class AttemptRoutes:
     Attributes:
         attempt: The attempt.
         mine: The number of this process.
-        secret: What all processes of the attempt know, and nobody else.
+        secret: Known to the processes of the attempt only.
         receivers: The far end of each output channel of this process.
         actors: The actors of the processes that `receivers` names, by number.
         senders: The numbers of the processes that send to this one.

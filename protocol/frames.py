@@ -23,7 +23,7 @@ HANDSHAKE_LIMIT_BYTES = 1 << 10
 """The longest body that a stranger may announce."""
 
 LIMIT_BYTES = 1 << 40
-"""The longest body that anybody may announce: what is longer is damaged."""
+"""The longest body of any frame: a longer one is damage."""
 
 MAGIC = b"tidegate"
 NONCE_BYTES = 32
@@ -170,7 +170,7 @@ class Proof:
 
 
 def refusal_frame(why: Refusal) -> Frame:
-    """Tells the other end why the connection is closed."""
+    """Says to the other end why the connection is closed."""
     return Frame(FrameKind.REFUSAL, bytes([why]))
 
 

@@ -99,7 +99,7 @@ def message(number: int, payload: bytes = b"x", attempt: int = 1) -> Message:
 
 @pytest.mark.parametrize("is_tcp", [False, True])
 @pytest.mark.parametrize("sender", [0, 1])
-def test_messages_arrive_in_order_whoever_dials(
+def test_messages_arrive_in_order_whichever_end_dials(
     both: tuple[Process, Process], is_tcp: bool, sender: int
 ) -> None:
     begin(both)

@@ -56,7 +56,7 @@ def test_silence_means_nothing_without_data_that_waits() -> None:
     assert set(actions(watch, 10 * TIMEOUT_MS)) == {LinkAction.NOTHING}
 
 
-def test_an_answer_starts_the_wait_anew() -> None:
+def test_an_answer_restarts_the_wait() -> None:
     watch = LinkWatch(TIMEOUT_MS, True, 0)
     watch.up()
     actions(watch, 3_000, awaits=True)
