@@ -21,17 +21,15 @@ from ..protocol.elements import Message
 from ..protocol.frames import DataKind, FrameError, Refusal
 from ..protocol.ids import Attempt
 from ..protocol.link import LinkId, LinkRefused
-from ..protocol.link_watch import LinkAction, LinkWatch
+from ..protocol.link_watch import LOOKS, LinkAction, LinkWatch
 from .handshakes import STRANGERS, Handshake, Incoming, Outgoing
 from .listeners import Address, Listeners, dial
 from .peer import Credited, Deliver, Peer
 
 logger = logging.getLogger(__name__)
 
-_SOON = 20_000
-_LATER = 5_000
-"""The timeout of a link in milliseconds, divided by these, is how often to look in seconds: the first where
-something is due soon, the second elsewhere."""
+_LATER = 4
+"""When nothing is due soon, the time between two looks is the interval of a link's watch times this."""
 
 
 @dataclass(eq=False)
@@ -66,9 +64,10 @@ class Connections:
         self._wake_in, self._wake_out = socket.socketpair()
         for end in (self._wake_in, self._wake_out):
             end.setblocking(False)
-        self._register(self._wake_in, selectors.EVENT_READ, self._woken)
+        self._selector.register(self._wake_in, selectors.EVENT_READ, self._woken)
         self._listeners = Listeners(lambda listener: self._do(lambda: self._listen(listener)))
         self._is_closed = False
+        self._look_at_s = 0.0
         self._thread = threading.Thread(target=self._run, name="tidegate-connections", daemon=True)
         self._thread.start()
 
@@ -110,7 +109,7 @@ class Connections:
         links = self._links
         if attempt == links.attempt:
             links.addresses = addresses
-            self._do(self._look)
+            self._do(self._look_soon)
 
     def send(self, peer: int, message: Message, kind: DataKind) -> None:
         """Send a message to a process, from any thread; dropped if it is of another attempt."""
@@ -141,7 +140,9 @@ class Connections:
                 key.data(mask)
             while self._todo:
                 self._todo.popleft()()
-            self._look()
+            # Not after each message: a look costs time for every peer.
+            if self._look_at_s <= time.monotonic():
+                self._look()
         self._end(self._links)
         for connection in list(self._handshakes):
             self._drop(connection)
@@ -164,18 +165,19 @@ class Connections:
             self._wake_in.recv(4_096)
 
     def _wait_s(self) -> float:
-        if self._todo:
-            return 0.0
-        links = self._links
-        is_soon = self._handshakes or any(not each.is_failed and each.is_due for each in links.peers.values())
-        return links.timeout_ms / (_SOON if is_soon else _LATER)
+        return 0.0 if self._todo else max(0.0, self._look_at_s - time.monotonic())
+
+    def _look_soon(self) -> None:
+        self._look_at_s = 0.0
 
     def _look(self) -> None:
         """Do what is due."""
-        now_ms = self._now_ms()
+        now_ms, links = self._now_ms(), self._links
+        is_soon = self._handshakes or any(not each.is_failed and each.is_due for each in links.peers.values())
+        interval_ms = links.timeout_ms / LOOKS * (1 if is_soon else _LATER)
+        self._look_at_s = time.monotonic() + interval_ms / 1_000
         for handshake in [each for each in self._handshakes.values() if each.deadline_ms <= now_ms]:
             self._handshake_failed(handshake, "the other end did not answer the handshake in time")
-        links = self._links
         for peer in links.peers.values():
             # Before the addresses are known nothing is late, unless a task runs and has sent something.
             if not peer.is_failed and (links.addresses or peer.awaits):
@@ -211,7 +213,7 @@ class Connections:
         handshake = Outgoing(connection, peer.link, links.secret, peer.progress.received, now_ms)
         peer.is_dialing = True
         self._handshakes[connection] = handshake
-        self._register(connection, selectors.EVENT_WRITE, lambda _: self._connected(handshake))
+        self._selector.register(connection, selectors.EVENT_WRITE, lambda _: self._connected(handshake))
 
     def _connected(self, handshake: Outgoing) -> None:
         try:
@@ -224,7 +226,7 @@ class Connections:
         )
 
     def _listen(self, listener: socket.socket) -> None:
-        self._register(listener, selectors.EVENT_READ, lambda _: self._accept(listener))
+        self._selector.register(listener, selectors.EVENT_READ, lambda _: self._accept(listener))
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -236,9 +238,10 @@ class Connections:
         strangers = [each for each in self._handshakes.values() if isinstance(each, Incoming)]
         if len(strangers) >= STRANGERS:
             self._handshake_failed(strangers[0], "too many connections wait for their handshakes")
+        self._look_soon()
         handshake = Incoming(connection, self._secret_of, self._received_of, self._now_ms())
         self._handshakes[connection] = handshake
-        self._register(connection, selectors.EVENT_READ, lambda _: self._shake_hands(handshake))
+        self._selector.register(connection, selectors.EVENT_READ, lambda _: self._shake_hands(handshake))
 
     def _secret_of(self, link: LinkId) -> bytes:
         links = self._links
@@ -300,6 +303,7 @@ class Connections:
             if peer is not None:
                 peer.is_dialing = False
                 peer.watch.down(cause)
+                self._look_soon()
         self._drop(handshake.connection)
 
     # ------------------------------------------------------------ carrying
@@ -337,13 +341,18 @@ class Connections:
         self._do(lose)
 
     def _lose(self, peer: Peer, cause: str) -> None:
-        logger.info("the connection to process %d of attempt %d is lost: %s", *_names(peer), cause)
+        link = peer.link
+        logger.info(
+            "the connection to process %d of attempt %d is lost: %s", link.theirs, link.attempt, cause
+        )
         peer.watch.down(cause)
         self._disconnect(peer)
+        self._look_soon()
 
     # ------------------------------------------------------------ ending
 
     def _end(self, links: _Links) -> None:
+        self._look_soon()
         for peer in links.peers.values():
             peer.is_failed = True
             self._disconnect(peer)
@@ -364,13 +373,6 @@ class Connections:
 
     # ------------------------------------------------------------ small things
 
-    def _register(self, connection: socket.socket, events: int, ready: Callable[[int], None]) -> None:
-        self._selector.register(connection, events, ready)
-
     @staticmethod
     def _now_ms() -> int:
         return time.monotonic_ns() // 1_000_000
-
-
-def _names(peer: Peer) -> tuple[int, int]:
-    return peer.link.theirs, peer.link.attempt

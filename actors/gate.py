@@ -10,9 +10,9 @@ from typing import Any
 from ..protocol.barrier_handler import NO_CHECKPOINT
 from ..protocol.elements import (
     Announced,
-    CancelCheckpointMarker,
     CheckpointBarrier,
     EndOfInput,
+    Marker,
     Message,
     Probe,
     StreamElement,
@@ -21,7 +21,6 @@ from ..protocol.execution_graph import InputChannel
 from ..protocol.ids import Attempt, ChannelId, CheckpointId
 from .wire import Decode, all_parts, encode_elements
 
-_MARKERS = (CheckpointBarrier, CancelCheckpointMarker)
 _END = -1
 """The position behind the last element of a message."""
 
@@ -61,7 +60,7 @@ class _Channel:
         awaited may be a record that its connection will still bring.
         """
         return any(
-            not isinstance(message.announces, _MARKERS) or message.follows == self.next_sequence
+            not isinstance(message.announces, Marker) or message.follows == self.next_sequence
             for message in self.early.values()
         )
 
@@ -175,7 +174,7 @@ class InputGate:
     def _is_over(self, message: Message) -> bool:
         """Whether it only announced something that is decided by now."""
         marker = message.announces
-        return isinstance(marker, _MARKERS) and marker.checkpoint_id <= self._decided
+        return isinstance(marker, Marker) and marker.checkpoint_id <= self._decided
 
     def poll(self) -> tuple[int, StreamElement] | None:
         """The next element and the index of its channel, or `None` if nothing can be taken."""

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ..protocol.elements import Message
 from ..protocol.frames import (
@@ -84,7 +85,7 @@ class Peer:
 
     def send(self, message: Message, kind: DataKind) -> None:
         """Send a message, now or as soon as there is a connection."""
-        payload = message.elements if isinstance(message.elements, bytes) else b""
+        payload: Any = b"" if kind is DataKind.PROBE else message.elements
         with self._lock:
             head = data_head(
                 self.progress.received, message.channel, message.sequence_number, kind, len(payload)

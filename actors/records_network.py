@@ -26,6 +26,7 @@ _ANNOUNCED: Mapping[DataKind, Announced | None] = {
     DataKind.END_OF_INPUT: EndOfInput(),
     DataKind.PROBE: Probe(),
 }
+_KINDS = {type(announced): kind for kind, announced in _ANNOUNCED.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class AttemptNetwork:
         if process == self._routes.mine:
             self._receivers[message.channel](message)
         else:
-            self._connections.send(process, message, _kind_of(message.announces))
+            self._connections.send(process, message, _KINDS[type(message.announces)])
 
     def give_credit(self, credits: Mapping[ChannelId, int]) -> None:
         """Give credit back to the senders of some channels; from any thread."""
@@ -195,9 +196,3 @@ class AttemptNetwork:
         }
         for put, channel in lost.items():
             put(ConnectionFailed(channel, cause))
-
-
-def _kind_of(announced: Announced | None) -> DataKind:
-    if announced is None:
-        return DataKind.ELEMENTS
-    return DataKind.END_OF_INPUT if isinstance(announced, EndOfInput) else DataKind.PROBE

@@ -34,7 +34,7 @@ from .local_state import local_state_hint
 from .ping_pacing import PingPacing
 from .preparation import Preparation, TaskProcess
 from .ray_cluster_view import ClusterView, look_at_nodes
-from .ray_routes import RayRoutes
+from .ray_routes import Answered, RayRoutes
 from .slots import (
     ProcessResources,
     process_key,
@@ -46,7 +46,6 @@ from .slots import (
 )
 from .spec import JobSpec
 
-Answered = Callable[[Any, "BaseException | None"], None]
 _CLEAN_UP_S = 2.0
 
 

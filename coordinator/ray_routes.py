@@ -16,7 +16,10 @@ from .slots import process_key
 
 _SECRET_BYTES = 32
 
-Call = Callable[[Any, Callable[[Any, "BaseException | None"], None]], None]
+Answered = Callable[[Any, "BaseException | None"], None]
+"""Takes the answer of an actor, or its error."""
+
+Call = Callable[[Any, Answered], None]
 """Has the answer of an actor, or its error, taken on the coordinator's thread."""
 
 
@@ -111,9 +114,7 @@ class RayRoutes:
             return
         self._connect()
 
-    def _listening(
-        self, key: str, failed: Callable[[str, str], None]
-    ) -> Callable[[Any, BaseException | None], None]:
+    def _listening(self, key: str, failed: Callable[[str, str], None]) -> Answered:
         def answered(address: Address | None, error: BaseException | None) -> None:
             if address is not None:
                 self.deployed(key, address, failed)

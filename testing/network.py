@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..protocol.elements import CancelCheckpointMarker, CheckpointBarrier, Message, Probe
+from ..protocol.elements import Marker, Message, Probe
 from ..protocol.ids import Attempt, ChannelId
 from ..protocol.task_events import CreditReturned, TaskEvent
 from .outside import outside
@@ -100,7 +100,7 @@ class Network:
         key = (message.attempt, message.channel)
         payload: Payload = message.elements  # type: ignore[assignment]
         self._sent[message.attempt, message.channel, message.sequence_number] = payload
-        if isinstance(message.announces, CheckpointBarrier | CancelCheckpointMarker):
+        if isinstance(message.announces, Marker):
             payload.is_marker = payload.is_taken = True
             self._markers[key] += 1
             if self._markers[key] > _MARKERS:
