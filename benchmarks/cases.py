@@ -143,14 +143,14 @@ LATENCY = (
 SHUFFLE = (
     *(
         Case("W2", "W8", f"tidegate ray p={p}", "tidegate", 4 * MILLION, K_SMALL, shell="ray", parallelism=p)
-        for p in (1, 2, 4, 8)
+        for p in (1, 2, 4, 8, 32)
     ),
     *(
         Case("W2", "W8", f"tidegate local p={p}", "tidegate", 4 * MILLION, K_SMALL, parallelism=p)
-        for p in (1, 2, 4, 8)
+        for p in (1, 2, 4, 8, 32)
     ),
-    Case("W2", "W8", "bytewax p=1", "bytewax", MILLION, K_SMALL),
-    Case("W2", "W8", "bytewax p=2", "bytewax", MILLION, K_SMALL, parallelism=2),
+    *(Case("W2", "W8", f"bytewax p={p}", "bytewax", MILLION, K_SMALL, parallelism=p) for p in (1, 2, 8)),
+    Case("W2", "W8", "pyflink p=8", "pyflink", 200_000, K_SMALL, parallelism=8),
 )
 
 GROWTH = (

@@ -142,7 +142,12 @@ GOALS = (
     Goal("W7 50k/s", RAY, "p50_ms", most=5),
     Goal("W7 50k/s", RAY, "p99_ms", most=20),
     Goal("W7 50k/s", RAY, "p999_ms", most=80),
-    *(Goal("W8", f"tidegate ray p={p}", "cpu_s", most=1.3, others=("tidegate ray p=1",)) for p in (2, 4, 8)),
+    *(
+        Goal("W8", f"tidegate ray p={p}", "cpu_s", most=most, others=("tidegate ray p=1",))
+        for p, most in ((2, 1.15), (4, 1.25), (8, 1.4), (32, 1.8))
+    ),
+    Goal("W8", "tidegate ray p=8", least=25, others=("pyflink p=8",)),
+    Goal("W8", "tidegate ray p=8", least=4, others=("bytewax p=8",)),
     Goal("start", LOCAL, "seconds", most=1),
     Goal("start", RUNNING, "seconds", most=2.5),
 )

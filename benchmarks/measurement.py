@@ -151,7 +151,7 @@ class Bench:
             running_ray(folder) if case.shell == "running" else contextlib.nullcontext()
         )
         with holder as ray:
-            variables = systems.environment(case.program)
+            variables = systems.environment(case.program, case.parallelism)
             outcome = launch.run(
                 systems.command(case.program, orders),
                 variables if ray is None else variables | ray.variables,

@@ -29,11 +29,11 @@ def command(program: str, orders: Orders) -> list[str]:
     return [str(environments.ensure(program)), str(PEERS / f"{program}_job.py"), argument]
 
 
-def environment(program: str) -> dict[str, str]:
-    """The environment variables of one run."""
+def environment(program: str, parallelism: int = 1) -> dict[str, str]:
+    """The environment variables of one run, with a free port for each process of the peers that need one."""
     variables = {**os.environ, "PYTHONUNBUFFERED": "1"}
     if program in ("bytewax", "pyflink"):
-        variables["BENCH_PORTS"] = " ".join(str(free_port()) for _ in range(2))
+        variables["BENCH_PORTS"] = " ".join(str(free_port()) for _ in range(parallelism))
     if program not in ("pyflink", "spark"):
         return variables
     python = environments.ensure(program)
