@@ -1,8 +1,8 @@
 """Records under way as bytes: written when a barrier has overtaken them, read again on a restore.
 
 A file holds the records of all input channels of one subtask, one range per channel. A range is a row of
-frames, one per message: the length of the payload, the number of elements at its start that do not count
-(8 bytes each, big endian), and the payload as it travelled.
+frames, one per message: the length of its pickles, the number of elements at its start that do not count
+(8 bytes each, big endian), and the pickles of its elements, one after the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..state.storage import CheckpointStorage, read_restored
 from .gate import RecordedMessage
 from .local_dirs import as_file_name
 from .ports import TaskDeployment
-from .wire import decode_elements
+from .wire import decode_elements, stored_form
 
 _FRAME = struct.Struct(">QQ")
 
@@ -51,13 +51,15 @@ class ChannelStateWriter:
         storage = deployment.settings.storage
         assert storage is not None, "a checkpoint is taken, so there is a storage"
         offset = 0
-        ranges, frames = [], []
+        ranges: list[ChannelRange] = []
+        frames: list[bytes] = []
         inputs = deployment.subtask.inputs
         for index, messages in sorted(recorded.items()):
-            size_bytes = sum(_FRAME.size + len(message.payload) for message in messages)
+            parts = [part for message in messages for part in _frame(message)]
+            size_bytes = sum(map(len, parts))
             if size_bytes:
                 ranges.append(_range(inputs[index], offset, size_bytes))
-                frames += [part for message in messages for part in _frame(message)]
+                frames += parts
                 offset += size_bytes
         if not ranges:
             return None
@@ -69,7 +71,8 @@ class ChannelStateWriter:
 
 
 def _frame(message: RecordedMessage) -> tuple[bytes, bytes]:
-    return _FRAME.pack(len(message.payload), message.taken), message.payload
+    pickles = stored_form(message.payload)
+    return _FRAME.pack(len(pickles), message.taken), pickles
 
 
 def _range(channel: InputChannel, offset: int, size_bytes: int) -> ChannelRange:

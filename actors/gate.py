@@ -18,8 +18,9 @@ from ..protocol.elements import (
     StreamElement,
 )
 from ..protocol.execution_graph import InputChannel
+from ..protocol.frames import LargePayload, Payload
 from ..protocol.ids import Attempt, ChannelId, CheckpointId
-from .wire import Decode, all_parts, encode_elements
+from .wire import Decode, all_parts, encode_message
 
 _END = -1
 """The position behind the last element of a message."""
@@ -29,7 +30,7 @@ _END = -1
 class RecordedMessage:
     """The payload of a message, of which the first `taken` elements do not count."""
 
-    payload: bytes
+    payload: Payload
     taken: int
 
 
@@ -271,7 +272,7 @@ class InputGate:
     def _record_recovered(self, index: int) -> None:
         elements = [element for channel, element in self._recovered if channel == index]
         if elements:
-            self._recorded[index].append(RecordedMessage(encode_elements(elements), 0))
+            self._recorded[index].append(RecordedMessage(encode_message(elements), 0))
 
     def _record(self, index: int, message: Message, taken: int = 0) -> None:
         if message.announces is None:
@@ -285,10 +286,10 @@ class InputGate:
 
     def _kept(self, payload: Any, taken: int) -> RecordedMessage:
         """A payload as bytes that stay as they are."""
-        if isinstance(payload, bytes):
+        if isinstance(payload, (bytes, LargePayload)):
             return RecordedMessage(payload, taken)
         # Objects travel in a shell of one process, and user code may change what it is given.
-        return RecordedMessage(encode_elements(all_parts(self._decode, payload)[taken:]), 0)
+        return RecordedMessage(encode_message(all_parts(self._decode, payload)[taken:]), 0)
 
     def stop_recording(self) -> dict[int, list[RecordedMessage]]:
         """End it; what was recorded, by channel index."""

@@ -8,16 +8,17 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from ..protocol.frame_reader import FrameReader
 from ..protocol.frames import (
     NONCE_BYTES,
     Frame,
     FrameError,
     FrameKind,
-    FrameReader,
     refusal_frame,
     refusal_of,
 )
 from ..protocol.link import Dialer, LinkId, LinkRefused, Listener
+from .wire import received_memory
 
 HANDSHAKE_TIMEOUT_MS = 5_000
 """How long a stranger may take to prove who it is."""
@@ -36,7 +37,7 @@ class Handshake(ABC):
 
     def __init__(self, connection: socket.socket, now_ms: int) -> None:
         self.connection = connection
-        self.reader = FrameReader()
+        self.reader = FrameReader(received_memory)
         self.deadline_ms = now_ms + HANDSHAKE_TIMEOUT_MS
         self.their_received = 0
         """How many numbered frames the other end has, once it is proved."""

@@ -9,17 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..protocol.elements import Message
+from ..protocol.frame_reader import FrameReader
 from ..protocol.frames import (
     DataKind,
     Frame,
     FrameError,
     FrameKind,
-    FrameReader,
+    Payload,
     bare_frame,
     credit_frame,
     credit_of,
-    data_head,
     data_of,
+    data_parts,
     received_of,
 )
 from ..protocol.ids import ChannelId
@@ -29,7 +30,7 @@ from ..protocol.link_watch import LinkWatch
 READS = 16
 """How often a socket is read before the others have their turn."""
 
-Deliver = Callable[["Peer", ChannelId, int, DataKind, bytes], None]
+Deliver = Callable[["Peer", ChannelId, int, DataKind, Payload], None]
 Credited = Callable[["Peer", Sequence[tuple[ChannelId, int]]], None]
 
 
@@ -87,10 +88,8 @@ class Peer:
         """Send a message, now or as soon as there is a connection."""
         payload: Any = b"" if kind is DataKind.PROBE else message.elements
         with self._lock:
-            head = data_head(
-                self.progress.received, message.channel, message.sequence_number, kind, len(payload)
-            )
-            self._send_numbered((head, payload))
+            received = self.progress.received
+            self._send_numbered(data_parts(received, message.channel, message.sequence_number, kind, payload))
 
     def give_credit(self, credits: Mapping[ChannelId, int]) -> None:
         """Give credit back, in bytes by channel."""
@@ -101,7 +100,7 @@ class Peer:
         self.progress.sends(parts)
         self._transmit(parts)
 
-    def _transmit(self, parts: Sequence[bytes]) -> None:
+    def _transmit(self, parts: Parts) -> None:
         """Write to the socket, or behind what waits for it; without a socket it is kept anyway."""
         if self.socket is None:
             return
@@ -117,7 +116,7 @@ class Peer:
             return
         self._keep_rest(parts, written)
 
-    def _keep_rest(self, parts: Sequence[bytes], written: int) -> None:
+    def _keep_rest(self, parts: Parts, written: int) -> None:
         for part in parts:
             if written < len(part):
                 self._waiting.append(memoryview(part)[written:])

@@ -20,7 +20,7 @@ from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import SendFailed, TaskEvent
 from ..telemetry.logs import LogContext, LogSettings, ProcessLog
 from .records_network import AttemptNetwork
-from .wire import decode_elements, decode_part, encode_elements
+from .wire import decode_elements, decode_part, encode_elements, encode_message
 
 
 class RayTaskPorts:
@@ -59,7 +59,7 @@ class RayTaskPorts:
     # ------------------------------------------------------------ messages
 
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
-        payload = encode_elements(elements)
+        payload = encode_message(elements)
         return payload, len(payload)
 
     def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..protocol.elements import Announced, EndOfInput, Message, Probe
-from ..protocol.frames import DataKind
+from ..protocol.frames import DataKind, Payload
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.link import LinkId
 from ..protocol.task_events import ConnectionFailed, CreditReturned
@@ -87,7 +87,7 @@ class RecordsNetwork:
         """All processes of the attempt are ready to be connected to."""
         self._connections.connect(attempt, addresses)
 
-    def _arrived(self, peer: Peer, channel: ChannelId, number: int, kind: DataKind, payload: bytes) -> None:
+    def _arrived(self, peer: Peer, channel: ChannelId, number: int, kind: DataKind, payload: Payload) -> None:
         current = self._current
         if current is not None and peer.link.attempt == current.attempt:
             current.arrived(peer, channel, number, kind, payload)
@@ -166,7 +166,7 @@ class AttemptNetwork:
 
     # ------------------------------------------------------------ on the thread of the connections
 
-    def arrived(self, peer: Peer, channel: ChannelId, number: int, kind: DataKind, payload: bytes) -> None:
+    def arrived(self, peer: Peer, channel: ChannelId, number: int, kind: DataKind, payload: Payload) -> None:
         """A message of another process arrived."""
         put = self._receivers.get(channel)
         if put is not None:

@@ -1,8 +1,12 @@
 """How elements travel between processes: pickled here, by the C pickler, so that Ray only sees bytes.
 
-Each element is a pickle of its own, one behind the other. So a message may hold several batches, and the
-receiver makes the objects of one when the one before it is done: those of a whole message would not fit into
-a processor's cache. Sending tuples as columns instead was measured and dropped: see
+Each element is a pickle of its own. So a message may hold several batches, and the receiver makes the objects
+of one when the one before it is done: those of a whole message would not fit into a processor's cache. A
+message of one element is its pickle. In any other, the length of each pickle (8 bytes, big endian) and the
+number of the first buffer that it refers to (4 bytes) come before it.
+
+Large Arrow buffers are not copied into the pickles: they travel next to them, and the receiver's arrays refer
+to the memory into which they were read. Sending tuples as columns instead was measured and dropped: see
 `docs/adr/004-wire-format.md`.
 """
 
@@ -10,6 +14,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -19,35 +24,97 @@ import pyarrow as pa
 
 from ..common.errors import SerializationError
 from ..protocol.elements import Batch, StreamElement
+from ..protocol.frames import MAX_BUFFERS, Bytes, LargePayload, Payload
 
 Decode = Callable[[Any, int], tuple[list[StreamElement], int | None]]
 """The next elements of a payload, from a position, and the position after them, `None` at its end."""
 
-_PICKLING_ERRORS = (pickle.PicklingError, AttributeError, TypeError, RecursionError)
-# What an Arrow batch may take beside its records before it is worth a copy.
+_PICKLING_ERRORS = (pickle.PicklingError, AttributeError, TypeError, RecursionError, BufferError)
+# How much memory an Arrow batch may keep alive, relative to its records, before it is worth a copy.
 _SLACK = 1.25
+# A smaller buffer costs less as part of the pickle.
+_OWN_BUFFER_BYTES = 16 << 10
+_PART = struct.Struct(">QI")
+_PICKLE = pickle.PROTO[0]
 
 
-def encode_elements(elements: list[StreamElement]) -> bytes:
-    """Elements as bytes; classes that only the driver's script defines travel by value.
+def encode_message(elements: list[StreamElement]) -> Payload:
+    """Elements as the payload of a message; classes that only the driver's script defines travel by value.
+
+    The payload refers to the memory of large Arrow buffers, which must not change until it is received.
 
     Raises:
         SerializationError: Something in a record cannot be pickled.
     """
-    return b"".join([_pickled([_compacted(element)]) for element in elements])
+    buffers: list[memoryview] = []
+    pickles: list[tuple[int, bytes]] = []
+    for element in elements:
+        first = len(buffers)
+        pickles.append((first, _pickled([_compacted(element)], buffers)))
+    if len(pickles) == 1 and not buffers:
+        return pickles[0][1]
+    data = b"".join([piece for first, part in pickles for piece in (_PART.pack(len(part), first), part)])
+    return LargePayload(data, tuple(buffers)) if buffers else data
 
 
-def _pickled(part: list[StreamElement]) -> bytes:
+def encode_elements(elements: list[StreamElement]) -> bytes:
+    """Elements as bytes that refer to no other memory: their pickles, one after the other.
+
+    Raises:
+        SerializationError: Something in a record cannot be pickled.
+    """
+    return b"".join([_pickled([_compacted(element)], None) for element in elements])
+
+
+def _pickled(part: list[StreamElement], buffers: list[memoryview] | None) -> bytes:
+    """A pickle; large Arrow buffers are added to `buffers` instead, unless it is `None`."""
+    if buffers is None:
+        return _dumped(part, [], 0)
+    own: list[memoryview] = []
+    data = _dumped(part, own, MAX_BUFFERS - len(buffers))
+    if own and _kept_bytes(own) > _SLACK * sum(map(len, own)):
+        return _dumped(part, [], 0)
+    buffers += own
+    return data
+
+
+def _dumped(part: list[StreamElement], own: list[memoryview], most: int) -> bytes:
+    """A pickle; at most `most` large Arrow buffers are added to `own` instead."""
+
+    def callback(buffer: pickle.PickleBuffer) -> bool:
+        return len(own) >= most or not _takes(own, buffer)
+
     try:
-        return pickle.dumps(part, protocol=5)
+        return pickle.dumps(part, protocol=5, buffer_callback=callback)
     except _PICKLING_ERRORS:
-        try:
-            return cloudpickle.dumps(part, protocol=5)  # type: ignore[no-any-return]
-        except Exception as error:
-            raise SerializationError(
-                f"a record cannot be sent to another process: {error}. Emit data only, and keep locks, "
-                f"connections and open files inside the function"
-            ) from error
+        own.clear()
+    try:
+        return cloudpickle.dumps(part, protocol=5, buffer_callback=callback)  # type: ignore[no-any-return]
+    except Exception as error:
+        raise SerializationError(
+            f"a record cannot be sent to another process: {error}. Emit data only, and keep locks, "
+            f"connections and open files inside the function"
+        ) from error
+
+
+def _takes(own: list[memoryview], buffer: pickle.PickleBuffer) -> bool:
+    """Whether a buffer travels by itself; a NumPy array does not, as a function may still change it."""
+    raw = buffer.raw()
+    if len(raw) < _OWN_BUFFER_BYTES or not isinstance(raw.obj, pa.Buffer):
+        return False
+    own.append(raw.toreadonly())
+    return True
+
+
+def _kept_bytes(buffers: list[memoryview]) -> int:
+    """How much memory stays allocated because of some buffers: all of what they are slices of."""
+    sizes: dict[int, int] = {}
+    for each in buffers:
+        whole: Any = each.obj
+        while whole.parent is not None:
+            whole = whole.parent
+        sizes[whole.address] = whole.size
+    return sum(sizes.values())
 
 
 def _compacted(element: StreamElement) -> StreamElement:
@@ -61,8 +128,12 @@ def _compacted(element: StreamElement) -> StreamElement:
 
 
 def decode_elements(data: bytes) -> list[StreamElement]:
-    """The elements in `data`, which another task of the same job encoded."""
-    return all_parts(decode_part, data)
+    """The elements in `data`, for which another task of the same job called `encode_elements`."""
+    elements: list[StreamElement] = []
+    stream = io.BytesIO(data)
+    while stream.tell() < len(data):
+        elements += pickle.load(stream)
+    return elements
 
 
 def all_parts(decode: Decode, payload: Any) -> list[StreamElement]:
@@ -75,18 +146,46 @@ def all_parts(decode: Decode, payload: Any) -> list[StreamElement]:
     return elements
 
 
-def decode_part(data: bytes, position: int) -> tuple[list[StreamElement], int | None]:
-    """Some of the elements in `data`.
+def decode_part(payload: Payload, position: int) -> tuple[list[StreamElement], int | None]:
+    """Some of the elements in a payload.
 
     Args:
-        data: What another task of the same job encoded, with at least one element.
+        payload: For which another task of the same job called `encode_message`, with at least one element.
         position: Where to begin, in bytes: 0, or what the call before returned.
 
     Returns:
         The elements, and where the next begin, `None` if these were the last.
     """
-    stream = io.BytesIO(data)
-    stream.seek(position)
-    part = pickle.load(stream)
-    end = stream.tell()
+    data, buffers = _opened(payload)
+    if data[0] == _PICKLE:
+        return pickle.loads(data), None
+    length, first = _PART.unpack_from(data, position)
+    start = position + _PART.size
+    end = start + length
+    part = pickle.loads(memoryview(data)[start:end], buffers=buffers[first:])
     return part, end if end < len(data) else None
+
+
+def _opened(payload: Payload) -> tuple[Bytes, tuple[memoryview, ...]]:
+    return (payload.data, payload.buffers) if isinstance(payload, LargePayload) else (payload, ())
+
+
+def stored_form(payload: Payload) -> bytes:
+    """The elements of a payload as `encode_elements` encodes them, which is how checkpoints store them."""
+    view, buffers = _opened(payload)
+    if buffers:
+        return encode_elements(all_parts(decode_part, payload))
+    data = memoryview(view)
+    if data[0] == _PICKLE:
+        return bytes(data)
+    pickles = []
+    while data:
+        end = _PART.size + _PART.unpack_from(data)[0]
+        pickles.append(data[_PART.size : end])
+        data = data[end:]
+    return b"".join(pickles)
+
+
+def received_memory(size_bytes: int) -> memoryview:
+    """Memory for what is received: aligned for Arrow, and not filled with zeros first."""
+    return memoryview(pa.allocate_buffer(size_bytes)).cast("B")

@@ -24,7 +24,7 @@ from tidegate.actors.connections import Connections
 from tidegate.actors.listeners import Address
 from tidegate.actors.peer import Peer
 from tidegate.protocol.elements import Message
-from tidegate.protocol.frames import DataKind
+from tidegate.protocol.frames import DataKind, Payload
 from tidegate.protocol.ids import Attempt, ChannelId
 
 CHANNEL = ChannelId(0, 0, 0)
@@ -49,7 +49,7 @@ class End:
         self._unanswered = 0
         self.connections = Connections(self._deliver, self._credited, self._failed)
 
-    def _deliver(self, peer: Peer, _: ChannelId, number: int, kind: DataKind, payload: bytes) -> None:
+    def _deliver(self, peer: Peer, _: ChannelId, number: int, kind: DataKind, payload: Payload) -> None:
         self._unanswered += len(payload)
         if self._unanswered >= STEP_BYTES:
             peer.give_credit({CHANNEL: self._unanswered})

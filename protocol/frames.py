@@ -1,9 +1,9 @@
 """The frames of a direct connection between two task processes.
 
-A frame is its length (8 bytes, big endian, of what follows the kind), its kind (1 byte) and its body. Before
-both ends have proved that they know the attempt's secret, only the frames of the handshake are valid, and
-they are short. All later frames begin with how many numbered frames the sender has received: that confirms
-them to the other end.
+A frame is, big endian, the length of its body (8 bytes), its kind (1 byte), the number of its buffers (2
+bytes), their lengths (8 bytes each), its body, and its buffers. Before both ends have proved that they know
+the attempt's secret, only the frames of the handshake are valid, and they are short. The bodies of all later
+frames begin with how many numbered frames the sender has received: that confirms them to the other end.
 """
 
 from __future__ import annotations
@@ -16,20 +16,28 @@ from typing import Any
 
 from .ids import ChannelId
 
-VERSION = 1
+VERSION = 2
 """Of this format; the two ends of a connection must have the same."""
 
 HANDSHAKE_LIMIT_BYTES = 1 << 10
 """The longest body that a stranger may announce."""
 
 LIMIT_BYTES = 1 << 40
-"""The longest body of any frame: a longer one is damage."""
+"""The longest frame: a longer one is damage."""
+
+MAX_BUFFERS = 512
+"""The most buffers of a frame. The kernel writes at most 1,024 pieces at once."""
 
 MAGIC = b"tidegate"
 NONCE_BYTES = 32
 MAC_BYTES = 32
 
-_PREFIX = struct.Struct(">QB")
+PREFIX = struct.Struct(">QBH")
+"""The length of the body, the kind, and the number of buffers."""
+
+LENGTH = struct.Struct(">Q")
+"""The length of a buffer."""
+
 _HELLO = struct.Struct(f">{len(MAGIC)}sHQII{NONCE_BYTES}s")
 _CHALLENGE = struct.Struct(f">{NONCE_BYTES}sQ{MAC_BYTES}s")
 _PROOF = struct.Struct(f">Q{MAC_BYTES}s")
@@ -37,7 +45,7 @@ _DATA = struct.Struct(">QIIIQB")
 _RECEIVED = struct.Struct(">Q")
 _CREDIT = struct.Struct(">IIIQ")
 
-_SCRATCH_BYTES = 1 << 16
+Bytes = bytes | memoryview
 
 
 class FrameError(Exception):
@@ -100,14 +108,34 @@ class DataKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A kind and the bytes that follow it."""
+    """A kind, the bytes that follow it, and buffers with memory of their own."""
 
     kind: FrameKind
-    body: bytes | memoryview
+    body: Bytes
+    buffers: tuple[memoryview, ...] = ()
 
     def encoded(self) -> bytes:
-        """The frame as it travels."""
-        return b"".join([_PREFIX.pack(len(self.body), self.kind), self.body])
+        """The frame as it travels; for frames without buffers."""
+        return b"".join([PREFIX.pack(len(self.body), self.kind, 0), self.body])
+
+
+@dataclass(frozen=True, slots=True)
+class LargePayload:
+    """The payload of a message that is large or has buffers.
+
+    Attributes:
+        data: What a small payload would be.
+        buffers: Memory that `data` refers to; never changed.
+    """
+
+    data: Bytes
+    buffers: tuple[memoryview, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.data) + sum(map(len, self.buffers))
+
+
+Payload = bytes | LargePayload
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,25 +210,31 @@ def refusal_of(frame: Frame) -> Refusal:
         raise FrameError("a refusal without a known reason") from error
 
 
-def data_head(
-    received: int, channel: ChannelId, sequence_number: int, kind: DataKind, payload_bytes: int
-) -> bytes:
-    """What comes before the payload of a message on a channel.
+def data_parts(
+    received: int, channel: ChannelId, sequence_number: int, kind: DataKind, payload: Payload
+) -> tuple[Bytes, ...]:
+    """The frame of a message on a channel, in pieces that need not be joined.
 
     Args:
         received: How many numbered frames this end has received.
         channel: The channel.
         sequence_number: The message's number in its channel.
         kind: What the message is for.
-        payload_bytes: The length of the payload.
+        payload: The elements; the pieces refer to its memory.
     """
-    return _PREFIX.pack(_DATA.size + payload_bytes, FrameKind.DATA) + _DATA.pack(
+    head = _DATA.pack(
         received, channel.edge_id, channel.upstream_index, channel.downstream_index, sequence_number, kind
     )
+    if isinstance(payload, bytes):
+        return PREFIX.pack(len(head) + len(payload), FrameKind.DATA, 0) + head, payload
+    buffers = payload.buffers
+    prefix = PREFIX.pack(len(head) + len(payload.data), FrameKind.DATA, len(buffers))
+    lengths = b"".join([LENGTH.pack(len(buffer)) for buffer in buffers])
+    return prefix + lengths + head, payload.data, *buffers
 
 
-def data_of(frame: Frame) -> tuple[int, ChannelId, int, DataKind, bytes]:
-    """The reverse of `data_head`, and the payload.
+def data_of(frame: Frame) -> tuple[int, ChannelId, int, DataKind, Payload]:
+    """The reverse of `data_parts`.
 
     Raises:
         FrameError: It is no message.
@@ -212,7 +246,9 @@ def data_of(frame: Frame) -> tuple[int, ChannelId, int, DataKind, bytes]:
         what = DataKind(kind)
     except ValueError as error:
         raise FrameError(f"a message of unknown kind {kind}") from error
-    return received, ChannelId(edge, upstream, downstream), number, what, bytes(frame.body[_DATA.size :])
+    data = frame.body[_DATA.size :]
+    payload = data if isinstance(data, bytes) and not frame.buffers else LargePayload(data, frame.buffers)
+    return received, ChannelId(edge, upstream, downstream), number, what, payload
 
 
 def credit_frame(received: int, credits: Iterable[tuple[ChannelId, int]]) -> Frame:
@@ -250,75 +286,3 @@ def _unpacked(layout: struct.Struct, frame: Frame, kind: FrameKind) -> tuple[Any
     if frame.kind is not kind or len(frame.body) != layout.size:
         raise FrameError(f"a frame {frame.kind.name} of {len(frame.body)} bytes instead of {kind.name}")
     return layout.unpack(frame.body)
-
-
-class FrameReader:
-    """Makes frames of bytes that arrive in pieces of any size; a body that is large is copied once.
-
-    Write what arrives into `buffer()`, say how much it was, and take frames until there is none.
-    """
-
-    def __init__(self) -> None:
-        self._scratch = bytearray(_SCRATCH_BYTES)
-        self._start = self._filled = 0
-        self._large = bytearray()
-        self._large_kind: FrameKind | None = None
-        self.is_proved = False
-        """Whether the other end has proved who it is; until then frames must be short."""
-
-    def buffer(self) -> memoryview:
-        """Where the next bytes belong, after all frames were taken; never empty."""
-        if self._large_kind is not None:
-            return memoryview(self._large)[self._filled :]
-        if self._start:
-            left = self._filled - self._start
-            self._scratch[:left] = self._scratch[self._start : self._filled]
-            self._start, self._filled = 0, left
-        return memoryview(self._scratch)[self._filled :]
-
-    def received(self, count: int) -> None:
-        """`count` bytes were written into `buffer()`."""
-        self._filled += count
-
-    def next_frame(self) -> Frame | None:
-        """The next frame, `None` if it has not arrived whole.
-
-        Raises:
-            FrameError: These are no frames; the connection is of no use any more.
-        """
-        if self._large_kind is not None:
-            return self._take_large()
-        if self._filled - self._start < _PREFIX.size:
-            return None
-        length, number = _PREFIX.unpack_from(self._scratch, self._start)
-        kind, start = self._checked(length, number), self._start + _PREFIX.size
-        if start + length <= self._filled:
-            self._start = start + length
-            return Frame(kind, bytes(memoryview(self._scratch)[start : start + length]))
-        if _PREFIX.size + length > len(self._scratch):
-            self._begin_large(kind, length, start)
-        return None
-
-    def _take_large(self) -> Frame | None:
-        if self._large_kind is None or self._filled < len(self._large):
-            return None
-        frame = Frame(self._large_kind, memoryview(self._large))
-        self._large, self._large_kind, self._filled = bytearray(), None, 0
-        return frame
-
-    def _begin_large(self, kind: FrameKind, length: int, start: int) -> None:
-        there = self._filled - start
-        self._large, self._large_kind = bytearray(length), kind
-        self._large[:there] = self._scratch[start : self._filled]
-        self._start, self._filled = 0, there
-
-    def _checked(self, length: int, number: int) -> FrameKind:
-        try:
-            kind = FrameKind(number)
-        except ValueError as error:
-            raise FrameError(f"a frame of unknown kind {number}") from error
-        if not self.is_proved and (kind >= FrameKind.DATA or length > HANDSHAKE_LIMIT_BYTES):
-            raise FrameError(f"a frame {kind.name} of {length} bytes before the handshake is over")
-        if length > LIMIT_BYTES:
-            raise FrameError(f"a frame {kind.name} of {length} bytes")
-        return kind

@@ -24,10 +24,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .frames import VERSION, Challenge, Frame, FrameError, Hello, Proof, Refusal
+from .frames import VERSION, Bytes, Challenge, Frame, FrameError, Hello, Proof, Refusal
 from .ids import Attempt
 
-Parts = tuple[bytes, ...]
+Parts = tuple[Bytes, ...]
 """One encoded frame, in pieces that need not be joined."""
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tidegate.actors.channel_state import ChannelStateWriter, recovered_elements
 from tidegate.actors.gate import InputGate, RecordedMessage
 from tidegate.actors.ports import TaskDeployment
-from tidegate.actors.wire import decode_elements, decode_part, encode_elements
+from tidegate.actors.wire import all_parts, decode_elements, decode_part, encode_elements, encode_message
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.operators.elementwise import MapOperator
 from tidegate.operators.key_hashing import key_groups_of
@@ -58,7 +58,7 @@ class Gate(InputGate):
         self._numbers = Counter[int]()
 
     def arrive(self, *elements: StreamElement, channel: int = 0) -> None:
-        payload: Any = encode_elements(list(elements))
+        payload = encode_message(list(elements))
         announces = elements[0] if isinstance(elements[0], (CheckpointBarrier, EndOfInput)) else None
         number, channel_id = self._numbers[channel], self.inputs[channel].channel
         self._numbers[channel] += 1
@@ -67,7 +67,7 @@ class Gate(InputGate):
 
 def records(recorded: list[RecordedMessage]) -> list[Any]:
     """The records that count, in order."""
-    elements = (e for message in recorded for e in decode_elements(message.payload)[message.taken :])
+    elements = (e for message in recorded for e in all_parts(decode_part, message.payload)[message.taken :])
     return [value for element in elements if isinstance(element, Batch) for value in element.values]
 
 
@@ -167,7 +167,7 @@ def test_buffered_bytes_are_those_in_blocked_channels_and_those_recorded() -> No
     gate = Gate(2)
     gate.arrive(Batch([1]), channel=0)
     gate.arrive(Batch([2]), channel=1)
-    (size_bytes,) = {len(encode_elements([Batch([number])])) for number in (1, 2)}
+    (size_bytes,) = {len(encode_message([Batch([number])])) for number in (1, 2)}
     assert gate.buffered_bytes == 0
     gate.block(0)
     assert gate.buffered_bytes == size_bytes
@@ -187,7 +187,7 @@ def deployment(storage: CheckpointStorage, channels: int = 2) -> TaskDeployment:
 
 
 def message(*elements: StreamElement, taken: int = 0) -> RecordedMessage:
-    return RecordedMessage(encode_elements(list(elements)), taken)
+    return RecordedMessage(encode_message(list(elements)), taken)
 
 
 def recovered(handle: ChannelStateHandle, **changed: Any) -> list[RecoveredChannel]:

@@ -12,7 +12,7 @@ import pytest
 from tidegate.actors.connections import Connections
 from tidegate.actors.listeners import Address
 from tidegate.protocol.elements import Message
-from tidegate.protocol.frames import DataKind, FrameKind, Refusal, refusal_frame
+from tidegate.protocol.frames import DataKind, FrameKind, LargePayload, Payload, Refusal, refusal_frame
 from tidegate.protocol.ids import Attempt, ChannelId
 from tidegate.protocol.link import LinkId
 
@@ -25,13 +25,13 @@ class Process:
     """A process with its connections, and what came to it."""
 
     def __init__(self) -> None:
-        self.got: list[tuple[int, bytes]] = []
+        self.got: list[tuple[int, Payload]] = []
         self.credits: list[int] = []
         self.failed: list[tuple[LinkId, str]] = []
         self._changed = threading.Condition()
         self.connections = Connections(self._deliver, self._credited, self._fail)
 
-    def _deliver(self, _: object, channel: ChannelId, number: int, kind: DataKind, payload: bytes) -> None:
+    def _deliver(self, _: object, channel: ChannelId, number: int, kind: DataKind, payload: Payload) -> None:
         with self._changed:
             self.got.append((number, payload))
             self._changed.notify()
@@ -109,7 +109,9 @@ def test_messages_arrive_in_order_whichever_end_dials(
         both[sender].connections.send(1 - sender, message(number, b"y" * number * 1_000), DataKind.ELEMENTS)
     assert both[1 - sender].wait_for(200) == list(range(200))
     assert both[1 - sender].got[0][1] == b"before there is a connection"
-    assert both[1 - sender].got[199][1] == b"y" * 199_000
+    last = both[1 - sender].got[199][1]
+    assert isinstance(last, LargePayload)
+    assert last.data == b"y" * 199_000
 
 
 def test_lost_connections_are_opened_again_and_nothing_is_lost_or_doubled(
@@ -123,6 +125,25 @@ def test_lost_connections_are_opened_again_and_nothing_is_lost_or_doubled(
             both[number // 200 % 2].cut(1 - number // 200 % 2)
     assert both[1].wait_for(2_000) == list(range(2_000))
     assert not both[0].failed
+
+
+def test_buffers_are_whole_after_connections_were_lost(both: tuple[Process, Process]) -> None:
+    begin(both)
+    connect(both)
+    sent = [
+        LargePayload(
+            b"%d" % number, (memoryview(bytes([number]) * 150_000), memoryview(bytes([number]) * size))
+        )
+        for number, size in enumerate([0, 1, 70_000, 16_384] * 25)
+    ]
+    for number, payload in enumerate(sent):
+        both[0].connections.send(
+            1, Message(Attempt(1), CHANNEL, number, payload, len(payload)), DataKind.ELEMENTS
+        )
+        if number % 20 == 10:
+            both[number // 20 % 2].cut(1 - number // 20 % 2)
+    assert both[1].wait_for(100) == list(range(100))
+    assert [payload for _, payload in both[1].got] == sent
 
 
 def test_a_new_attempt_hears_nothing_of_the_one_before(both: tuple[Process, Process]) -> None:

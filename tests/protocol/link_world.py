@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from random import Random
 
+from tidegate.protocol.frame_reader import FrameReader
 from tidegate.protocol.frames import (
+    Bytes,
     DataKind,
     Frame,
     FrameError,
     FrameKind,
-    FrameReader,
+    LargePayload,
+    Payload,
     bare_frame,
     credit_frame,
     credit_of,
-    data_head,
     data_of,
+    data_parts,
     received_of,
 )
 from tidegate.protocol.ids import Attempt, ChannelId
@@ -61,9 +64,12 @@ class End:
     # ------------------------------------------------------------ out
 
     def send(self, number: int) -> None:
-        payload = str(number).encode() * self.world.random.choice((1, 3, 40_000))
-        head = data_head(self.progress.received, CHANNEL, number, DataKind.ELEMENTS, len(payload))
-        self._numbered((head, payload))
+        random = self.world.random
+        payload: Payload = str(number).encode() * random.choice((1, 3, 40_000))
+        if random.random() < 0.3:
+            sizes = random.choices((0, 1, 900, 70_000), k=random.randrange(4))
+            payload = LargePayload(payload, tuple(memoryview(bytes([number % 256]) * size) for size in sizes))
+        self._numbered(data_parts(self.progress.received, CHANNEL, number, DataKind.ELEMENTS, payload))
 
     def give_credit(self, size_bytes: int) -> None:
         frame = credit_frame(self.progress.received, [(CHANNEL, size_bytes)])
@@ -72,7 +78,7 @@ class End:
     def ping(self) -> None:
         self._write(bare_frame(FrameKind.PING, self.progress.received).encoded())
 
-    def _numbered(self, parts: tuple[bytes, ...]) -> None:
+    def _numbered(self, parts: tuple[Bytes, ...]) -> None:
         self.progress.sends(parts)
         self._write(b"".join(parts))
 
@@ -174,7 +180,11 @@ class End:
             if frame.kind is FrameKind.DATA:
                 received, channel, number, _, payload = data_of(frame)
                 assert channel == CHANNEL
-                assert payload.startswith(str(number).encode())
+                data, buffers = (
+                    (payload, ()) if isinstance(payload, bytes) else (payload.data, payload.buffers)
+                )
+                assert bytes(data).replace(str(number).encode(), b"") == b""
+                assert all(set(buffer) <= {number % 256} for buffer in buffers)
                 self.progress.confirms(received)
                 self.got.append(number)
                 self.progress.received += 1

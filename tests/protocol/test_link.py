@@ -8,8 +8,21 @@ from typing import Any
 
 import pytest
 from tidegate.protocol import link as link_module
-from tidegate.protocol.frames import FrameKind, FrameReader, Hello, Refusal
-from tidegate.protocol.ids import Attempt
+from tidegate.protocol.frame_reader import FrameReader
+from tidegate.protocol.frame_reader import _LargeFrame as LargeFrame
+from tidegate.protocol.frames import (
+    LIMIT_BYTES,
+    MAX_BUFFERS,
+    PREFIX,
+    DataKind,
+    FrameKind,
+    Hello,
+    LargePayload,
+    Refusal,
+    data_of,
+    data_parts,
+)
+from tidegate.protocol.ids import Attempt, ChannelId
 from tidegate.protocol.link import Dialer, LinkId, LinkRefused, Listener, Progress
 
 from ..simulation.mutants.base import Mutant
@@ -88,7 +101,7 @@ def _old_connection_still_counts(original: Any) -> Any:
 
 def _loses_the_rest_of_a_piece(original: Any) -> Any:
     def buffer(self: FrameReader) -> memoryview:
-        if self._large_kind is None and self._start:
+        if self._large is None and self._start:
             self._start = self._filled = 0
         return original(self)  # type: ignore[no-any-return]
 
@@ -96,11 +109,29 @@ def _loses_the_rest_of_a_piece(original: Any) -> Any:
 
 
 def _forgets_start_of_large(original: Any) -> Any:
-    def begin(self: FrameReader, kind: FrameKind, length: int, start: int) -> None:
-        original(self, kind, length, start)
-        self._filled = 0
+    def begin(self: FrameReader, kind: FrameKind, length: int, buffers: int, start: int) -> Any:
+        self._filled = min(self._filled, start + 8 * buffers)
+        return original(self, kind, length, buffers, start)
 
     return begin
+
+
+def _loses_what_follows_a_large(original: Any) -> Any:
+    def take(self: FrameReader, large: Any) -> Any:
+        frame = original(self, large)
+        if frame is not None:
+            self._start = self._filled
+        return frame
+
+    return take
+
+
+def _exchanges_body_and_buffer(original: Any) -> Any:
+    def frame(self: Any) -> Any:
+        self._parts.reverse()
+        return original(self)
+
+    return frame
 
 
 BUGS = [
@@ -114,6 +145,8 @@ BUGS = [
     Mutant("the connection before is read on", Listener, "_check", _old_connection_still_counts),
     Mutant("the rest of a piece is lost", FrameReader, "buffer", _loses_the_rest_of_a_piece),
     Mutant("the start of a large frame is lost", FrameReader, "_begin_large", _forgets_start_of_large),
+    Mutant("what follows a large frame is lost", FrameReader, "_take_large", _loses_what_follows_a_large),
+    Mutant("a buffer takes the place of the body", LargeFrame, "frame", _exchanges_body_and_buffer),
 ]
 
 
@@ -205,11 +238,58 @@ def test_another_version_is_refused() -> None:
 
 def test_a_stranger_cannot_announce_a_long_frame() -> None:
     reader = FrameReader()
-    data = (1 << 30).to_bytes(8, "big") + bytes([FrameKind.HELLO])
+    data = (1 << 30).to_bytes(8, "big") + bytes([FrameKind.HELLO, 0, 0])
     reader.buffer()[: len(data)] = data
     reader.received(len(data))
     with pytest.raises(link_module.FrameError, match="before the handshake is over"):
         reader.next_frame()
+
+
+def proved_reader_of(data: bytes) -> FrameReader:
+    reader = FrameReader()
+    reader.is_proved = True
+    reader.buffer()[: len(data)] = data
+    reader.received(len(data))
+    return reader
+
+
+def test_a_frame_that_is_longer_than_the_limit_with_its_buffers_is_an_error() -> None:
+    lengths = [(LIMIT_BYTES // 2 + 1).to_bytes(8, "big")] * 2
+    reader = proved_reader_of(PREFIX.pack(40, FrameKind.DATA, 2) + b"".join(lengths))
+    with pytest.raises(link_module.FrameError, match=f"a frame DATA of {LIMIT_BYTES + 42} bytes"):
+        reader.next_frame()
+
+
+@pytest.mark.parametrize(("kind", "buffers"), [(FrameKind.DATA, MAX_BUFFERS + 1), (FrameKind.CREDIT, 1)])
+def test_a_frame_with_more_buffers_than_its_kind_may_have_is_an_error(kind: FrameKind, buffers: int) -> None:
+    with pytest.raises(link_module.FrameError, match=f"{kind.name} with {buffers} buffers"):
+        proved_reader_of(PREFIX.pack(40, kind, buffers)).next_frame()
+
+
+def test_a_large_frame_is_read_into_memory_of_its_own_that_then_stays_as_it_is() -> None:
+    allocated: list[int] = []
+
+    def allocate(size: int) -> memoryview:
+        allocated.append(size)
+        return memoryview(bytearray(size))
+
+    reader = FrameReader(allocate)
+    reader.is_proved = True
+    payload = LargePayload(b"d" * 10, (memoryview(b"a" * 100_000), memoryview(b"b" * 20_000)))
+    data = b"".join(data_parts(0, ChannelId(1, 2, 3), 4, DataKind.ELEMENTS, payload)) * 2
+    frames = []
+    while data:
+        buffer = reader.buffer()[: len(data)]
+        buffer[:], data = data[: len(buffer)], data[len(buffer) :]
+        reader.received(len(buffer))
+        while (frame := reader.next_frame()) is not None:
+            frames.append(frame)
+    assert [size for size in allocated if size > 100] == [100_000, 20_000] * 2
+    for frame in frames:
+        received = data_of(frame)[4]
+        assert received == payload
+        assert all(buffer.readonly for buffer in frame.buffers)
+    assert len(frames) == 2
 
 
 def test_what_was_confirmed_is_not_kept() -> None:
@@ -231,6 +311,6 @@ def test_a_process_that_lost_its_memory_fails_the_link() -> None:
 
 def test_the_simulation_loses_connections_and_opens_them_again() -> None:
     world = LinkWorld(3)
-    for _ in range(200):
+    for _ in range(400):
         world.step()
     assert len(world.connections) > 3

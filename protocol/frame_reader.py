@@ -1,0 +1,150 @@
+"""Makes frames of the bytes that arrive on a direct connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .frames import (
+    HANDSHAKE_LIMIT_BYTES,
+    LENGTH,
+    LIMIT_BYTES,
+    MAX_BUFFERS,
+    PREFIX,
+    Frame,
+    FrameError,
+    FrameKind,
+)
+
+Allocate = Callable[[int], memoryview]
+"""Returns writable memory of a size in bytes; what it contains does not matter."""
+
+_SCRATCH_BYTES = 1 << 16
+
+_START_BYTES = 1 << 12
+"""What is read of the frame after a large one. It is probably large too, and its start must be copied."""
+
+
+class _LargeFrame:
+    """A frame that is read into memory of its own: first its body, then each of its buffers."""
+
+    def __init__(self, kind: FrameKind, parts: Sequence[memoryview]) -> None:
+        self._kind = kind
+        self._parts = parts
+        self._index = self._filled = 0
+        self._skip_filled()
+
+    def rest(self) -> memoryview:
+        """Where its next bytes belong."""
+        return self._parts[self._index][self._filled :]
+
+    def received(self, count: int) -> None:
+        """`count` bytes were written into `rest()`."""
+        self._filled += count
+        self._skip_filled()
+
+    def _skip_filled(self) -> None:
+        while not self.is_whole and self._filled == len(self._parts[self._index]):
+            self._index, self._filled = self._index + 1, 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it has arrived."""
+        return self._index == len(self._parts)
+
+    def frame(self) -> Frame:
+        """The frame, when all of it has arrived; from now on nothing writes to its memory."""
+        body, *buffers = (part.toreadonly() for part in self._parts)
+        return Frame(self._kind, body, tuple(buffers))
+
+
+class FrameReader:
+    """Makes frames of bytes that arrive in pieces of any size.
+
+    A large body and each buffer are read into memory of their own, without a copy.
+
+    Write what arrives into `buffer()`, say how much it was, and take frames until there is none.
+
+    Args:
+        allocate: Returns the memory for the body and the buffers of a large frame.
+    """
+
+    def __init__(self, allocate: Allocate = lambda size: memoryview(bytearray(size))) -> None:
+        self._allocate = allocate
+        self._scratch = bytearray(_SCRATCH_BYTES)
+        self._start = self._filled = 0
+        self._most = _SCRATCH_BYTES
+        self._large: _LargeFrame | None = None
+        self.is_proved = False
+        """Whether the other end has proved who it is; until then frames must be short."""
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes belong, after all frames were taken; never empty."""
+        if self._large is not None:
+            return self._large.rest()
+        if self._start:
+            left = self._filled - self._start
+            self._scratch[:left] = self._scratch[self._start : self._filled]
+            self._start, self._filled = 0, left
+        return memoryview(self._scratch)[self._filled : self._filled + self._most]
+
+    def received(self, count: int) -> None:
+        """`count` bytes were written into `buffer()`."""
+        if self._large is not None:
+            self._large.received(count)
+        else:
+            self._filled += count
+
+    def next_frame(self) -> Frame | None:
+        """The next frame, `None` if it has not arrived whole.
+
+        Raises:
+            FrameError: These are no frames; the connection is of no use any more.
+        """
+        if self._large is not None:
+            return self._take_large(self._large)
+        if self._filled - self._start < PREFIX.size:
+            return None
+        length, number, buffers = PREFIX.unpack_from(self._scratch, self._start)
+        kind, start = self._checked(length, number, buffers), self._start + PREFIX.size
+        if buffers or PREFIX.size + length > len(self._scratch):
+            return self._begin_large(kind, length, buffers, start)
+        if start + length > self._filled:
+            return None
+        self._start, self._most = start + length, _SCRATCH_BYTES
+        return Frame(kind, bytes(memoryview(self._scratch)[start : start + length]))
+
+    def _begin_large(self, kind: FrameKind, length: int, buffers: int, start: int) -> Frame | None:
+        end = start + buffers * LENGTH.size
+        if end > self._filled:
+            return None
+        lengths = [length, *(each for (each,) in LENGTH.iter_unpack(self._scratch[start:end]))]
+        if sum(lengths) > LIMIT_BYTES:
+            raise FrameError(f"a frame {kind.name} of {sum(lengths)} bytes")
+        large = self._large = _LargeFrame(kind, [self._allocate(each) for each in lengths])
+        self._start = end
+        while self._start < self._filled and not large.is_whole:
+            rest = large.rest()
+            count = min(len(rest), self._filled - self._start)
+            rest[:count] = memoryview(self._scratch)[self._start : self._start + count]
+            self._start += count
+            large.received(count)
+        return self._take_large(large)
+
+    def _take_large(self, large: _LargeFrame) -> Frame | None:
+        if not large.is_whole:
+            return None
+        self._large, self._most = None, _START_BYTES
+        return large.frame()
+
+    def _checked(self, length: int, number: int, buffers: int) -> FrameKind:
+        try:
+            kind = FrameKind(number)
+        except ValueError as error:
+            raise FrameError(f"a frame of unknown kind {number}") from error
+        if not self.is_proved and (kind >= FrameKind.DATA or length > HANDSHAKE_LIMIT_BYTES):
+            raise FrameError(f"a frame {kind.name} of {length} bytes before the handshake is over")
+        if length > LIMIT_BYTES:
+            raise FrameError(f"a frame {kind.name} of {length} bytes")
+        if buffers > (MAX_BUFFERS if kind is FrameKind.DATA else 0):
+            raise FrameError(f"a frame {kind.name} with {buffers} buffers")
+        return kind
