@@ -330,6 +330,10 @@ class DeploymentOptions:
     coordinators have, as `name=value`. A coordinator asks for no CPU."""
     SLOT_CPUS: ConfigOption[float] = ConfigOptions.key("tidegate.slot.cpus").float_type().default_value(1.0)
     """CPUs that the subtasks of one slot share; a job needs as many slots as its widest operator."""
+    SLOT_SHARE_PROCESS: ConfigOption[bool] = (
+        ConfigOptions.key("tidegate.slot.share-process").boolean_type().default_value(False)
+    )
+    """Whether the subtasks of one slot run in one process; otherwise each subtask has its own."""
     LOCAL_DIR: ConfigOption[str | None] = (
         ConfigOptions.key("tidegate.local-dir").string_type().no_default_value()
     )

@@ -1,7 +1,7 @@
 """Which process each subtask runs in, and what every process asks of the cluster.
 
-Subtasks with one index and one slot sharing group share a slot, and the processes in a slot share what
-the slot takes.
+Subtasks with one index and one slot sharing group share a slot. The processes in a slot share what the slot
+takes, or there is only one (`tidegate.slot.share-process`).
 """
 
 from __future__ import annotations
@@ -63,11 +63,13 @@ class ProcessResources:
 
 
 def process_key(subtask: Subtask) -> str:
-    """Name of the process a subtask runs in: its own, or that of its colocation group."""
-    group = subtask.task.colocation_group
-    if group is None:
+    """Name of the process a subtask runs in: its own, or that of its slot or colocation group."""
+    task, index = subtask.task, subtask.subtask_id.index
+    if task.shares_process:
+        return f"slot {task.slot_sharing_group}#{index}"
+    if task.colocation_group is None:
         return str(subtask.subtask_id)
-    return f"group {group}#{subtask.subtask_id.index}"
+    return f"group {task.colocation_group}#{index}"
 
 
 def process_resources(
@@ -83,23 +85,27 @@ def process_resources(
         ConfigurationError: The processes of a slot cannot share what it takes, or one process would be in
             slots of two groups.
     """
-    slots: dict[tuple[str, int], list[str]] = defaultdict(list)
-    group_of: dict[str, str] = {}
+    slots: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
     for subtask_id, subtask in graph.subtasks.items():
-        key, group = process_key(subtask), subtask.task.slot_sharing_group
-        if group_of.setdefault(key, group) != group:
-            raise ConfigurationError(
-                f"{subtask.name} has to share a process with operators of slot sharing group "
-                f"{group_of[key]!r}, but is in group {group!r}; put both in one"
-            )
-        members = slots[group, subtask_id.index]
-        if key not in members:
-            members.append(key)
+        slots[subtask.task.slot_sharing_group, subtask_id.index][process_key(subtask)] = None
+    _check_colocation(graph)
     return {
         key: _share(group, groups.get(group, SlotResources()), slot_cpus, len(members))
         for (group, _), members in slots.items()
         for key in members
     }
+
+
+def _check_colocation(graph: ExecutionGraph) -> None:
+    group_of: dict[str, str] = {}
+    for subtask in graph.subtasks.values():
+        colocation, group = subtask.task.colocation_group, subtask.task.slot_sharing_group
+        if colocation is not None and group_of.setdefault(colocation, group) != group:
+            raise ConfigurationError(
+                f"{subtask.name} must share a process with the other operators of colocation group "
+                f"{colocation!r}. They are in slot sharing group {group_of[colocation]!r}, but it is in "
+                f"{group!r}. Put all of them in one slot sharing group"
+            )
 
 
 def start_order(graph: ExecutionGraph) -> list[str]:

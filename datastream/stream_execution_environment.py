@@ -42,7 +42,7 @@ from ..operators.typed_output import declared_records
 from ..protocol.elements import CheckpointingMode
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import JobId
-from ..protocol.plan import StreamGraph, build_job_graph
+from ..protocol.plan import JobGraph, StreamGraph, build_job_graph
 from ..state.backend import StateBackend
 from ..telemetry import OtlpSettings
 from .cached_data_stream import Cache
@@ -440,9 +440,11 @@ class StreamExecutionEnvironment(Dependencies):
 
     def get_execution_plan(self) -> str:
         """The operators so far and how records travel between them, as JSON (see `docs/guide/plan.md`)."""
-        return json.dumps(
-            execution_plan(build_job_graph(self.get_stream_graph(), self.is_chaining_enabled())), indent=2
-        )
+        return json.dumps(execution_plan(self._job_graph(self.get_stream_graph())), indent=2)
+
+    def _job_graph(self, graph: StreamGraph) -> JobGraph:
+        shares = self._configuration.get(DeploymentOptions.SLOT_SHARE_PROCESS)
+        return build_job_graph(graph, self.is_chaining_enabled(), share_processes=shares)
 
     def execute(self, job_name: str | None = None) -> FinishedJob:
         """Run the job and wait for its end, or not, if `execution.attached` is false.
@@ -554,7 +556,7 @@ class StreamExecutionEnvironment(Dependencies):
                 f"{self._job_caches[0].transformation} caches a stream, which ends in batch mode only; call "
                 f"set_runtime_mode(RuntimeExecutionMode.BATCH)"
             )
-        spec = JobSpec(JobId(uuid.uuid4().hex), build_job_graph(graph, self.is_chaining_enabled()), settings)
+        spec = JobSpec(JobId(uuid.uuid4().hex), self._job_graph(graph), settings)
         offer(spec)
         if self._is_local:
             check_local_python(settings.python)

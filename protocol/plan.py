@@ -187,6 +187,8 @@ class Task:
     is_source: bool
     colocation_group: str | None
     slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
+    shares_process: bool = False
+    """Whether its subtasks run in one process with all others of their slots."""
 
     @property
     def head(self) -> StreamNode:
@@ -236,15 +238,23 @@ class JobGraph:
         return [node for task in self.tasks for node in task.nodes]
 
 
-def build_job_graph(graph: StreamGraph, chaining_enabled: bool = True) -> JobGraph:
-    """Validate a stream graph and chain its operators into tasks."""
+def build_job_graph(
+    graph: StreamGraph, chaining_enabled: bool = True, share_processes: bool = False
+) -> JobGraph:
+    """Validate a stream graph and chain its operators into tasks.
+
+    Args:
+        graph: As the user wrote it.
+        chaining_enabled: Whether operators are chained at all.
+        share_processes: Whether the subtasks of a slot run in one process.
+    """
     graph.validate()
     chained = {e.edge_id for e in graph.edges if chaining_enabled and _is_chainable(graph, e)}
     tasks: list[Task] = []
     for node_id in graph.topological_order():
         inputs = graph.inputs_of(node_id)
         if not any(edge.edge_id in chained for edge in inputs):
-            tasks.append(_build_task(graph, node_id, chained))
+            tasks.append(_build_task(graph, node_id, chained, share_processes))
     exchanges = [edge for edge in graph.edges if edge.edge_id not in chained]
     return JobGraph(graph.job_name, tasks, exchanges, graph.slots)
 
@@ -263,7 +273,7 @@ def _is_chainable(graph: StreamGraph, edge: StreamEdge) -> bool:
     )
 
 
-def _build_task(graph: StreamGraph, head_id: int, chained: set[int]) -> Task:
+def _build_task(graph: StreamGraph, head_id: int, chained: set[int], shares_process: bool) -> Task:
     nodes = [graph.nodes[head_id]]
     inner: list[StreamEdge] = []
     position = 0
@@ -284,6 +294,7 @@ def _build_task(graph: StreamGraph, head_id: int, chained: set[int]) -> Task:
         is_source=head.is_source,
         colocation_group=head.colocation_group,
         slot_sharing_group=head.slot_sharing_group,
+        shares_process=shares_process,
     )
 
 

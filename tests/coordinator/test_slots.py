@@ -19,7 +19,7 @@ from tidegate.protocol.plan import SlotResources, StreamEdge, StreamGraph, Strea
 Wanted = dict[str, ProcessResources]
 
 
-def line_of_tasks(groups: list[tuple[str, int, str | None]]) -> ExecutionGraph:
+def line_of_tasks(groups: list[tuple[str, int, str | None]], share_processes: bool = False) -> ExecutionGraph:
     """Each with its slot sharing group, parallelism and colocation group."""
     graph = StreamGraph("job")
     for number, (group, parallelism, colocation) in enumerate(groups, 1):
@@ -36,7 +36,7 @@ def line_of_tasks(groups: list[tuple[str, int, str | None]]) -> ExecutionGraph:
         )
         if number > 1:
             graph.edges.append(StreamEdge(number, number - 1, number, Partitioning.REBALANCE))
-    return build_execution_graph(build_job_graph(graph))
+    return build_execution_graph(build_job_graph(graph, share_processes=share_processes))
 
 
 def resources(
@@ -75,10 +75,31 @@ def test_a_colocation_group_is_one_process() -> None:
 
 
 def test_colocated_operators_cannot_be_in_two_groups() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"N2 .* share a process .* 'default', but is in group 'other'"
-    ):
+    with pytest.raises(ConfigurationError, match=r"N2 .* share a process .* 'default', but it is in 'other'"):
         resources([("default", 1, "spark"), ("other", 1, "spark")], {})
+
+
+def test_subtasks_of_a_slot_share_a_process_on_request() -> None:
+    five_tasks = [("default", 64, None)] * 5
+    assert len(process_resources(line_of_tasks(five_tasks), {}, 1.0)) == 320
+    found = process_resources(line_of_tasks(five_tasks, share_processes=True), {}, 1.0)
+    assert found == {f"slot default#{index}": ProcessResources(1.0) for index in range(64)}
+
+
+def test_slot_sharing_groups_share_no_process() -> None:
+    slots = {"big": SlotResources(2.0, 1 << 30, (("gpu", 2.0),))}
+    graph = line_of_tasks([("default", 2, None), ("default", 1, None), ("big", 1, None)], True)
+    assert process_resources(graph, slots, 0.5) == {
+        "slot default#0": ProcessResources(0.5),
+        "slot default#1": ProcessResources(0.5),
+        "slot big#0": ProcessResources(2.0, 1 << 30, 2.0),
+    }
+
+
+def test_colocated_operators_cannot_be_in_two_slots_that_share_their_processes() -> None:
+    graph = line_of_tasks([("default", 1, "spark"), ("other", 1, "spark")], share_processes=True)
+    with pytest.raises(ConfigurationError, match=r"N2 .* colocation group 'spark'\. .* 'other'"):
+        process_resources(graph, {}, 1.0)
 
 
 def test_what_ray_cannot_split_is_refused() -> None:

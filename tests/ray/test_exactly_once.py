@@ -58,6 +58,27 @@ def test_a_redundant_process_takes_the_place_of_a_killed_one(tmp_path: Path) -> 
     jobs.assert_gone([waiting, other])
 
 
+def test_the_killed_process_of_a_slot_takes_all_its_subtasks_with_it(tmp_path: Path) -> None:
+    gate, output = jobs.Gate(tmp_path), tmp_path / "output"
+    settings = jobs.configuration(tmp_path)
+    settings.set_string("tidegate.slot.share-process", "true")
+    with jobs.running(jobs.counts(settings, COUNT, gate).rebalance(), jobs.FileSink(output)) as client:
+        jobs.half_way(client)
+        slots = [f"numbers ({each}/2), count ({each}/2), sink ({each}/2)" for each in (1, 2)]
+        before = jobs.processes(client, 2)
+        assert sorted(before) == slots
+        jobs.kill(before[slots[0]])
+        jobs.eventually("a restart", lambda: client.report().statistics.recoveries, client)
+        assert f"the process of {slots[0]} died" in (client.report().cause or "")
+        after = jobs.processes(client, 2)
+        gate.open()
+        assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
+        assert client.report().restarts == 1
+    assert {name for name in before if before[name] != after[name]} == {slots[0]}
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+    jobs.assert_gone(after.values())
+
+
 def test_a_source_may_be_killed_and_a_task_while_the_job_recovers_and_again_later(tmp_path: Path) -> None:
     gate, output = jobs.Gate(tmp_path), tmp_path / "output"
     stream = jobs.counts(jobs.configuration(tmp_path), COUNT, gate)
