@@ -23,7 +23,7 @@ from ..protocol.ids import Attempt
 from ..protocol.link import LinkId, LinkRefused
 from ..protocol.link_watch import LOOKS, LinkAction, LinkWatch
 from .handshakes import STRANGERS, Handshake, Incoming, Outgoing
-from .listeners import Address, Listeners, dial
+from .listeners import Address, Carrier, Listeners, ListenOn
 from .peer import Credited, Deliver, Peer
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Connections:
         self._credited = credited
         self._failed = failed
         self._links = _Links(Attempt(-1), -1, b"", 1_000)
-        self._handshakes: dict[socket.socket, Handshake] = {}
+        self._handshakes: dict[Carrier, Handshake] = {}
         self._todo: deque[Callable[[], None]] = deque()
         self._selector = selectors.DefaultSelector()
         self._wake_in, self._wake_out = socket.socketpair()
@@ -73,9 +73,9 @@ class Connections:
 
     # ------------------------------------------------------------ called by the process
 
-    def address(self, node_id: str, host: str | None) -> Address:
+    def address(self, node_id: str, on: ListenOn | None) -> Address:
         """Where other processes reach this one; see `Listeners.address`."""
-        return self._listeners.address(node_id, host)
+        return self._listeners.address(node_id, on)
 
     def begin(
         self, attempt: Attempt, mine: int, secret: bytes, peers: Collection[int], timeout_ms: int
@@ -205,7 +205,9 @@ class Connections:
     def _dial(self, peer: Peer) -> None:
         links = self._links
         try:
-            connection = dial(links.addresses[peer.link.theirs], links.addresses[peer.link.mine])
+            connection = self._listeners.dial(
+                links.addresses[peer.link.theirs], links.addresses[peer.link.mine]
+            )
         except OSError as error:
             peer.watch.down(str(error))
             return
@@ -230,11 +232,10 @@ class Connections:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            connection, _ = listener.accept()
+            connection, _ = self._listeners.accept(listener)
         except OSError as error:
             logger.warning("a connection of another task process could not be accepted: %s", error)
             return
-        connection.setblocking(False)
         strangers = [each for each in self._handshakes.values() if isinstance(each, Incoming)]
         if len(strangers) >= STRANGERS:
             self._handshake_failed(strangers[0], "too many connections wait for their handshakes")
@@ -295,7 +296,7 @@ class Connections:
         except (LinkRefused, FrameError) as error:
             self._fail(peer, str(error))
             return
-        self._guarded(peer, connection, peer.take_frames)
+        self._guarded(peer, connection, peer.begin)
 
     def _handshake_failed(self, handshake: Handshake, cause: str) -> None:
         if isinstance(handshake, Outgoing):
@@ -308,14 +309,14 @@ class Connections:
 
     # ------------------------------------------------------------ carrying
 
-    def _ready(self, peer: Peer, connection: socket.socket, mask: int) -> None:
+    def _ready(self, peer: Peer, connection: Carrier, mask: int) -> None:
         if mask & selectors.EVENT_WRITE and peer.flush() and peer.socket is connection:
             key = self._selector.get_key(connection)
             self._selector.modify(connection, selectors.EVENT_READ, key.data)
         if mask & selectors.EVENT_READ:
             self._guarded(peer, connection, peer.read)
 
-    def _guarded(self, peer: Peer, connection: socket.socket, work: Callable[[], None]) -> None:
+    def _guarded(self, peer: Peer, connection: Carrier, work: Callable[[], None]) -> None:
         try:
             work()
         except FrameError as error:
@@ -333,7 +334,7 @@ class Connections:
             key = self._selector.get_key(peer.socket)
             self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, key.data)
 
-    def _broke(self, peer: Peer, connection: socket.socket, cause: str) -> None:
+    def _broke(self, peer: Peer, connection: Carrier, cause: str) -> None:
         def lose() -> None:
             if peer.socket is connection:
                 self._lose(peer, cause)
@@ -366,7 +367,7 @@ class Connections:
             self._selector.unregister(lost)
             lost.close()
 
-    def _drop(self, connection: socket.socket) -> None:
+    def _drop(self, connection: Carrier) -> None:
         del self._handshakes[connection]
         self._selector.unregister(connection)
         connection.close()

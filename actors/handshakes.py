@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
@@ -17,7 +18,9 @@ from ..protocol.frames import (
     refusal_frame,
     refusal_of,
 )
-from ..protocol.link import Dialer, LinkId, LinkRefused, Listener
+from ..protocol.link import Dialer, LinkId, LinkRefused, Listener, bound_secret
+from .listeners import Carrier
+from .tls import TlsSocket
 from .wire import received_memory
 
 HANDSHAKE_TIMEOUT_MS = 5_000
@@ -35,9 +38,10 @@ class Handshake(ABC):
         now_ms: The time in milliseconds.
     """
 
-    def __init__(self, connection: socket.socket, now_ms: int) -> None:
+    def __init__(self, connection: Carrier, now_ms: int) -> None:
         self.connection = connection
         self.reader = FrameReader(received_memory)
+        self._is_open = False
         self.deadline_ms = now_ms + HANDSHAKE_TIMEOUT_MS
         self.their_received = 0
         """How many numbered frames the other end has, once it is proved."""
@@ -50,6 +54,8 @@ class Handshake(ABC):
             FrameError: What arrived is no handshake.
             LinkRefused: The other end is not who it should be.
         """
+        if not self._opened():
+            return False
         try:
             count = self.connection.recv_into(self.reader.buffer())
         except BlockingIOError:
@@ -62,6 +68,21 @@ class Handshake(ABC):
                 return True
         return False
 
+    def _opened(self) -> bool:
+        """Go on with TLS, if the connection uses it; whether frames can be sent."""
+        if not self._is_open and (not isinstance(self.connection, TlsSocket) or self.connection.establish()):
+            self._is_open = True
+            self._begin()
+        return self._is_open
+
+    def _begin(self) -> None:
+        """Say what this end has to say first."""
+
+    def _bound(self, secret: bytes) -> bytes:
+        return bound_secret(
+            secret, self.connection.binding if isinstance(self.connection, TlsSocket) else b""
+        )
+
     @abstractmethod
     def _take(self, frame: Frame) -> bool:
         """Take a frame; whether the other end is proved."""
@@ -69,8 +90,10 @@ class Handshake(ABC):
     def _send(self, frame: Frame) -> None:
         # A few hundred bytes on a connection that has carried nothing else: a socket takes them whole.
         data = frame.encoded()
-        if self.connection.send(data) < len(data):
-            raise ConnectionResetError("the other end does not read the handshake")
+        with contextlib.suppress(BlockingIOError):
+            if self.connection.send(data) == len(data):
+                return
+        raise ConnectionResetError("the other end does not read the handshake")
 
 
 class Outgoing(Handshake):
@@ -84,21 +107,28 @@ class Outgoing(Handshake):
         now_ms: The time in milliseconds.
     """
 
-    def __init__(
-        self, connection: socket.socket, link: LinkId, secret: bytes, received: int, now_ms: int
-    ) -> None:
+    def __init__(self, connection: Carrier, link: LinkId, secret: bytes, received: int, now_ms: int) -> None:
         super().__init__(connection, now_ms)
         self.link = link
-        self._dialer = Dialer(link, secret, secrets.token_bytes(NONCE_BYTES), received)
+        self.is_connected = False
+        self._secret, self._received = secret, received
+        self._dialer: Dialer | None = None
 
     def connected(self) -> None:
         """The socket is connected, or could not be. Raises `OSError` in the second case."""
         error = self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, os.strerror(error))
+        self.is_connected = True
+        self._opened()
+
+    def _begin(self) -> None:
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        self._dialer = Dialer(self.link, self._bound(self._secret), nonce, self._received)
         self._send(self._dialer.hello)
 
     def _take(self, frame: Frame) -> bool:
+        assert self._dialer is not None
         if frame.kind is FrameKind.REFUSAL:
             raise LinkRefused(refusal_of(frame))
         proof, self.their_received = self._dialer.answer(frame)
@@ -118,13 +148,15 @@ class Incoming(Handshake):
 
     def __init__(
         self,
-        connection: socket.socket,
+        connection: Carrier,
         secret_of: Callable[[LinkId], bytes],
         received_of: Callable[[LinkId], int],
         now_ms: int,
     ) -> None:
         super().__init__(connection, now_ms)
-        self._listener = Listener(secret_of, received_of, secrets.token_bytes(NONCE_BYTES))
+        self._listener = Listener(
+            lambda link: self._bound(secret_of(link)), received_of, secrets.token_bytes(NONCE_BYTES)
+        )
 
     @property
     def link(self) -> LinkId:

@@ -12,8 +12,14 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .tls import TlsSocket
+from .tls_files import SAME_ON_BOTH, TlsFiles, TlsIdentities
+
 _BACKLOG = 1_024
 _CONNECTING = (0, errno.EINPROGRESS)
+
+Carrier = socket.socket | TlsSocket
+"""What carries a connection; neither blocks."""
 
 _KERNEL_OPTIONS = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 5_000}
 """After 2 s of silence the kernel asks the other end each second; after 3 questions, or 5 s without an
@@ -29,21 +35,38 @@ class Address:
         path: Its Unix-domain socket, for processes of the same node.
         host: Its address for processes of other nodes; empty if it does not listen for them.
         port: The TCP port at that address.
+        uses_tls: Whether connections to that port use TLS.
     """
 
     node_id: str
     path: str
     host: str = ""
     port: int = 0
+    uses_tls: bool = False
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}" if self.host else "unix:" + self.path.replace("\0", "@")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenOn:
+    """How a process is reached from other nodes.
+
+    Attributes:
+        host: An address of its node.
+        tls: The certificates, `None` without TLS.
+    """
+
+    host: str
+    tls: TlsFiles | None = None
 
 
 class Listeners:
     """The sockets on which a process accepts connections; they exist from the first question for an address.
 
     Any process of the node can open a connection to the Unix-domain socket; the handshake decides who stays.
+    Connections within a node use no TLS: their data stays in the memory of the node's kernel, and a process
+    that can read that can read the private key as well.
 
     Args:
         opened: Takes each listening socket.
@@ -53,26 +76,33 @@ class Listeners:
         self._opened = opened
         self._directory = ""
         self._path = ""
-        self._host, self._port = "", 0
+        self._on: ListenOn | None = None
+        self._port = 0
+        self._tls: TlsIdentities | None = None
         self._sockets: list[socket.socket] = []
 
-    def address(self, node_id: str, host: str | None) -> Address:
+    def address(self, node_id: str, on: ListenOn | None) -> Address:
         """Where this process is reached; it listens there from now on.
 
         Args:
             node_id: Its node, by Ray's id; processes of the same one use a Unix-domain socket.
-            host: An address of this node at which those of other nodes reach it; `None` for what is open.
+            on: How those of other nodes reach it; `None` for what is open.
 
         Raises:
-            OSError: It cannot listen there.
+            OSError: It cannot listen there, or has no certificate that can be used.
         """
         if not self._path:
             self._path = self._new_path()
             self._add(socket.AF_UNIX, self._path)
-        if host is not None and host != self._host:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._host, self._port = host, self._add(family, (host, 0)).getsockname()[1]
-        return Address(node_id, self._path, self._host, self._port)
+        if on is not None and on != self._on:
+            self._tls = None if on.tls is None else TlsIdentities(on.tls)
+            if self._tls is not None:
+                self._tls.current()
+            family = socket.AF_INET6 if ":" in on.host else socket.AF_INET
+            self._port = self._add(family, (on.host, 0)).getsockname()[1]
+            self._on = on
+        host = "" if self._on is None else self._on.host
+        return Address(node_id, self._path, host, self._port, self._tls is not None)
 
     def _new_path(self) -> str:
         if sys.platform == "linux":
@@ -94,35 +124,59 @@ class Listeners:
         self._opened(listener)
         return listener
 
+    def accept(self, listener: socket.socket) -> tuple[Carrier, str]:
+        """Accept a connection; returns it and where it comes from.
+
+        Raises:
+            OSError: None can be accepted now, or this process has no certificate that can be used.
+        """
+        connection, where = listener.accept()
+        connection.setblocking(False)
+        if connection.family == socket.AF_UNIX:
+            return connection, "a process of this node"
+        set_tcp_options(connection)
+        return self._with_tls(connection, is_server=True), f"{where[0]}:{where[1]}"
+
+    def dial(self, there: Address, here: Address) -> Carrier:
+        """Begin to open a connection.
+
+        Args:
+            there: The other process.
+            here: This one.
+
+        Returns:
+            It is connected, or could not be, as soon as it can be written.
+
+        Raises:
+            OSError: It cannot even begin.
+        """
+        if there.node_id == here.node_id:
+            return _begin(socket.AF_UNIX, there.path)
+        if not there.host:
+            raise OSError(f"{there} is on another node, and its process listens for its own node only")
+        if there.uses_tls != here.uses_tls:
+            theirs, mine = ("uses", "does not") if there.uses_tls else ("does not use", "does")
+            raise OSError(f"the other end {theirs} TLS, and this process {mine}. {SAME_ON_BOTH}")
+        family = socket.AF_INET6 if ":" in there.host else socket.AF_INET
+        connection = _begin(family, (there.host, there.port))
+        set_tcp_options(connection)
+        return self._with_tls(connection, is_server=False)
+
+    def _with_tls(self, connection: socket.socket, is_server: bool) -> Carrier:
+        if self._tls is None:
+            return connection
+        try:
+            return TlsSocket(connection, self._tls.current(), is_server)
+        except BaseException:
+            connection.close()
+            raise
+
     def close(self) -> None:
         """Listen no more."""
         for listener in self._sockets:
             listener.close()
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def dial(there: Address, here: Address) -> socket.socket:
-    """Begin to open a connection.
-
-    Args:
-        there: The other process.
-        here: This one.
-
-    Returns:
-        A socket that does not block; it is connected, or could not be, as soon as it can be written.
-
-    Raises:
-        OSError: It cannot even begin.
-    """
-    if there.node_id == here.node_id:
-        return _begin(socket.AF_UNIX, there.path)
-    if not there.host:
-        raise OSError(f"{there} is on another node, and its process listens for its own node only")
-    family = socket.AF_INET6 if ":" in there.host else socket.AF_INET
-    connection = _begin(family, (there.host, there.port))
-    set_tcp_options(connection)
-    return connection
 
 
 def _begin(family: socket.AddressFamily, where: str | tuple[str, int]) -> socket.socket:

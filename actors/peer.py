@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,8 @@ from ..protocol.frames import (
 from ..protocol.ids import ChannelId
 from ..protocol.link import LinkId, Parts, Progress
 from ..protocol.link_watch import LinkWatch
+from .listeners import Carrier
+from .tls import TlsSocket
 
 READS = 16
 """How often a socket is read before the others have their turn."""
@@ -56,7 +57,7 @@ class Peer:
         deliver: Deliver,
         credited: Credited,
         wants_write: Callable[[Peer], None],
-        broke: Callable[[Peer, socket.socket, str], None],
+        broke: Callable[[Peer, Carrier, str], None],
     ) -> None:
         self.link = link
         self.watch = watch
@@ -70,7 +71,7 @@ class Peer:
         self._lock = threading.Lock()
         self._waiting: deque[memoryview] = deque()
         self._reader = FrameReader()
-        self.socket: socket.socket | None = None
+        self.socket: Carrier | None = None
 
     @property
     def awaits(self) -> bool:
@@ -126,7 +127,7 @@ class Peer:
 
     # ------------------------------------------------------------ on the thread that reads all sockets
 
-    def resume(self, connection: socket.socket, reader: FrameReader, received: int) -> None:
+    def resume(self, connection: Carrier, reader: FrameReader, received: int) -> None:
         """A new connection is proved.
 
         Args:
@@ -145,7 +146,7 @@ class Peer:
             for parts in missing:
                 self._transmit(parts)
 
-    def disconnect(self) -> socket.socket | None:
+    def disconnect(self) -> Carrier | None:
         """The connection is lost; returns its socket, to be closed."""
         with self._lock:
             lost, self.socket = self.socket, None
@@ -184,10 +185,12 @@ class Peer:
             ConnectionError: The connection has ended.
             FrameError: What arrived makes no sense.
         """
-        for _ in range(READS):
-            connection = self.socket
-            if connection is None:
+        turns = 0
+        while (connection := self.socket) is not None:
+            # What TLS holds does not make the socket readable.
+            if turns >= READS and not (isinstance(connection, TlsSocket) and connection.has_more):
                 return
+            turns += 1
             buffer = self._reader.buffer()
             try:
                 count = connection.recv_into(buffer)
@@ -199,6 +202,11 @@ class Peer:
             self.take_frames()
             if count < len(buffer):
                 return
+
+    def begin(self) -> None:
+        """Take what arrived with the handshake, and after it. Raises as `read` does."""
+        self.take_frames()
+        self.read()
 
     def take_frames(self) -> None:
         """Take the frames that are here."""

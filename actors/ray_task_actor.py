@@ -124,7 +124,8 @@ class TaskActor:
     async def listen(self) -> Address:
         """Listen for the processes of other nodes too; returns where they reach this one."""
         host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-        return self._network.address(self._place[1], host)
+        tls = self._parts.TlsFiles.from_environment(os.environ)
+        return self._network.address(self._place[1], self._parts.ListenOn(host, tls))
 
     @ray.method(concurrency_group="control")
     async def connect(self, attempt: Attempt, addresses: Mapping[int, Address]) -> None:

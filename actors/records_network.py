@@ -12,7 +12,7 @@ from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.link import LinkId
 from ..protocol.task_events import ConnectionFailed, CreditReturned
 from .connections import Connections
-from .listeners import Address
+from .listeners import Address, ListenOn
 from .peer import Peer
 
 Put = Callable[[Any], None]
@@ -73,9 +73,9 @@ class RecordsNetwork:
         self._connections = Connections(self._arrived, self._credited, self._failed)
         self._current: AttemptNetwork | None = None
 
-    def address(self, node_id: str, host: str | None = None) -> Address:
+    def address(self, node_id: str, on: ListenOn | None = None) -> Address:
         """Where other processes reach this one; see `Listeners.address`."""
-        return self._connections.address(node_id, host)
+        return self._connections.address(node_id, on)
 
     def begin(self, routes: AttemptRoutes) -> AttemptNetwork:
         """The network of a new attempt; that of the one before carries nothing any more."""

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from tidegate.actors.connections import Connections
-from tidegate.actors.listeners import Address
+from tidegate.actors.listeners import Address, ListenOn
 from tidegate.actors.peer import Peer
 from tidegate.protocol.elements import Message
 from tidegate.protocol.frames import DataKind, Payload
@@ -81,7 +81,7 @@ class End:
 def receive(pipe: Connection, host: str | None) -> None:
     """The other process: receives as many messages as it is told, and says what CPU time that took."""
     end = End()
-    pipe.send(end.connections.address("there" if host else "here", host))
+    pipe.send(end.connections.address("there" if host else "here", ListenOn(host) if host else None))
     end.begin(1, pipe.recv())
     while (count := pipe.recv()) is not None:
         end.arrived, before = 0, cpu_s()
@@ -129,7 +129,7 @@ class Measured:
             self._socket.connect(address)
             return
         self._end = End()
-        addresses = {0: self._end.connections.address("here", host), 1: address}
+        addresses = {0: self._end.connections.address("here", ListenOn(host) if host else None), 1: address}
         self._pipe.send(addresses)
         self._end.begin(0, addresses)
 

@@ -14,7 +14,8 @@ Handshake, for a secret that only the processes of one attempt know:
     listener   Proof               if the mac is right: frames; else a refusal
 
 A mac is HMAC-SHA256 of what both have said so far and of who says it, so no answer can be used twice or
-sent back to its author. Nothing else that arrives is looked at before.
+sent back to its author. Nothing else that arrives is looked at before. Over TLS, `bound_secret` replaces the
+secret, so that a third process with a certificate cannot pass the answers on.
 """
 
 from __future__ import annotations
@@ -57,6 +58,16 @@ class LinkId:
     def dials(self) -> bool:
         """Whether this end opens the connection."""
         return self.mine < self.theirs
+
+
+def bound_secret(secret: bytes, binding: bytes) -> bytes:
+    """The secret for one connection with TLS.
+
+    Args:
+        secret: That of the attempt.
+        binding: The certificates that both ends see on this connection; empty without TLS.
+    """
+    return hmac.digest(secret, b"tls" + binding, "sha256") if binding else secret
 
 
 class Progress:
