@@ -15,7 +15,7 @@ import pytest
 from tidegate.actors.listeners import ListenOn
 from tidegate.actors.tls import TlsSocket
 from tidegate.actors.tls_files import TlsFiles, TlsFilesError, TlsIdentities
-from tidegate.protocol.frames import DataKind
+from tidegate.protocol.frames import DataKind, LargePayload
 from tidegate.protocol.ids import Attempt
 
 from ..certificates import Authority
@@ -68,7 +68,9 @@ def test_messages_in_both_directions_arrive_in_order_and_encrypted(authority: Au
             thread.join()
         for mine in range(2):
             assert pair[mine].wait_for(100) == list(range(100))
-            assert pair[mine].got[99][1] == b"not to be read 99 " * 99 * 400
+            last = pair[mine].got[99][1]
+            assert isinstance(last, LargePayload)
+            assert last.data == b"not to be read 99 " * 99 * 400
         connection = pair[0].connections._links.peers[1].socket
         assert isinstance(connection, TlsSocket)
         assert connection._tls.version() == "TLSv1.3"
