@@ -4,13 +4,14 @@
 
 A process of its own receives what this one sends, over a Unix-domain socket and over TCP on loopback. It
 gives credit back after each 256 KiB, as a busy task does. The bare socket sends and receives the same bytes
-without frames.
+without frames. With `RAY_USE_TLS=1` and Ray's other variables for certificates, it measures TLS as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import resource
 import socket
 import statistics
@@ -23,6 +24,7 @@ from typing import Any
 from tidegate.actors.connections import Connections
 from tidegate.actors.listeners import Address, ListenOn
 from tidegate.actors.peer import Peer
+from tidegate.actors.tls_files import TlsFiles
 from tidegate.protocol.elements import Message
 from tidegate.protocol.frames import DataKind, Payload
 from tidegate.protocol.ids import Attempt, ChannelId
@@ -78,10 +80,10 @@ class End:
         self.connections.send(1, message, DataKind.ELEMENTS)
 
 
-def receive(pipe: Connection, host: str | None) -> None:
+def receive(pipe: Connection, on: ListenOn | None) -> None:
     """The other process: receives as many messages as it is told, and says what CPU time that took."""
     end = End()
-    pipe.send(end.connections.address("there" if host else "here", ListenOn(host) if host else None))
+    pipe.send(end.connections.address("there" if on else "here", on))
     end.begin(1, pipe.recv())
     while (count := pipe.recv()) is not None:
         end.arrived, before = 0, cpu_s()
@@ -117,10 +119,10 @@ def cpu_s() -> float:
 class Measured:
     """A sender with its receiver, and the costs of one message of each size."""
 
-    def __init__(self, host: str | None, is_bare: bool) -> None:
+    def __init__(self, on: ListenOn | None, is_bare: bool) -> None:
         self._is_bare = is_bare
         self._pipe, theirs = multiprocessing.Pipe()
-        target, arguments = (receive_bare, (theirs,)) if is_bare else (receive, (theirs, host))
+        target, arguments = (receive_bare, (theirs,)) if is_bare else (receive, (theirs, on))
         self._process = multiprocessing.get_context("spawn").Process(target=target, args=arguments)
         self._process.start()
         address = self._pipe.recv()
@@ -129,7 +131,7 @@ class Measured:
             self._socket.connect(address)
             return
         self._end = End()
-        addresses = {0: self._end.connections.address("here", ListenOn(host) if host else None), 1: address}
+        addresses = {0: self._end.connections.address("here", on), 1: address}
         self._pipe.send(addresses)
         self._end.begin(0, addresses)
 
@@ -164,12 +166,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     print("| carrier | message | CPU µs back to back | µs back to back | CPU µs at 500/s |")
     print("|---|---|---|---|---|")
-    for title, host, is_bare in (
+    tls = TlsFiles.from_environment(os.environ)
+    carriers: list[tuple[str, ListenOn | None, bool]] = [
         ("Unix-domain socket", None, False),
-        ("TCP on loopback", "127.0.0.1", False),
+        ("TCP on loopback", ListenOn("127.0.0.1"), False),
         ("bare Unix-domain socket", None, True),
-    ):
-        measured = Measured(host, is_bare)
+    ]
+    if tls is not None:
+        carriers.insert(2, ("TCP with TLS on loopback", ListenOn("127.0.0.1", tls), False))
+    for title, on, is_bare in carriers:
+        measured = Measured(on, is_bare)
         for size in SIZES:
             count = options.messages // (LARGE_SHARE if size > 65_536 else 1)
             runs = [measured.costs_us(size, count, None) for _ in range(options.rounds)]
