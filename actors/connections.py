@@ -23,7 +23,7 @@ from ..protocol.ids import Attempt
 from ..protocol.link import LinkId, LinkRefused
 from ..protocol.link_watch import LOOKS, LinkAction, LinkWatch
 from .handshakes import STRANGERS, Handshake, Incoming, Outgoing
-from .listeners import Address, Carrier, Listeners, ListenOn
+from .listeners import Address, Carrier, Listeners, ListenOn, route
 from .peer import Credited, Deliver, Peer
 
 logger = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ class Connections:
         interval_ms = links.timeout_ms / LOOKS * (1 if is_soon else _LATER)
         self._look_at_s = time.monotonic() + interval_ms / 1_000
         for handshake in [each for each in self._handshakes.values() if each.deadline_ms <= now_ms]:
-            self._handshake_failed(handshake, "the other end did not answer the handshake in time")
+            self._handshake_failed(handshake, handshake.late)
         for peer in links.peers.values():
             # Before the addresses are known nothing is late, unless a task runs and has sent something.
             if not peer.is_failed and (links.addresses or peer.awaits):
@@ -197,8 +197,9 @@ class Connections:
     def _fail(self, peer: Peer, cause: str) -> None:
         peer.is_failed = True
         self._disconnect(peer)
-        address = self._links.addresses.get(peer.link.theirs)
-        self._failed(peer.link, f"{address}: {cause}" if peer.link.dials and address else cause)
+        here, there = (self._links.addresses.get(number) for number in (peer.link.mine, peer.link.theirs))
+        where = f"{route(here, there, peer.link.dials)}: " if here and there else ""
+        self._failed(peer.link, where + cause)
 
     # ------------------------------------------------------------ opening
 

@@ -46,6 +46,11 @@ class Handshake(ABC):
         self.their_received = 0
         """How many numbered frames the other end has, once it is proved."""
 
+    @property
+    def late(self) -> str:
+        """What has not happened when the deadline has passed."""
+        return "the other end did not answer the handshake in time"
+
     def read(self) -> bool:
         """Take what has arrived; whether the other end is proved.
 
@@ -113,6 +118,13 @@ class Outgoing(Handshake):
         self.is_connected = False
         self._secret, self._received = secret, received
         self._dialer: Dialer | None = None
+
+    @property
+    def late(self) -> str:
+        """What has not happened when the deadline has passed."""
+        if self.is_connected:
+            return super().late
+        return f"no answer within {HANDSHAKE_TIMEOUT_MS // 1_000} s; a firewall may drop packets"
 
     def connected(self) -> None:
         """The socket is connected, or could not be. Raises `OSError` in the second case."""

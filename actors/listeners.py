@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..protocol.listening import ADDRESS_KEY, ANY_PORT, PORT_KEY, ListenRule
+from .interfaces import interface_addresses
 from .tls import TlsSocket
 from .tls_files import SAME_ON_BOTH, TlsFiles, TlsIdentities
 
@@ -55,10 +57,26 @@ class ListenOn:
     Attributes:
         host: An address of its node.
         tls: The certificates, `None` without TLS.
+        rule: The ports.
     """
 
     host: str
     tls: TlsFiles | None = None
+    rule: ListenRule = ANY_PORT
+
+
+def listen_on(rule: ListenRule, node_address: str) -> ListenOn:
+    """How this process should be reached from other nodes.
+
+    Args:
+        rule: That of the job.
+        node_address: The address by which Ray knows this node.
+
+    Raises:
+        ConfigurationError: The node has no such address, or Ray uses TLS and does not name its certificates.
+    """
+    host = rule.address(node_address, interface_addresses()) if rule.places else node_address
+    return ListenOn(host, TlsFiles.from_environment(os.environ), rule)
 
 
 class Listeners:
@@ -98,11 +116,25 @@ class Listeners:
             self._tls = None if on.tls is None else TlsIdentities(on.tls)
             if self._tls is not None:
                 self._tls.current()
-            family = socket.AF_INET6 if ":" in on.host else socket.AF_INET
-            self._port = self._add(family, (on.host, 0)).getsockname()[1]
+            self._port = self._add_tcp(on)
             self._on = on
         host = "" if self._on is None else self._on.host
         return Address(node_id, self._path, host, self._port, self._tls is not None)
+
+    def _add_tcp(self, on: ListenOn) -> int:
+        """Listen on a port that is free; returns it."""
+        family = socket.AF_INET6 if ":" in on.host else socket.AF_INET
+        for port in on.rule.candidates(secrets.randbelow(1 << 16)):
+            try:
+                return int(self._add(family, (on.host, port)).getsockname()[1])
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise OSError(error.errno, f"{on.host}:{port}: {error.strerror}") from error
+        raise OSError(
+            errno.EADDRINUSE,
+            f"no port of {on.rule.ports_text} ({PORT_KEY}) is free at {on.host}. Each task process of a node "
+            f"needs one; set a larger range, or find out with `ss -ltnp` what uses these",
+        )
 
     def _new_path(self) -> str:
         if sys.platform == "linux":
@@ -115,6 +147,9 @@ class Listeners:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setblocking(False)
         try:
+            if family != socket.AF_UNIX:
+                # A port of connections that ended a moment ago is free.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(where)
             listener.listen(_BACKLOG)
         except OSError:
@@ -177,6 +212,20 @@ class Listeners:
             listener.close()
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def route(here: Address, there: Address, dials: bool) -> str:
+    """Between which addresses a connection is, and what selects them.
+
+    Args:
+        here: This process.
+        there: The other process.
+        dials: Whether this one opens the connection.
+    """
+    if there.node_id == here.node_id:
+        return f"{there if dials else here}"
+    source, target = (here.host, f"{there}") if dials else (there.host, f"{here}")
+    return f"from {source} to {target} ({ADDRESS_KEY} and {PORT_KEY} select these addresses)"
 
 
 def _begin(family: socket.AddressFamily, where: str | tuple[str, int]) -> socket.socket:

@@ -24,6 +24,7 @@ from .ray_serializers import make_serializers
 if TYPE_CHECKING:
     from ..protocol.elements import Message
     from ..protocol.ids import Attempt, SubtaskId
+    from ..protocol.listening import ListenRule
     from ..protocol.task_events import TaskMail
     from ..protocol.task_metrics import Heartbeat, ProcessMetrics
     from .listeners import Address
@@ -121,11 +122,14 @@ class TaskActor:
         return place
 
     @ray.method(concurrency_group="control")
-    async def listen(self) -> Address:
-        """Listen for the processes of other nodes too; returns where they reach this one."""
+    async def listen(self, rule: ListenRule) -> Address:
+        """Listen for the processes of other nodes too; returns where they reach this one.
+
+        Args:
+            rule: The address and the ports to listen on.
+        """
         host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-        tls = self._parts.TlsFiles.from_environment(os.environ)
-        return self._network.address(self._place[1], self._parts.ListenOn(host, tls))
+        return self._network.address(self._place[1], self._parts.listen_on(rule, host))
 
     @ray.method(concurrency_group="control")
     async def connect(self, attempt: Attempt, addresses: Mapping[int, Address]) -> None:

@@ -17,25 +17,23 @@ from ..protocol.task_metrics import Heartbeat, ProcessMetrics
 from ..state.retrying_storage import retries_stop_at
 from ..telemetry.logs import LogContext
 from .deferred_pandas import defer_pandas
-from .listeners import ListenOn
+from .listeners import listen_on
 from .local_dirs import JobDirectories
 from .ports import TaskDeployment
 from .ray_transport import RayTaskPorts, open_ray_log
 from .records_network import AttemptNetwork, AttemptRoutes, RecordsNetwork
 from .task import StreamTask
-from .tls_files import TlsFiles
 
 __all__ = [
     "Attempt",
     "AttemptRoutes",
     "Heartbeat",
-    "ListenOn",
     "NumberedSent",
     "RecordsNetwork",
     "TaskRunner",
-    "TlsFiles",
     "defer_pandas",
     "enter_job",
+    "listen_on",
     "take_metrics",
 ]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from .config_options import ConfigOption, ConfigOptions
 from .elasticity_options import AutoscalerOptions, SchedulerOptions
+from .network_options import NetworkOptions
 from .time import Duration
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "JobManagerOptions",
     "LogOptions",
     "MetricOptions",
+    "NetworkOptions",
     "PipelineOptions",
     "RestOptions",
     "RestartStrategyOptions",
@@ -350,21 +352,6 @@ class DeploymentOptions:
         ConfigOptions.key("heartbeat.timeout").duration_type().default_value(Duration.of_seconds(15))
     )
     """Silence after which a task's process counts as lost, and its node if no process there answers."""
-    GAP_TIMEOUT: ConfigOption[Duration] = (
-        ConfigOptions.key("tidegate.network.gap-timeout")
-        .duration_type()
-        .default_value(Duration.of_seconds(5))
-    )
-    """How long a message between two processes may be missing, while later ones are there, before it counts
-    as lost and the job restarts from its latest checkpoint."""
-    RECONNECT_TIMEOUT: ConfigOption[Duration] = (
-        ConfigOptions.key("tidegate.network.reconnect-timeout")
-        .duration_type()
-        .default_value(Duration.of_seconds(20))
-    )
-    """How long the direct connection between two task processes may be lost, before the job restarts from its
-    latest checkpoint. Until then it is opened again and goes on where it was, and nothing is lost. Longer by
-    default than `heartbeat.timeout`, which finds a process or a node that is silent altogether."""
     SLOT_REQUEST_TIMEOUT: ConfigOption[Duration] = (
         ConfigOptions.key("slot.request.timeout").duration_type().default_value(Duration.of_minutes(5))
     )

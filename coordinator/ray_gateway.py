@@ -196,9 +196,7 @@ class RayTaskGateway:
             process.subtasks, process.numbered = [member.subtask_id for member in members], {}
             process.stopping, process.stop_deadline_ms = {}, None
         processes = {key: self._processes[key] for key in groups}
-        routes = RayRoutes(
-            self._attempt, graph, processes, self._settings.reconnect_timeout_ms, self._when_done
-        )
+        routes = RayRoutes(self._attempt, graph, processes, self._settings, self._when_done)
         for key, members in groups.items():
             self._deploy_to(self._processes[key], members, routes)
 

@@ -13,6 +13,7 @@ from ..protocol.execution_graph import ExecutionGraph, Subtask
 from ..protocol.ids import Attempt
 from .preparation import TaskProcess
 from .slots import process_key
+from .spec import JobSettings
 
 _SECRET_BYTES = 32
 
@@ -32,7 +33,7 @@ class RayRoutes:
         attempt: The attempt.
         graph: Its subtasks.
         processes: The processes with these subtasks, by their keys.
-        timeout_ms: How long a connection may be lost.
+        settings: How long a connection may be lost, and where processes listen.
         when_done: Takes the answer of an actor's call.
     """
 
@@ -41,13 +42,13 @@ class RayRoutes:
         attempt: Attempt,
         graph: ExecutionGraph,
         processes: Mapping[str, TaskProcess],
-        timeout_ms: int,
+        settings: JobSettings,
         when_done: Call,
     ) -> None:
         self._attempt = attempt
         self._graph = graph
         self._processes = dict(processes)
-        self._timeout_ms = timeout_ms
+        self._settings = settings
         self._when_done = when_done
         self._numbers = {key: number for number, key in enumerate(self._processes)}
         self._secret = secrets.token_bytes(_SECRET_BYTES)
@@ -84,7 +85,7 @@ class RayRoutes:
             receivers,
             actors,
             frozenset(senders),
-            self._timeout_ms,
+            self._settings.reconnect_timeout_ms,
         )
         self._routes[key] = routes
         return routes
@@ -110,7 +111,8 @@ class RayRoutes:
             for other in unreachable:
                 del self._addresses[other]
             for other in unreachable:
-                self._when_done(self._processes[other].actor.listen.remote(), self._listening(other, failed))
+                answer = self._processes[other].actor.listen.remote(self._settings.listen_rule)
+                self._when_done(answer, self._listening(other, failed))
             return
         self._connect()
 
@@ -119,7 +121,8 @@ class RayRoutes:
             if address is not None:
                 self.deployed(key, address, failed)
             else:
-                failed(key, first_line(error))
+                # What Ray raises begins with the name of the method.
+                failed(key, f"cannot listen for other nodes: {first_line(getattr(error, 'cause', error))}")
 
         return answered
 

@@ -13,6 +13,7 @@ from ..common.job_files import JobFile
 from ..protocol.elements import CheckpointingMode
 from ..protocol.failover import NoRestart, RestartStrategy
 from ..protocol.ids import JobId
+from ..protocol.listening import ANY_PORT, ListenRule
 from ..protocol.plan import JobGraph
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import StateBackend
@@ -96,6 +97,7 @@ class JobSettings:
             before it counts as lost and the attempt fails.
         reconnect_timeout_ms: How long the direct connection between two processes may be lost before the
             attempt fails (Ray shell).
+        listen_rule: Where processes listen for those of other nodes (Ray shell).
         slot_request_timeout_ms: How long a process may wait for a place in the cluster (Ray shell).
         redundant_processes: How many started processes wait to replace one that dies (Ray shell).
         stop_timeout_ms: How long a cancelled subtask may take before its process is killed.
@@ -150,6 +152,7 @@ class JobSettings:
     heartbeat_timeout_ms: int = 15_000
     gap_timeout_ms: int = 5_000
     reconnect_timeout_ms: int = 20_000
+    listen_rule: ListenRule = ANY_PORT
     slot_request_timeout_ms: int = 300_000
     redundant_processes: int = 0
     stop_timeout_ms: int = 10_000

@@ -20,6 +20,7 @@ from ..common.options import (
     JobManagerOptions,
     LogOptions,
     MetricOptions,
+    NetworkOptions,
     PipelineOptions,
     StateBackendOptions,
     StateRecoveryOptions,
@@ -41,6 +42,7 @@ from ..protocol.failover import (
     NoRestart,
     RestartStrategy,
 )
+from ..protocol.listening import ListenRule
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import HashMapStateBackend, StateBackend
 from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
@@ -138,11 +140,15 @@ def job_settings(
         slot_cpus=configuration.get(DeploymentOptions.SLOT_CPUS),
         gap_timeout_ms=_network_timeout_ms(
             configuration,
-            DeploymentOptions.GAP_TIMEOUT,
+            NetworkOptions.GAP_TIMEOUT,
             "messages that are only out of order would count as lost",
         ),
         reconnect_timeout_ms=_network_timeout_ms(
-            configuration, DeploymentOptions.RECONNECT_TIMEOUT, "a busy process would count as lost"
+            configuration, NetworkOptions.RECONNECT_TIMEOUT, "a busy process would count as lost"
+        ),
+        listen_rule=ListenRule.parse(
+            configuration.get(NetworkOptions.ADDRESS),
+            configuration.get(NetworkOptions.BIND_PORT),
         ),
         heartbeat_timeout_ms=configuration.get(DeploymentOptions.HEARTBEAT_TIMEOUT).to_millis(),
         slot_request_timeout_ms=configuration.get(DeploymentOptions.SLOT_REQUEST_TIMEOUT).to_millis(),
