@@ -5,6 +5,8 @@ from __future__ import annotations
 from .config_options import ConfigOption, ConfigOptions
 from .time import Duration
 
+__all__ = ["NetworkOptions"]
+
 
 class NetworkOptions:
     """How the processes of a job reach each other."""
