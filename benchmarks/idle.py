@@ -4,6 +4,9 @@
 prints the time from submission until every subtask runs and the CPU time of that; then the CPU time (user and
 system) and the voluntary context switches of all processes while the job is idle, by kind of process.
 
+`--share-process` runs the subtasks of a slot in one process; `--threads` lists the threads that use most. `--bare`
+watches `width` Ray actors without any code instead of a job: what Ray itself takes.
+
 With `--rate` each source emits that many records a second, each in a message of its own, to see how the
 memory of Ray's head (`gcs_server`) grows.
 """
@@ -94,9 +97,10 @@ def identity(value: int) -> int:
     return value
 
 
-def start_job(width: int, rate: int) -> JobClient:
+def start_job(width: int, rate: int, shares_process: bool) -> JobClient:
     """Submit the job to the connected Ray."""
     configuration = Configuration()
+    configuration.set_string("tidegate.slot.share-process", str(shares_process).lower())
     configuration.set_string("execution.runtime-mode", "STREAMING")
     configuration.set_string("execution.target", "ray")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
@@ -141,7 +145,7 @@ def kind_of(process: psutil.Process) -> str:
     described = describe(process)
     if process.pid == os.getpid():
         return "driver"
-    kinds = ("TaskActor", "CoordinatorActor", "IDLE", "gcs_server", "raylet")
+    kinds = ("TaskActor", "BareActor", "CoordinatorActor", "IDLE", "gcs_server", "raylet")
     return next((kind for kind in kinds if kind in described), "others of Ray")
 
 
@@ -149,6 +153,53 @@ def family() -> list[psutil.Process]:
     """This process and all that it started."""
     me = psutil.Process()
     return [me, *me.children(recursive=True)]
+
+
+class BareActor:
+    """Has nothing to do. One of its methods is asynchronous, as those of a task's actor are."""
+
+    async def ready(self) -> None:
+        pass
+
+
+def start_bare_actors(width: int) -> list[Any]:
+    """Start actors without any code, with the options of a task's actor."""
+    import ray
+
+    bare = ray.remote(BareActor).options(num_cpus=1, enable_task_events=False)
+    actors = [bare.remote() for _ in range(width)]
+    ray.get([actor.ready.remote() for actor in actors])
+    return actors
+
+
+Threads = dict[tuple[int, str], tuple[str, float]]
+
+
+def threads(processes: list[psutil.Process]) -> Threads:
+    """By process and thread: the kind of the process with the thread's name, and its CPU seconds so far."""
+    found: Threads = {}
+    ticks = os.sysconf("SC_CLK_TCK")
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess, OSError):
+            kind = kind_of(process)
+            for task in os.listdir(f"/proc/{process.pid}/task"):
+                with open(f"/proc/{process.pid}/task/{task}/stat") as stat:
+                    head, _, rest = stat.read().rpartition(")")
+                fields = rest.split()
+                cpu = (int(fields[11]) + int(fields[12])) / ticks
+                name = "main thread" if task == str(process.pid) else head.partition("(")[2]
+                found[process.pid, task] = (f"{kind}: {name}", cpu)
+    return found
+
+
+def show_threads(before: Threads, after: Threads, seconds: float) -> None:
+    """Print which kinds of threads used most."""
+    used: dict[str, float] = defaultdict(float)
+    for key, (name, cpu) in after.items():
+        used[name] += cpu - before.get(key, (name, 0.0))[1]
+    print("| thread | % of a core |\n|---|---|")
+    for name, cpu in sorted(used.items(), key=lambda item: -item[1])[:25]:
+        print(f"| {name} | {100 * cpu / seconds:.2f} |")
 
 
 def cpu_s(figures: Spent) -> float:
@@ -188,6 +239,9 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=16, help="sources, and keyed subtasks")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long it is watched")
     parser.add_argument("--rate", type=int, default=0, help="records a second of each source")
+    parser.add_argument("--share-process", action="store_true", help="run the subtasks of a slot together")
+    parser.add_argument("--threads", action="store_true", help="list the threads that use most")
+    parser.add_argument("--bare", action="store_true", help="watch Ray actors without any code")
     options = parser.parse_args()
     import ray
 
@@ -200,19 +254,26 @@ def main() -> None:
     )
     time.sleep(SETTLE_S)
     began_s, at_first = time.monotonic(), spent(family())
-    client = start_job(options.width, options.rate)
-    await_running(client)
+    actors = start_bare_actors(options.width) if options.bare else []
+    client = None if options.bare else start_job(options.width, options.rate, options.share_process)
+    if client is not None:
+        await_running(client)
     ready_s, running = time.monotonic() - began_s, spent(family())
     started_cpu_s = cpu_s(running) - cpu_s(at_first)
     print(f"start: {ready_s:.1f} s, {started_cpu_s:.1f} s of CPU time; load {os.getloadavg()}")
     time.sleep(SETTLE_S)
-    before, memory = spent(family()), gcs_mib()
+    before, threads_before, memory = spent(family()), threads(family()), gcs_mib()
     watched_s = time.monotonic()
     time.sleep(options.seconds)
-    show_idle(before, spent(family()), time.monotonic() - watched_s)
+    seconds = time.monotonic() - watched_s
+    show_idle(before, spent(family()), seconds)
+    if options.threads:
+        show_threads(threads_before, threads(family()), seconds)
     print(f"gcs_server: {memory:.0f} MiB, at the end {gcs_mib():.0f} MiB")
-    client.cancel().result()
-    client.wait(60)
+    if client is not None:
+        client.cancel().result()
+        client.wait(60)
+    actors.clear()
     ray.shutdown()
 
 
