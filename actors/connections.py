@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..protocol.elements import Message
+from ..protocol.frame_reader import new_scratch
 from ..protocol.frames import DataKind, FrameError, Refusal
 from ..protocol.ids import Attempt
 from ..protocol.link import LinkId, LinkRefused
@@ -59,6 +60,7 @@ class Connections:
         self._failed = failed
         self._links = _Links(Attempt(-1), -1, b"", 1_000)
         self._handshakes: dict[Carrier, Handshake] = {}
+        self._scratch = new_scratch()
         self._todo: deque[Callable[[], None]] = deque()
         self._selector = selectors.DefaultSelector()
         self._wake_in, self._wake_out = socket.socketpair()
@@ -213,7 +215,8 @@ class Connections:
             peer.watch.down(str(error))
             return
         now_ms = self._now_ms()
-        handshake = Outgoing(connection, peer.link, links.secret, peer.progress.received, now_ms)
+        received = peer.progress.received
+        handshake = Outgoing(connection, peer.link, links.secret, received, self._scratch, now_ms)
         peer.is_dialing = True
         self._handshakes[connection] = handshake
         self._selector.register(connection, selectors.EVENT_WRITE, lambda _: self._connected(handshake))
@@ -241,7 +244,7 @@ class Connections:
         if len(strangers) >= STRANGERS:
             self._handshake_failed(strangers[0], "too many connections wait for their handshakes")
         self._look_soon()
-        handshake = Incoming(connection, self._secret_of, self._received_of, self._now_ms())
+        handshake = Incoming(connection, self._secret_of, self._received_of, self._scratch, self._now_ms())
         self._handshakes[connection] = handshake
         self._selector.register(connection, selectors.EVENT_READ, lambda _: self._shake_hands(handshake))
 

@@ -35,12 +35,13 @@ class Handshake(ABC):
 
     Args:
         connection: A socket that does not block.
+        scratch: What all readers on the thread of the connections share.
         now_ms: The time in milliseconds.
     """
 
-    def __init__(self, connection: Carrier, now_ms: int) -> None:
+    def __init__(self, connection: Carrier, scratch: bytearray, now_ms: int) -> None:
         self.connection = connection
-        self.reader = FrameReader(received_memory)
+        self.reader = FrameReader(received_memory, scratch)
         self._is_open = False
         self.deadline_ms = now_ms + HANDSHAKE_TIMEOUT_MS
         self.their_received = 0
@@ -109,11 +110,14 @@ class Outgoing(Handshake):
         link: Both ends.
         secret: That of the attempt.
         received: How many numbered frames this end has received.
+        scratch: What all readers on the thread of the connections share.
         now_ms: The time in milliseconds.
     """
 
-    def __init__(self, connection: Carrier, link: LinkId, secret: bytes, received: int, now_ms: int) -> None:
-        super().__init__(connection, now_ms)
+    def __init__(
+        self, connection: Carrier, link: LinkId, secret: bytes, received: int, scratch: bytearray, now_ms: int
+    ) -> None:
+        super().__init__(connection, scratch, now_ms)
         self.link = link
         self.is_connected = False
         self._secret, self._received = secret, received
@@ -155,6 +159,7 @@ class Incoming(Handshake):
         connection: A socket that does not block.
         secret_of: The secret for what the stranger says it is.
         received_of: How many numbered frames this end has received from that process.
+        scratch: What all readers on the thread of the connections share.
         now_ms: The time in milliseconds.
     """
 
@@ -163,9 +168,10 @@ class Incoming(Handshake):
         connection: Carrier,
         secret_of: Callable[[LinkId], bytes],
         received_of: Callable[[LinkId], int],
+        scratch: bytearray,
         now_ms: int,
     ) -> None:
-        super().__init__(connection, now_ms)
+        super().__init__(connection, scratch, now_ms)
         self._listener = Listener(
             lambda link: self._bound(secret_of(link)), received_of, secrets.token_bytes(NONCE_BYTES)
         )

@@ -70,7 +70,8 @@ class Peer:
         self._broke = broke
         self._lock = threading.Lock()
         self._waiting: deque[memoryview] = deque()
-        self._reader = FrameReader()
+        self._reader: FrameReader
+        """That of the newest connection."""
         self.socket: Carrier | None = None
 
     @property

@@ -4,8 +4,8 @@
 prints the time from submission until every subtask runs and the CPU time of that; then the CPU time (user and
 system) and the voluntary context switches of all processes while the job is idle, by kind of process.
 
-`--share-process` runs the subtasks of a slot in one process; `--threads` lists the threads that use most. `--bare`
-watches `width` Ray actors without any code instead of a job: what Ray itself takes.
+`--share-process` runs the subtasks of a slot in one process; `--threads` lists the threads that use most.
+`--bare` watches `width` Ray actors without any code instead of a job: what Ray itself takes.
 
 With `--rate` each source emits that many records a second, each in a message of its own, to see how the
 memory of Ray's head (`gcs_server`) grows.
@@ -166,7 +166,8 @@ def start_bare_actors(width: int) -> list[Any]:
     """Start actors without any code, with the options of a task's actor."""
     import ray
 
-    bare = ray.remote(BareActor).options(num_cpus=1, enable_task_events=False)
+    bare: Any = ray.remote(BareActor)
+    bare = bare.options(num_cpus=1, enable_task_events=False)
     actors = [bare.remote() for _ in range(width)]
     ray.get([actor.ready.remote() for actor in actors])
     return actors

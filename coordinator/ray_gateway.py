@@ -16,7 +16,7 @@ from ..actors.ports import TaskDeployment
 from ..actors.ray_task_actor import start_task_actor
 from ..common.clock import SteadyClock
 from ..common.errors import ConfigurationError, first_line
-from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
+from ..protocol.execution_graph import ExecutionGraph, Subtask, build_execution_graph
 from ..protocol.heartbeats import Heartbeats, Silent
 from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.plan import JobGraph
@@ -42,6 +42,7 @@ from .slots import (
     resource_problem,
     slots_that_fit,
     start_order,
+    subtasks_by_process,
     total,
 )
 from .spec import JobSpec
@@ -126,10 +127,11 @@ class RayTaskGateway:
             if key not in kept and each.node_id not in draining
         }
         missing = {key: resources for key, resources in wanted.items() if key not in kept}
+        members = subtasks_by_process(graph)
         self._preparation = Preparation(
             missing,
             total(released),
-            lambda key, resources: self._create_warm(key, resources, _operators(graph, key)),
+            lambda key, resources: self._create_warm(key, resources, _operators(members[key])),
             lambda problem: self.post(lambda: ready(problem)),
             self._now_ms(),
             self._settings.slot_request_timeout_ms,
@@ -314,8 +316,10 @@ class RayTaskGateway:
         ray.kill(process.actor, no_restart=True)
         del self._processes[process.key]
         self._cluster.released(process.node_id, process.resources)
+        # The next attempt may begin with the failure of the last subtask that still ran.
+        attempt = self._attempt
         for subtask in process.subtasks:
-            self._on_event(TaskFailed(self._attempt, subtask, cause, is_recoverable=is_recoverable))
+            self._on_event(TaskFailed(attempt, subtask, cause, is_recoverable=is_recoverable))
 
     def end_process_of(self, failed: TaskFailed) -> None:
         """End the process of a subtask that failed without knowing it."""
@@ -475,9 +479,8 @@ class RayTaskGateway:
         return self.now_ns() // 1_000_000
 
 
-def _operators(graph: ExecutionGraph, key: str) -> list[bytes]:
-    """What is to run in a process."""
-    subtasks = [each for each in graph.subtasks.values() if process_key(each) == key]
+def _operators(subtasks: Sequence[Subtask]) -> list[bytes]:
+    """What is to run in a process with these subtasks."""
     return [node.operator for subtask in subtasks for node in subtask.task.nodes]
 
 

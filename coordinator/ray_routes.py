@@ -51,6 +51,12 @@ class RayRoutes:
         self._settings = settings
         self._when_done = when_done
         self._numbers = {key: number for number, key in enumerate(self._processes)}
+        self._actors = [process.actor for process in self._processes.values()]
+        # Not for each channel: an exchange of 1,000 with 1,000 subtasks has a million.
+        self._places = {
+            subtask_id: Receiver(self._numbers[process_key(subtask)], subtask_id)
+            for subtask_id, subtask in graph.subtasks.items()
+        }
         self._secret = secrets.token_bytes(_SECRET_BYTES)
         self._routes: dict[str, AttemptRoutes] = {}
         self._addresses: dict[str, Address] = {}
@@ -64,20 +70,17 @@ class RayRoutes:
             members: Its subtasks.
         """
         receivers = {
-            channel: self._receiver(self._graph.subtasks[self._graph.receiver_of(channel)])
+            channel: self._places[self._graph.receiver_of(channel)]
             for member in members
             for out in member.outputs
             for channel in out.channels
         }
         senders = {
-            self._numbers[process_key(self._graph.subtasks[self._graph.sender_of(entry.channel)])]
+            self._places[self._graph.sender_of(entry.channel)].process
             for member in members
             for entry in member.inputs
         }
-        named = {receiver.process for receiver in receivers.values()}
-        actors = {
-            number: self._processes[other].actor for other, number in self._numbers.items() if number in named
-        }
+        actors = {number: self._actors[number] for number in {each.process for each in receivers.values()}}
         routes = AttemptRoutes(
             self._attempt,
             self._numbers[key],
@@ -89,9 +92,6 @@ class RayRoutes:
         )
         self._routes[key] = routes
         return routes
-
-    def _receiver(self, subtask: Subtask) -> Receiver:
-        return Receiver(self._numbers[process_key(subtask)], subtask.subtask_id)
 
     def deployed(self, key: str, address: Address, failed: Callable[[str, str], None]) -> None:
         """A process has its subtasks and can be reached; when all can, they open their connections.

@@ -72,6 +72,14 @@ def process_key(subtask: Subtask) -> str:
     return f"group {task.colocation_group}#{index}"
 
 
+def subtasks_by_process(graph: ExecutionGraph) -> dict[str, list[Subtask]]:
+    """The subtasks of each process by its key, in the order of the graph."""
+    found: dict[str, list[Subtask]] = defaultdict(list)
+    for subtask in graph.subtasks.values():
+        found[process_key(subtask)].append(subtask)
+    return dict(found)
+
+
 def process_resources(
     graph: ExecutionGraph, groups: Mapping[str, SlotResources], slot_cpus: float
 ) -> dict[str, ProcessResources]:

@@ -24,6 +24,11 @@ _START_BYTES = 1 << 12
 """What is read of the frame after a large one. It is probably large too, and its start must be copied."""
 
 
+def new_scratch() -> bytearray:
+    """Memory in which readers look for frames."""
+    return bytearray(_SCRATCH_BYTES)
+
+
 class _LargeFrame:
     """A frame that is read into memory of its own: first its body, then each of its buffers."""
 
@@ -66,12 +71,19 @@ class FrameReader:
 
     Args:
         allocate: Returns the memory for the body and the buffers of a large frame.
+        scratch: From `new_scratch`. Readers may share it if each takes all frames before another one reads: a
+            process has hundreds of connections, and most of them are quiet.
     """
 
-    def __init__(self, allocate: Allocate = lambda size: memoryview(bytearray(size))) -> None:
+    def __init__(
+        self,
+        allocate: Allocate = lambda size: memoryview(bytearray(size)),
+        scratch: bytearray | None = None,
+    ) -> None:
         self._allocate = allocate
-        self._scratch = bytearray(_SCRATCH_BYTES)
+        self._scratch = new_scratch() if scratch is None else scratch
         self._start = self._filled = 0
+        self._rest = b""
         self._most = _SCRATCH_BYTES
         self._large: _LargeFrame | None = None
         self.is_proved = False
@@ -81,10 +93,10 @@ class FrameReader:
         """Where the next bytes belong, after all frames were taken; never empty."""
         if self._large is not None:
             return self._large.rest()
-        if self._start:
-            left = self._filled - self._start
-            self._scratch[:left] = self._scratch[self._start : self._filled]
-            self._start, self._filled = 0, left
+        if self._rest:
+            self._filled = len(self._rest)
+            self._scratch[: self._filled] = self._rest
+            self._rest = b""
         return memoryview(self._scratch)[self._filled : self._filled + self._most]
 
     def received(self, count: int) -> None:
@@ -100,6 +112,14 @@ class FrameReader:
         Raises:
             FrameError: These are no frames; the connection is of no use any more.
         """
+        frame = self._next_frame()
+        if frame is None:
+            # Another reader may use the scratch now.
+            self._rest = bytes(memoryview(self._scratch)[self._start : self._filled])
+            self._start = self._filled = 0
+        return frame
+
+    def _next_frame(self) -> Frame | None:
         if self._large is not None:
             return self._take_large(self._large)
         if self._filled - self._start < PREFIX.size:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from tidegate.protocol import link as link_module
-from tidegate.protocol.frame_reader import FrameReader
+from tidegate.protocol.frame_reader import FrameReader, new_scratch
 from tidegate.protocol.frame_reader import _LargeFrame as LargeFrame
 from tidegate.protocol.frames import (
     LIMIT_BYTES,
     MAX_BUFFERS,
     PREFIX,
     DataKind,
+    Frame,
     FrameKind,
     Hello,
     LargePayload,
@@ -290,6 +291,26 @@ def test_a_large_frame_is_read_into_memory_of_its_own_that_then_stays_as_it_is()
         assert received == payload
         assert all(buffer.readonly for buffer in frame.buffers)
     assert len(frames) == 2
+
+
+def test_readers_that_share_memory_keep_what_has_arrived_of_a_frame_for_themselves() -> None:
+    scratch, frame = (
+        new_scratch(),
+        b"".join(data_parts(0, ChannelId(1, 2, 3), 4, DataKind.ELEMENTS, b"abc" * 90)),
+    )
+    readers = [FrameReader(scratch=scratch) for _ in range(3)]
+    taken: list[list[Frame]] = [[] for _ in readers]
+    for reader in readers:
+        reader.is_proved = True
+    stream = frame * 3
+    for position in range(0, len(stream), 100):
+        for reader, frames in zip(readers, taken, strict=True):
+            piece = stream[position : position + 100]
+            reader.buffer()[: len(piece)] = piece
+            reader.received(len(piece))
+            while (whole := reader.next_frame()) is not None:
+                frames.append(whole)
+    assert [[data_of(each)[4] for each in frames] for frames in taken] == [[b"abc" * 90] * 3] * 3
 
 
 def test_what_was_confirmed_is_not_kept() -> None:
