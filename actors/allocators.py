@@ -14,7 +14,8 @@ import os
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 # Buffers of a batch are smaller. What is larger, such as the table of a dict that grows, goes back at once.
-_LARGEST_KEPT_BYTES = 4 << 20
+# A received buffer of 4 MiB may lie in memory with the head of its message.
+_LARGEST_KEPT_BYTES = (4 << 20) + (64 << 10)
 _MOST_FREE_BYTES = 16 << 20
 _ITS_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 _ARROWS_SETTING = "ARROW_DEFAULT_MEMORY_POOL"

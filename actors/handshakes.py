@@ -63,7 +63,7 @@ class Handshake(ABC):
         if not self._opened():
             return False
         try:
-            count = self.connection.recv_into(self.reader.buffer())
+            count = self.connection.recv_into(self.reader.buffers()[0])
         except BlockingIOError:
             return False
         if not count:

@@ -20,6 +20,9 @@ from .tls_files import SAME_ON_BOTH, TlsFiles, TlsIdentities
 _BACKLOG = 1_024
 _CONNECTING = (0, errno.EINPROGRESS)
 
+_UNIX_BUFFER_BYTES = 1 << 20
+"""The credit of one channel. The kernel may allow less (`net.core.wmem_max`)."""
+
 Carrier = socket.socket | TlsSocket
 """What carries a connection; neither blocks."""
 
@@ -168,6 +171,7 @@ class Listeners:
         connection, where = listener.accept()
         connection.setblocking(False)
         if connection.family == socket.AF_UNIX:
+            _set_unix_options(connection)
             return connection, "a process of this node"
         set_tcp_options(connection)
         return self._with_tls(connection, is_server=True), f"{where[0]}:{where[1]}"
@@ -186,7 +190,9 @@ class Listeners:
             OSError: It cannot even begin.
         """
         if there.node_id == here.node_id:
-            return _begin(socket.AF_UNIX, there.path)
+            connection = _begin(socket.AF_UNIX, there.path)
+            _set_unix_options(connection)
+            return connection
         if not there.host:
             raise OSError(f"{there} is on another node, and its process listens for its own node only")
         if there.uses_tls != here.uses_tls:
@@ -236,6 +242,14 @@ def _begin(family: socket.AddressFamily, where: str | tuple[str, int]) -> socket
         connection.close()
         raise OSError(error, os.strerror(error))
     return connection
+
+
+def _set_unix_options(connection: socket.socket) -> None:
+    """Let a task write a whole message: otherwise it wakes the thread of the connections for the rest of it.
+
+    TCP chooses the size of its buffers itself.
+    """
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNIX_BUFFER_BYTES)
 
 
 def set_tcp_options(connection: socket.socket) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ..protocol.elements import Message
@@ -27,6 +28,9 @@ from ..protocol.link import LinkId, Parts, Progress
 from ..protocol.link_watch import LinkWatch
 from .listeners import Carrier
 from .tls import TlsSocket
+
+WRITES = 128
+"""How many pieces are written at once."""
 
 READS = 16
 """How often a socket is read before the others have their turn."""
@@ -167,16 +171,16 @@ class Peer:
         with self._lock:
             while self._waiting and self.socket is not None:
                 try:
-                    written = self.socket.send(self._waiting[0])
+                    written = self.socket.sendmsg(list(islice(self._waiting, WRITES)))
                 except BlockingIOError:
                     return False
                 except OSError as error:
                     self._broke(self, self.socket, str(error))
                     return True
-                if written < len(self._waiting[0]):
+                while self._waiting and written >= len(self._waiting[0]):
+                    written -= len(self._waiting.popleft())
+                if written:
                     self._waiting[0] = self._waiting[0][written:]
-                else:
-                    self._waiting.popleft()
             return True
 
     def read(self) -> None:
@@ -192,16 +196,18 @@ class Peer:
             if turns >= READS and not (isinstance(connection, TlsSocket) and connection.has_more):
                 return
             turns += 1
-            buffer = self._reader.buffer()
+            buffers = self._reader.buffers()
+            if isinstance(connection, TlsSocket):
+                buffers = buffers[:1]
             try:
-                count = connection.recv_into(buffer)
+                count = _received_into(connection, buffers)
             except BlockingIOError:
                 return
             if not count:
                 raise ConnectionResetError("the other end closed the connection")
             self._reader.received(count)
             self.take_frames()
-            if count < len(buffer):
+            if count < sum(map(len, buffers)):
                 return
 
     def begin(self) -> None:
@@ -237,3 +243,9 @@ class Peer:
         if received > self.progress.confirmed:
             with self._lock:
                 self.progress.confirms(received)
+
+
+def _received_into(connection: Carrier, buffers: Sequence[memoryview]) -> int:
+    if isinstance(connection, TlsSocket) or len(buffers) == 1:
+        return connection.recv_into(buffers[0])
+    return connection.recvmsg_into(buffers)[0]

@@ -20,6 +20,9 @@ Allocate = Callable[[int], memoryview]
 
 _SCRATCH_BYTES = 1 << 16
 
+_PIECES = 16
+"""Into how many pieces of memory is read at once."""
+
 _START_BYTES = 1 << 12
 """What is read of the frame after a large one. It is probably large too, and its start must be copied."""
 
@@ -36,20 +39,28 @@ class _LargeFrame:
         self._kind = kind
         self._parts = parts
         self._index = self._filled = 0
-        self._skip_filled()
+        self.received(0)
 
-    def rest(self) -> memoryview:
-        """Where its next bytes belong."""
-        return self._parts[self._index][self._filled :]
+    def rest(self) -> list[memoryview]:
+        """Where its next bytes belong: at most `_PIECES` pieces of memory."""
+        first, *others = self._parts[self._index : self._index + _PIECES]
+        return [first[self._filled :], *others]
 
-    def received(self, count: int) -> None:
-        """`count` bytes were written into `rest()`."""
-        self._filled += count
-        self._skip_filled()
-
-    def _skip_filled(self) -> None:
-        while not self.is_whole and self._filled == len(self._parts[self._index]):
+    def received(self, count: int) -> int:
+        """`count` bytes were written into `rest()` and after it; returns how many are not of the frame."""
+        while not self.is_whole:
+            room = len(self._parts[self._index]) - self._filled
+            if count < room:
+                self._filled += count
+                return 0
+            count -= room
             self._index, self._filled = self._index + 1, 0
+        return count
+
+    @property
+    def is_nearly_whole(self) -> bool:
+        """Whether `rest` is all that it lacks."""
+        return self._index + _PIECES >= len(self._parts)
 
     @property
     def is_whole(self) -> bool:
@@ -67,7 +78,7 @@ class FrameReader:
 
     A large body and each buffer are read into memory of their own, without a copy.
 
-    Write what arrives into `buffer()`, say how much it was, and take frames until there is none.
+    Write what arrives into `buffers()`, say how much it was, and take frames until there is none.
 
     Args:
         allocate: Returns the memory for the body and the buffers of a large frame.
@@ -89,22 +100,22 @@ class FrameReader:
         self.is_proved = False
         """Whether the other end has proved who it is; until then frames must be short."""
 
-    def buffer(self) -> memoryview:
-        """Where the next bytes belong, after all frames were taken; never empty."""
+    def buffers(self) -> list[memoryview]:
+        """Where the next bytes belong, in this order, after all frames were taken; the first is not empty."""
+        scratch = memoryview(self._scratch)
         if self._large is not None:
-            return self._large.rest()
-        if self._rest:
-            self._filled = len(self._rest)
-            self._scratch[: self._filled] = self._rest
-            self._rest = b""
-        return memoryview(self._scratch)[self._filled : self._filled + self._most]
+            rest = self._large.rest()
+            return [*rest, scratch[:_START_BYTES]] if self._large.is_nearly_whole else rest
+        # Until something has been read, another reader may use the scratch, so the rest is kept.
+        scratch[: len(self._rest)] = self._rest
+        return [scratch[len(self._rest) : len(self._rest) + self._most]]
 
     def received(self, count: int) -> None:
-        """`count` bytes were written into `buffer()`."""
+        """`count` bytes were written into `buffers()`."""
         if self._large is not None:
-            self._large.received(count)
-        else:
-            self._filled += count
+            count = self._large.received(count)
+        self._filled = len(self._rest) + count
+        self._rest = b""
 
     def next_frame(self) -> Frame | None:
         """The next frame, `None` if it has not arrived whole.
@@ -113,7 +124,7 @@ class FrameReader:
             FrameError: These are no frames; the connection is of no use any more.
         """
         frame = self._next_frame()
-        if frame is None:
+        if frame is None and self._filled:
             # Another reader may use the scratch now.
             self._rest = bytes(memoryview(self._scratch)[self._start : self._filled])
             self._start = self._filled = 0
@@ -143,11 +154,13 @@ class FrameReader:
         large = self._large = _LargeFrame(kind, [self._allocate(each) for each in lengths])
         self._start = end
         while self._start < self._filled and not large.is_whole:
-            rest = large.rest()
+            rest = large.rest()[0]
             count = min(len(rest), self._filled - self._start)
             rest[:count] = memoryview(self._scratch)[self._start : self._start + count]
             self._start += count
             large.received(count)
+        if not large.is_whole:
+            self._start = self._filled = 0
         return self._take_large(large)
 
     def _take_large(self, large: _LargeFrame) -> Frame | None:

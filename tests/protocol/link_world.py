@@ -134,8 +134,11 @@ class End:
 
     @staticmethod
     def _feed(reader: FrameReader, data: bytes) -> None:
-        assert len(data) <= len(reader.buffer())
-        reader.buffer()[: len(data)] = data
+        left = data
+        for buffer in reader.buffers():
+            part, left = left[: len(buffer)], left[len(buffer) :]
+            buffer[: len(part)] = part
+        assert not left
         reader.received(len(data))
 
     def _dialing(self, data: bytes) -> None:
@@ -267,7 +270,7 @@ class LinkWorld:
     @staticmethod
     def _room(end: End, connection: Connection) -> int:
         if connection is end.connection:
-            return len(end.reader.buffer())
+            return sum(map(len, end.reader.buffers()))
         return 1_000
 
     def settle(self) -> None:

@@ -1,0 +1,1 @@
+"""What messages between two processes cost: direct connections, bare sockets, pyzmq."""
