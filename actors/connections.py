@@ -23,14 +23,20 @@ from ..protocol.frames import DataKind, FrameError, Refusal
 from ..protocol.ids import Attempt
 from ..protocol.link import LinkId, LinkRefused
 from ..protocol.link_watch import LOOKS, LinkAction, LinkWatch
+from .connection_log import ConnectionLog, explained, is_exhausted
 from .handshakes import STRANGERS, Handshake, Incoming, Outgoing
 from .listeners import Address, Carrier, Listeners, ListenOn, route
 from .peer import Credited, Deliver, Peer
+from .tls_errors import TlsError
 
 logger = logging.getLogger(__name__)
 
 _LATER = 4
 """When nothing is due soon, the time between two looks is the interval of a link's watch times this."""
+
+
+_PAUSE_S = 1.0
+"""How long no connection is accepted when this process has no descriptor left for one."""
 
 
 @dataclass(eq=False)
@@ -68,6 +74,9 @@ class Connections:
             end.setblocking(False)
         self._selector.register(self._wake_in, selectors.EVENT_READ, self._woken)
         self._listeners = Listeners(lambda listener: self._do(lambda: self._listen(listener)))
+        self._has_unregistered = False
+        self._paused: list[socket.socket] = []
+        self._log = ConnectionLog()
         self._is_closed = False
         self._look_at_s = 0.0
         self._thread = threading.Thread(target=self._run, name="tidegate-connections", daemon=True)
@@ -138,8 +147,11 @@ class Connections:
 
     def _work(self) -> None:
         while not self._is_closed:
+            self._has_unregistered = False
             for key, mask in self._selector.select(self._wait_s()):
-                key.data(mask)
+                # One event may end the connection of another event that was found at the same time.
+                if not self._has_unregistered or self._selector.get_map().get(key.fd) is key:
+                    key.data(mask)
             while self._todo:
                 self._todo.popleft()()
             # Not after each message: a look costs time for every peer.
@@ -175,6 +187,8 @@ class Connections:
     def _look(self) -> None:
         """Do what is due."""
         now_ms, links = self._now_ms(), self._links
+        while self._paused:
+            self._listen(self._paused.pop())
         is_soon = self._handshakes or any(not each.is_failed and each.is_due for each in links.peers.values())
         interval_ms = links.timeout_ms / LOOKS * (1 if is_soon else _LATER)
         self._look_at_s = time.monotonic() + interval_ms / 1_000
@@ -212,7 +226,7 @@ class Connections:
                 links.addresses[peer.link.theirs], links.addresses[peer.link.mine]
             )
         except OSError as error:
-            peer.watch.down(str(error))
+            peer.watch.down(explained(error))
             return
         now_ms = self._now_ms()
         received = peer.progress.received
@@ -236,17 +250,29 @@ class Connections:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            connection, _ = self._listeners.accept(listener)
+            connection, where = self._listeners.accept(listener)
+        except BlockingIOError:
+            return
         except OSError as error:
-            logger.warning("a connection of another task process could not be accepted: %s", error)
+            self._log.cannot_accept(error, self._now_ms())
+            if is_exhausted(error):
+                self._pause(listener)
             return
         strangers = [each for each in self._handshakes.values() if isinstance(each, Incoming)]
         if len(strangers) >= STRANGERS:
             self._handshake_failed(strangers[0], "too many connections wait for their handshakes")
         self._look_soon()
-        handshake = Incoming(connection, self._secret_of, self._received_of, self._scratch, self._now_ms())
+        handshake = Incoming(
+            connection, where, self._secret_of, self._received_of, self._scratch, self._now_ms()
+        )
         self._handshakes[connection] = handshake
         self._selector.register(connection, selectors.EVENT_READ, lambda _: self._shake_hands(handshake))
+
+    def _pause(self, listener: socket.socket) -> None:
+        """Accept nothing until the next look: the connection that waits would wake this thread at once."""
+        self._unregister(listener)
+        self._paused.append(listener)
+        self._look_at_s = min(self._look_at_s, time.monotonic() + _PAUSE_S)
 
     def _secret_of(self, link: LinkId) -> bytes:
         links = self._links
@@ -275,10 +301,12 @@ class Connections:
         except LinkRefused as refused:
             if isinstance(handshake, Incoming):
                 handshake.refuse(refused)
-            self._handshake_failed(handshake, str(refused))
+            self._handshake_failed(handshake, str(refused), refused.why.is_suspicious)
             return
         except (FrameError, OSError) as error:
-            self._handshake_failed(handshake, str(error))
+            # A process that ends closes its connections too.
+            is_suspicious = isinstance(error, FrameError | TlsError)
+            self._handshake_failed(handshake, str(error), is_suspicious)
             return
         self._proved(handshake)
 
@@ -302,13 +330,15 @@ class Connections:
             return
         self._guarded(peer, connection, peer.begin)
 
-    def _handshake_failed(self, handshake: Handshake, cause: str) -> None:
+    def _handshake_failed(self, handshake: Handshake, cause: str, is_suspicious: bool = True) -> None:
         if isinstance(handshake, Outgoing):
             peer = self._peer(handshake.link)
             if peer is not None:
                 peer.is_dialing = False
                 peer.watch.down(cause)
                 self._look_soon()
+        elif isinstance(handshake, Incoming) and is_suspicious:
+            self._log.refused(handshake.where, cause, self._now_ms())
         self._drop(handshake.connection)
 
     # ------------------------------------------------------------ carrying
@@ -368,13 +398,17 @@ class Connections:
     def _disconnect(self, peer: Peer) -> None:
         lost = peer.disconnect()
         if lost is not None:
-            self._selector.unregister(lost)
+            self._unregister(lost)
             lost.close()
 
     def _drop(self, connection: Carrier) -> None:
         del self._handshakes[connection]
-        self._selector.unregister(connection)
+        self._unregister(connection)
         connection.close()
+
+    def _unregister(self, end: Carrier) -> None:
+        self._selector.unregister(end)
+        self._has_unregistered = True
 
     # ------------------------------------------------------------ small things
 

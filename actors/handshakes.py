@@ -157,6 +157,7 @@ class Incoming(Handshake):
 
     Args:
         connection: A socket that does not block.
+        where: Where it comes from.
         secret_of: The secret for what the stranger says it is.
         received_of: How many numbered frames this end has received from that process.
         scratch: What all readers on the thread of the connections share.
@@ -166,12 +167,14 @@ class Incoming(Handshake):
     def __init__(
         self,
         connection: Carrier,
+        where: str,
         secret_of: Callable[[LinkId], bytes],
         received_of: Callable[[LinkId], int],
         scratch: bytearray,
         now_ms: int,
     ) -> None:
         super().__init__(connection, scratch, now_ms)
+        self.where = where
         self._listener = Listener(
             lambda link: self._bound(secret_of(link)), received_of, secrets.token_bytes(NONCE_BYTES)
         )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..protocol.listening import ADDRESS_KEY, ANY_PORT, PORT_KEY, ListenRule
+from .connection_log import explained
 from .interfaces import interface_addresses
 from .tls import TlsSocket
 from .tls_files import SAME_ON_BOTH, TlsFiles, TlsIdentities
@@ -147,7 +148,10 @@ class Listeners:
         return os.path.join(self._directory, "records")
 
     def _add(self, family: socket.AddressFamily, where: str | tuple[str, int]) -> socket.socket:
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            raise OSError(error.errno, explained(error)) from error
         listener.setblocking(False)
         try:
             if family != socket.AF_UNIX:

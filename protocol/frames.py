@@ -38,6 +38,8 @@ PREFIX = struct.Struct(">QBH")
 LENGTH = struct.Struct(">Q")
 """The length of a buffer."""
 
+_GREETING = struct.Struct(f">{len(MAGIC)}sH")
+"""How a `Hello` of any version begins. Neither that nor the frame of a refusal may ever change."""
 _HELLO = struct.Struct(f">{len(MAGIC)}sHQII{NONCE_BYTES}s")
 _CHALLENGE = struct.Struct(f">{NONCE_BYTES}sQ{MAC_BYTES}s")
 _PROOF = struct.Struct(f">Q{MAC_BYTES}s")
@@ -85,6 +87,11 @@ class Refusal(enum.IntEnum):
     def explanation(self) -> str:
         """What that means."""
         return _EXPLANATIONS[self]
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether it does not occur between the processes of a job, also while it restarts."""
+        return self in (Refusal.VERSION, Refusal.SECRET)
 
 
 _EXPLANATIONS = {
@@ -156,9 +163,7 @@ class Hello:
     @staticmethod
     def of(frame: Frame) -> Hello:
         """The reverse of `frame`. Raises `FrameError` if it is something else."""
-        magic, *fields = _unpacked(_HELLO, frame, FrameKind.HELLO)
-        if magic != MAGIC:
-            raise FrameError("it does not begin with Tidegate's magic bytes")
+        _, *fields = _unpacked(_HELLO, frame, FrameKind.HELLO)
         return Hello(*fields)
 
 
@@ -195,6 +200,20 @@ class Proof:
     def of(frame: Frame) -> Proof:
         """The reverse of `frame`. Raises `FrameError` if it is something else."""
         return Proof(*_unpacked(_PROOF, frame, FrameKind.PROOF))
+
+
+def version_of(frame: Frame) -> int:
+    """The version of the frames that the sender of a `Hello` uses; the rest depends on the version.
+
+    Raises:
+        FrameError: It is something else.
+    """
+    if frame.kind is not FrameKind.HELLO or len(frame.body) < _GREETING.size:
+        raise FrameError(f"a frame {frame.kind.name} of {len(frame.body)} bytes instead of HELLO")
+    magic, version = _GREETING.unpack_from(frame.body)
+    if magic != MAGIC:
+        raise FrameError("it does not begin with Tidegate's magic bytes")
+    return int(version)
 
 
 def refusal_frame(why: Refusal) -> Frame:

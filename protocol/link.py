@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .frames import VERSION, Bytes, Challenge, Frame, FrameError, Hello, Proof, Refusal
+from .frames import VERSION, Bytes, Challenge, Frame, FrameError, Hello, Proof, Refusal, version_of
 from .ids import Attempt
 
 Parts = tuple[Bytes, ...]
@@ -181,9 +181,9 @@ class Listener:
         return self._greet(frame) if self._hello is None else self._check(frame)
 
     def _greet(self, frame: Frame) -> Frame:
-        hello = Hello.of(frame)
-        if hello.version != VERSION:
+        if version_of(frame) != VERSION:
             raise LinkRefused(Refusal.VERSION)
+        hello = Hello.of(frame)
         link = LinkId(Attempt(hello.attempt), hello.receiver, hello.sender)
         self._secret, received = self._secret_of(link), self._received_of(link)
         mac = _mac(self._secret, b"listener", frame, Challenge(self._nonce, received, b""), None)

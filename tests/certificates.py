@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import ipaddress
+from collections.abc import Iterable
 from pathlib import Path
 
 from cryptography import x509
@@ -27,17 +29,20 @@ class Authority:
         )
         self._path.write_bytes(self._pem(authority))
 
-    def files(self, name: str, days: int = 30) -> TlsFiles:
+    def files(self, name: str, days: int = 30, addresses: Iterable[str] = ()) -> TlsFiles:
         """A certificate, signed by this authority, and its key.
 
         Args:
             name: Of the files and in the certificate.
             days: How long it is valid; negative if it has expired.
+            addresses: IP addresses for which it is valid, which Ray verifies.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.DNSName("*")])
-        certificate = self._unsigned(subject, key, days).add_extension(names, critical=False)
+        names = [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
+        certificate = self._unsigned(subject, key, days).add_extension(
+            x509.SubjectAlternativeName([x509.DNSName("localhost"), *names]), critical=False
+        )
         paths = [self._directory / f"{name}.{kind}" for kind in ("crt", "key")]
         paths[0].write_bytes(self._pem(certificate))
         paths[1].write_bytes(

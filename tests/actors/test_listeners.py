@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ from tidegate.actors.listeners import Listeners, ListenOn, listen_on
 from tidegate.protocol.ids import Attempt
 from tidegate.protocol.listening import ListenRule
 
+from ..free_ports import free_ports
 from .processes import Process, begin
 
 
@@ -20,22 +20,6 @@ def listeners() -> Iterator[list[Listeners]]:
     yield several
     for each in several:
         each.close()
-
-
-def free_ports(count: int) -> int:
-    """The first of some consecutive ports of loopback that are free now."""
-    for _ in range(1_000):
-        taken = [socket.create_server(("127.0.0.1", 0))]
-        first = taken[0].getsockname()[1]
-        try:
-            taken += [socket.create_server(("127.0.0.1", port)) for port in range(first + 1, first + count)]
-        except (OSError, OverflowError):
-            continue
-        finally:
-            for each in taken:
-                each.close()
-        return int(first)
-    raise AssertionError("no free ports")
 
 
 def test_the_interfaces_of_this_machine_are_found() -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import ssl
 import sys
 import time
 from collections import Counter
@@ -275,6 +277,32 @@ def retained(directory: Path) -> Any:
     return settings
 
 
+def nodes_with_tls(directory: Path) -> None:
+    """Ray uses TLS, and so do the connections between task processes of two nodes, on ports of a range."""
+    first = int(os.environ["FIRST_PORT"])
+    gate, output = jobs.Gate(directory), directory / "output"
+    with cluster_of(Path(sys.argv[3]), 0, 1, 1):
+        settings = jobs.configuration(directory)
+        settings.set_string("tidegate.slot.cpus", "1")
+        settings.set_string("tidegate.network.address", "127.0.0.0/8")
+        settings.set_string("taskmanager.data.bind-port", f"{first}-{first + 3}")
+        with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
+            jobs.half_way(client)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.load_verify_locations(os.environ["RAY_TLS_CA_CERT"])
+            for port in range(first, first + 4):
+                with (
+                    socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
+                    context.wrap_socket(connection) as wrapped,
+                ):
+                    said(f"port {port} uses {wrapped.version()}")
+            gate.open()
+            assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED, client.report().cause
+            assert client.report().restarts == 0, client.report().cause
+    assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+
+
 SCENARIOS: dict[str, Callable[[Path], None]] = {
     each.__name__: each
     for each in (
@@ -284,6 +312,7 @@ SCENARIOS: dict[str, Callable[[Path], None]] = {
         coordinator_drained,
         head_lost,
         head_is_back,
+        nodes_with_tls,
     )
 }
 

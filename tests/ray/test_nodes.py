@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tidegate.actors.interfaces import interface_addresses
 
+from ..certificates import Authority
+from ..free_ports import free_ports
 from .jobs import assert_gone
 
 LIMIT_S = 360
@@ -27,13 +30,15 @@ def ray_dir() -> Iterator[str]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def drive(scenario: str, directory: Path, ray_dir: str) -> subprocess.CompletedProcess[str]:
+def drive(
+    scenario: str, directory: Path, ray_dir: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a scenario of `nodes` in a process of its own, with Ray's processes in its session."""
     return subprocess.run(
         [sys.executable, "-m", "tests.ray.nodes", scenario, str(directory), ray_dir],
         cwd=ROOT,
         # On a busy machine a node takes more than Ray's minute to come up.
-        env={**os.environ, "RAY_raylet_start_wait_time_s": "180"},
+        env={**os.environ, "RAY_raylet_start_wait_time_s": "180", **environment},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -90,5 +95,22 @@ def test_a_lost_head(tmp_path: Path, ray_dir: str) -> None:
     assert_gone(map(int, (tmp_path / "processes").read_text().split()))
     assert_nothing_stays(ray_dir)
     done = drive("head_is_back", tmp_path, ray_dir)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_nothing_stays(ray_dir)
+
+
+def test_records_between_nodes_use_tls_where_ray_does(tmp_path: Path, ray_dir: str) -> None:
+    addresses = {address for _, address in interface_addresses()}
+    files = Authority(tmp_path).files("node", addresses=addresses)
+    done = drive(
+        "nodes_with_tls",
+        tmp_path,
+        ray_dir,
+        FIRST_PORT=str(free_ports(4)),
+        RAY_USE_TLS="1",
+        RAY_TLS_SERVER_CERT=files.certificate,
+        RAY_TLS_SERVER_KEY=files.key,
+        RAY_TLS_CA_CERT=files.authority,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert_nothing_stays(ray_dir)
