@@ -7,6 +7,8 @@ from collections.abc import Callable
 from ..operators.chain import OperatorChain
 
 PAUSE_NS = 2_000_000
+"""The longest pause between two polls of a source that gives a few records each time."""
+SHORTEST_PAUSE_NS = 500_000
 MOST_PAUSE_MS = 100
 """The longest pause of a source that has been quiet for some time."""
 _QUIET_SHARE = 16
@@ -17,6 +19,18 @@ PROBE_NS = 100_000_000
 _KEPT = 0.75
 # A source that waits for nobody gives at most a third as much with pauses: see `_pauses_next`.
 _SAME_RATE = 0.6
+
+
+def pause_for(buffer_timeout_ms: int) -> int:
+    """The pause between two polls of a source that gives a few records each time, in nanoseconds.
+
+    Args:
+        buffer_timeout_ms: How long records may wait for their batch. The pause is one of these waits, so it
+            takes at most half of that time. Negative for no bound.
+    """
+    if buffer_timeout_ms < 0:
+        return PAUSE_NS
+    return max(SHORTEST_PAUSE_NS, min(buffer_timeout_ms * 500_000, PAUSE_NS))
 
 
 class _Rate:
@@ -38,9 +52,13 @@ class PollPacing:
     kind, asked again at once, gives a handful of records again and again, each handful costs what a batch
     costs, and a core is busy for records that come no sooner. So both ways are tried now and then, and there
     are pauses as long as as many records a second come with them as without.
+
+    Args:
+        pause_ns: How long such a pause is, in nanoseconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pause_ns: int = PAUSE_NS) -> None:
+        self._pause_ns = pause_ns
         self._due_ns = 0
         self._probe_ns = 0
         self._polled_ns: int | None = None
@@ -61,8 +79,9 @@ class PollPacing:
             most_ns: The longest pause, in nanoseconds.
         """
         if self._quiet_since_ns is None:
-            return PAUSE_NS
-        return max(PAUSE_NS, min((now_ns - self._quiet_since_ns) // _QUIET_SHARE, most_ns))
+            return self._pause_ns
+        share_ns = (now_ns - self._quiet_since_ns) // _QUIET_SHARE
+        return max(self._pause_ns, min(share_ns, max(most_ns, PAUSE_NS)))
 
     def polled(self, records: int, most: int, from_ns: int, to_ns: int) -> bool:
         """Take a poll's outcome into account.
@@ -84,7 +103,7 @@ class PollPacing:
         elif self._quiet_since_ns is None:
             self._quiet_since_ns = from_ns
         pauses = 0 < records < most and self._pauses_next(from_ns, to_ns)
-        self._due_ns = to_ns + PAUSE_NS if pauses else to_ns
+        self._due_ns = to_ns + self._pause_ns if pauses else to_ns
         self._is_pausing = pauses or records == 0
         return not self._is_pausing
 
@@ -100,7 +119,7 @@ class PollPacing:
             self._without.add(records, passed_ns)
 
     def _pauses_next(self, from_ns: int, to_ns: int) -> bool:
-        if to_ns - from_ns > PAUSE_NS // 2:
+        if to_ns - from_ns > self._pause_ns // 2:
             # A batch that is so much work needs not be larger. What is less makes the two rates of a source
             # that waits for nobody differ threefold.
             return False
@@ -132,14 +151,13 @@ class SourcePolling:
         self._now_ns = now_ns
         bound_ms = MOST_PAUSE_MS if buffer_timeout_ms < 0 else min(buffer_timeout_ms, MOST_PAUSE_MS)
         self._most_ns = bound_ms * 1_000_000
-        self._pacing = PollPacing()
+        self._pacing = PollPacing(pause_for(buffer_timeout_ms))
 
-    def wait_ms(self) -> int:
+    def wait_ns(self) -> int:
         """How long to wait for the source if there is no mail; what had nothing may be asked sooner."""
         now_ns = self._now_ns()
         due_in_ns = self._pacing.due_in_ns(now_ns)
-        pause_ns = due_in_ns if due_in_ns > 0 else self._pacing.quiet_pause_ns(now_ns, self._most_ns)
-        return max(1, pause_ns // 1_000_000)
+        return due_in_ns if due_in_ns > 0 else self._pacing.quiet_pause_ns(now_ns, self._most_ns)
 
     def poll(self) -> bool:
         """Ask the source if it is time to; whether to go on at once. Raises `EndOfSource` at the end."""

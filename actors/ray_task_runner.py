@@ -87,9 +87,9 @@ class TaskRunner:
             outcome = self.task.step()
             if outcome.is_over:
                 break
-            if outcome.wait_ms:
+            if outcome.wait_ns:
                 self.ports.return_all_credit()
-                self.task.wait(outcome.wait_ms)
+                self.task.wait(outcome.wait_ns)
         self.ports.close()
 
 

@@ -64,8 +64,9 @@ __all__ = ["StepOutcome", "StreamTask", "TaskPhase"]
 
 _AGAIN = StepOutcome(0)
 _OVER = StepOutcome(0, is_over=True)
-_IDLE_MS = 1_000
-_POLL_MS = 2
+_MILLISECOND = 1_000_000
+_IDLE_NS = 1_000 * _MILLISECOND
+_POLL_NS = 2 * _MILLISECOND
 """How soon a sink that was not ready, or operators with something under way at the end, are asked again."""
 
 _CheckpointMail = (
@@ -133,10 +134,10 @@ class StreamTask:
         self._arrivals.note(mail)
         self._mailbox.put(mail)
 
-    def wait(self, timeout_ms: int) -> None:
+    def wait(self, timeout_ns: int) -> None:
         """Block the calling thread until there is mail (threaded shells only)."""
         try:
-            mail = self._mailbox.get(timeout=timeout_ms / 1_000)
+            mail = self._mailbox.get(timeout=timeout_ns / 1e9)
         except queue.Empty:
             return
         self._times.enter(Activity.BUSY)
@@ -185,7 +186,7 @@ class StreamTask:
         """
         is_waiting = self._phase is TaskPhase.RUNNING and self._chain.is_storing()
         if is_waiting:
-            self.wait(_POLL_MS)
+            self.wait(_POLL_NS)
         return is_waiting
 
     def validate(self) -> None:
@@ -270,57 +271,58 @@ class StreamTask:
     def _step(self) -> StepOutcome:
         if self._phase is TaskPhase.CREATED:
             # Mail waits for the gate; a late message of an older attempt may be among it.
-            return StepOutcome(_IDLE_MS)
+            return StepOutcome(_IDLE_NS)
         self._drain_mailbox()
-        lost_ms = self._look_for_losses()
+        lost_ns = self._look_for_losses()
         if self._controls:
             self._take_controls()
         if self._phase is not TaskPhase.RUNNING:
-            return StepOutcome(_POLL_MS if self._controls else min(_IDLE_MS, lost_ms))
+            return StepOutcome(_POLL_NS if self._controls else min(_IDLE_NS, lost_ns))
         align_ms = None
         if not self._chain.is_advancing:
             if self._parts.gate.has_announcements:
                 self._alignment.take_announcements()
             align_ms = self._alignment.align_when_due()
-        wait_ms = self._advance()
-        is_idle = wait_ms != 0 and self._mailbox.empty()
+        wait_ns = self._advance()
+        is_idle = wait_ns != 0 and self._mailbox.empty()
         due_ms = self._parts.output.flush_due(self._ports.now_ns(), is_idle)
         if not is_idle:
             return _AGAIN
-        soonest_ms = min(due for due in (wait_ms, lost_ms, align_ms, due_ms) if due is not None)
-        return StepOutcome(max(1, soonest_ms))
+        due_ns = (max(1, each) * _MILLISECOND for each in (align_ms, due_ms) if each is not None)
+        return StepOutcome(min(wait_ns, lost_ns, *due_ns))
 
     def _look_for_losses(self) -> int:
-        """Fail if the transport lost something; milliseconds until the next look."""
+        """Fail if the transport lost something; nanoseconds until the next look."""
         if self._phase.is_terminal:
-            return _IDLE_MS
-        return self._lost.look(self._parts.gate, self._order, self._parts.output, self._ports.now_ns())
+            return _IDLE_NS
+        lost = self._lost.look(self._parts.gate, self._order, self._parts.output, self._ports.now_ns())
+        return lost * _MILLISECOND
 
     def _advance(self) -> int:
         """Do what is due, then process one element or poll the source once.
 
         Returns:
-            How long to wait in ms if there was nothing to do.
+            How long to wait in ns if there was nothing to do.
         """
         if not self._parts.output.has_credit():
             self._waiting_as = Activity.BACKPRESSURED if self._has_input() else Activity.IDLE
-            return _POLL_MS if self._controls else _IDLE_MS
+            return _POLL_NS if self._controls else _IDLE_NS
         if not self._chain.is_ready():
             # Nobody downstream makes it wait: it is this task that holds the others up.
             self._waiting_as = Activity.BUSY if self._has_input() else Activity.IDLE
-            return _POLL_MS
+            return _POLL_NS
         progressed = self._advance_watermark() if self._chain.is_advancing else self._process_next()
         for frozen in self._chain.spills():
             self._snapshots.persist_spill(frozen)
         if progressed or self._phase is not TaskPhase.RUNNING or self._chain.is_advancing:
             return 0
-        wait_ms = _IDLE_MS
+        wait_ns = _IDLE_NS
         if self._has_ended:
-            wait_ms = _POLL_MS
+            wait_ns = _POLL_NS
         elif self._chain.source is not None:
-            wait_ms = self._polling.wait_ms()
+            wait_ns = self._polling.wait_ns()
         due_ms = self._parts.processing_time.due_in_ms()
-        return wait_ms if due_ms is None else min(wait_ms, due_ms)
+        return wait_ns if due_ms is None else min(wait_ns, due_ms * _MILLISECOND)
 
     def _has_input(self) -> bool:
         if self._chain.source is not None:

@@ -31,7 +31,12 @@ class TaskPhase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """`wait_ms` is 0 when there is more to do now, otherwise how long to wait for mail at most."""
+    """What one step led to.
 
-    wait_ms: int
+    Attributes:
+        wait_ns: 0 when there is more to do now, otherwise how long to wait for mail at most, in nanoseconds.
+        is_over: Whether the task will do nothing more.
+    """
+
+    wait_ns: int
     is_over: bool = False

@@ -133,7 +133,7 @@ def _latency(system: str, program: str, rate: int, shell: str = "local", seconds
 
 
 LATENCY = (
-    *(_latency(RAY, "tidegate", rate, "ray") for rate in (10_000, 50_000, 100_000)),
+    *(_latency(RAY, "tidegate", rate, "ray") for rate in (1_000, 10_000, 50_000, 100_000, 200_000)),
     *(_latency(LOCAL, "tidegate", rate) for rate in (10_000, 50_000, 100_000)),
     *(_latency("bytewax", "bytewax", rate) for rate in (10_000, 50_000, 100_000)),
     # The last is more than it can do.

@@ -32,6 +32,7 @@ from ..telemetry import Tracer, logs
 from .job_coordinator import JobCoordinator
 from .spec import JobSpec
 
+_LONGEST_PAUSE_NS = 2_000_000
 ESTIMATED_RECORD_BYTES = 64
 """What a record counts for credit here, where nothing is serialised."""
 
@@ -147,12 +148,15 @@ class LocalExecutor:
 
     def _round(self) -> bool:
         progressed = self._take_requests()
+        self._wait_ns = _LONGEST_PAUSE_NS
         new, self._new_tasks = self._new_tasks, []
         for task in new:
             task.initialize()
         for task in list(self._tasks.values()):
             outcome = task.step()
-            progressed |= outcome.wait_ms == 0 and not outcome.is_over
+            if not outcome.is_over:
+                progressed |= outcome.wait_ns == 0
+                self._wait_ns = min(self._wait_ns, outcome.wait_ns)
         # The coordinator's lines are none of the task's whose turn was the last.
         logs.enter(None)
         while self._events:
@@ -181,7 +185,7 @@ class LocalExecutor:
 
     def _pause(self) -> None:
         due_ms = self.coordinator.next_due_ms() - self.now_ns() // 1_000_000
-        self._wake.wait(max(0, min(due_ms, 2)) / 1_000)
+        self._wake.wait(max(0, min(due_ms * 1_000_000, self._wait_ns)) / 1e9)
         self._wake.clear()
 
     # ------------------------------------------------------------ CoordinatorPorts

@@ -271,11 +271,11 @@ class _Run:
         """Do what there is to do now; whether there was anything."""
         was_busy = False
         outcome = self.task.step()
-        while not outcome.is_over and outcome.wait_ms == 0:
+        while not outcome.is_over and outcome.wait_ns == 0:
             was_busy = True
             outcome = self.task.step()
-        wait_ms = _NEVER_MS if outcome.is_over else outcome.wait_ms
-        self.due_ns = self._tasks.now_ns + wait_ms * _MILLISECOND
+        wait_ns = _NEVER_MS * _MILLISECOND if outcome.is_over else outcome.wait_ns
+        self.due_ns = self._tasks.now_ns + wait_ns
         return self._pump() or was_busy
 
     def _pump(self) -> bool:

@@ -381,22 +381,22 @@ class Incarnation:
         process.is_stepping = False
         if not process.is_alive:
             return
-        wait_ms: int | None = None
+        wait_ns: int | None = None
 
         def step() -> None:
-            nonlocal wait_ms
+            nonlocal wait_ns
             outcome = process.task.step()
             process.check()
-            wait_ms = None if outcome.is_over else outcome.wait_ms
+            wait_ns = None if outcome.is_over else outcome.wait_ns
 
         self.shell.run_as(process, step)
-        if wait_ms == 0:
+        if wait_ns == 0:
             self.step_soon(process)
-        elif wait_ms is not None:
-            self._wake_after(process, wait_ms)
+        elif wait_ns is not None:
+            self._wake_after(process, wait_ns)
 
-    def _wake_after(self, process: Process, wait_ms: int) -> None:
-        process.wakes_ns = self._world.now_ns + wait_ms * MILLISECOND
+    def _wake_after(self, process: Process, wait_ns: int) -> None:
+        process.wakes_ns = self._world.now_ns + wait_ns
         if process.wakes_ns < process.alarm_ns:
             self._set_alarm_of(process)
 

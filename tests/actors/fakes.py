@@ -196,7 +196,7 @@ class TaskUnderTest:
         """Step until the task has to wait or is over."""
         for _ in range(1_000):
             outcome = self.task.step()
-            if outcome.is_over or outcome.wait_ms:
+            if outcome.is_over or outcome.wait_ns:
                 return
         raise AssertionError("the task never comes to rest")
 

@@ -166,11 +166,11 @@ class Clock(StreamOperator):
 def test_a_task_wakes_up_when_an_action_is_due() -> None:
     test = TaskUnderTest(subtask_of([Clock()]), buffer_timeout_ms=0).start()
     test.receive(Batch([300, 20]))
-    assert test.task.step().wait_ms == 20
+    assert test.task.step().wait_ns == 20_000_000
     test.ports.pass_ms(20)
     test.run()
     assert test.ports.records() == [20]
-    assert test.task.step().wait_ms == 280
+    assert test.task.step().wait_ns == 280_000_000
 
 
 def test_actions_wait_for_credit() -> None:
@@ -180,7 +180,7 @@ def test_actions_wait_for_credit() -> None:
         test.ports.pass_ms(1)
         test.run()
     assert test.ports.records() == [1]
-    assert test.task.step().wait_ms > 100, "no credit: the task waits for mail, not for the time"
+    assert test.task.step().wait_ns > 100_000_000, "no credit: the task waits for mail, not for the time"
     message = test.ports.sent[0]
     test.put(events.CreditReturned(message.channel, message.size_bytes))
     assert test.ports.records() == [1, 2]

@@ -144,7 +144,7 @@ def test_a_barrier_tries_to_align_until_its_timeout() -> None:
     free(test)
     test.receive(barrier(1, timeout_ms=50), channel=0)
     test.ports.pass_ms(30)
-    assert test.task.step().wait_ms == 20
+    assert test.task.step().wait_ns == 20_000_000
     assert barrier(1) not in test.ports.elements()
     test.receive(Batch(["held"]), channel=0)
     test.ports.pass_ms(20)

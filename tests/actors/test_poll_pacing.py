@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.actors.poll_pacing import MOST_PAUSE_MS, PAUSE_NS, PollPacing
+from tidegate.actors.poll_pacing import MOST_PAUSE_MS, PAUSE_NS, SHORTEST_PAUSE_NS, PollPacing, pause_for
 
 MOST = 1_000
 POLL_NS = 200_000
@@ -14,8 +14,10 @@ SECOND_NS = 1_000_000_000
 class Loop:
     """A task's loop around a source; how many records there are, it is told by a function of the time."""
 
-    def __init__(self, available: Callable[[int], int], poll_ns: int = POLL_NS) -> None:
-        self.pacing = PollPacing()
+    def __init__(
+        self, available: Callable[[int], int], poll_ns: int = POLL_NS, pause_ns: int = PAUSE_NS
+    ) -> None:
+        self.pacing = PollPacing(pause_ns)
         self.now_ns = 0
         self.polls = 0
         self.records = 0
@@ -55,6 +57,23 @@ def test_records_that_become_due_at_a_rate_are_taken_with_pauses() -> None:
     assert loop.records >= 49_800
     # A pause of 2 ms, and now and then none.
     assert loop.polls <= 490
+
+
+def test_a_short_buffer_timeout_shortens_the_pauses() -> None:
+    loop = Loop(paced(50_000), poll_ns=100_000, pause_ns=pause_for(1)).run(0.3).run(1)
+    assert loop.records >= 49_900
+    assert 1_500 <= loop.polls <= 1_800
+
+
+def test_a_pause_takes_at_most_half_of_the_buffer_timeout() -> None:
+    assert pause_for(100) == pause_for(4) == pause_for(-1) == PAUSE_NS
+    assert pause_for(3) == 1_500_000
+    assert pause_for(1) == pause_for(0) == SHORTEST_PAUSE_NS
+
+
+def test_a_source_that_is_quiet_for_long_is_not_asked_more_often_because_of_a_short_buffer_timeout() -> None:
+    short, default = QuietLoop(1, pause_for(1)), QuietLoop(1)
+    assert short.polls_until(10 * SECOND_NS) <= default.polls_until(10 * SECOND_NS) * 1.01 + 100
 
 
 def test_a_source_that_always_has_a_few_is_asked_without_pauses() -> None:
@@ -112,8 +131,8 @@ def test_a_clock_that_stands_still_makes_no_pause() -> None:
 class QuietLoop:
     """A task that waits for its source, and counts the polls until it gives a record."""
 
-    def __init__(self, most_ms: int) -> None:
-        self.pacing = PollPacing()
+    def __init__(self, most_ms: int, pause_ns: int = PAUSE_NS) -> None:
+        self.pacing = PollPacing(pause_ns)
         self.now_ns = 0
         self._most_ns = most_ms * 1_000_000
 

@@ -311,7 +311,7 @@ def test_a_sink_that_is_not_ready_gets_nothing_and_is_asked_again_soon() -> None
     test.receive(Batch(["a"]))
     test.receive(Batch(["b"]))
     assert len(test.ports.credits) == 1
-    assert 0 < test.task.step().wait_ms < 100
+    assert 0 < test.task.step().wait_ns < 100_000_000
     assert not test.ports.reported(events.TaskFailed)
 
 
