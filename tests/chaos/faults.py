@@ -22,6 +22,7 @@ from tidegate.coordinator.ray_deployment import NAMESPACE
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.state.stored_checkpoint import read_checkpoint
 
+from .connections import cut_connections
 from .job import ChaosJob
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ class Target:
         self.job = job
         self.chance = chance
         self.disk = disk
+        self.connections_cut = 0
 
     def eventually(self, what: str, question: Callable[[JobReport], T]) -> T:
         """Ask until the answer is true; the job must not end meanwhile."""
@@ -129,6 +131,19 @@ def stop_task(target: Target) -> str:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
     return f"SIGSTOP of {name} until it was replaced"
+
+
+def cut_task(target: Target) -> str:
+    """The direct connections of a task process break; they are opened again."""
+
+    def cut(_: JobReport) -> tuple[str, int] | None:
+        name, pid = target.task()
+        count = cut_connections(pid)
+        return (name, count) if count else None
+
+    name, count = target.eventually("connections", cut)
+    target.connections_cut += count
+    return f"{count} connections of {name} cut"
 
 
 def kill_executor(target: Target) -> str:
@@ -258,6 +273,7 @@ FAULTS: dict[str, Fault] = {
     "kill-task": kill_task,
     "kill-coordinator": kill_coordinator,
     "stop-task": stop_task,
+    "cut-connections": cut_task,
     "full-disk": fill_disk,
     "kill-executor": kill_executor,
 }

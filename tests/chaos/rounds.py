@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ class Round:
     events: list[Event] = field(default_factory=list)
     attempts: set[int] = field(default_factory=set)
     """Those that were seen to run after a failure."""
+    done: Counter[str] = field(default_factory=Counter)
+    """How often each fault was done, and how many connections were cut."""
     result: str = ""
     is_right: bool = False
 
@@ -75,7 +78,9 @@ def _work_through(target: Target, names: Sequence[str], outcome: Round) -> None:
         what = FAULTS[name](target)
         target.running()
         outcome.events.append(Event(what, time.monotonic() - started_s))
+        outcome.done[name] += 1
         outcome.attempts |= {one.attempt for one in target.client.report().statistics.recoveries}
+    outcome.done["connections"] = target.connections_cut
 
 
 def damage_round(directory: Path, chance: random.Random, damage: Damage) -> Round:

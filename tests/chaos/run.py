@@ -18,13 +18,14 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import cloudpickle
 import ray
 from tidegate.spark_bridge.java import require_java
 
-from . import faults, job, rounds
+from . import connections, faults, job, rounds
 
 RAY_CPUS = 6
 SPARK_EVERY = 4
@@ -34,13 +35,15 @@ DAMAGE_EVERY = 3
 
 def main() -> int:
     arguments = _arguments()
-    for module in (job, faults, rounds):
+    for module in (job, connections, faults, rounds):
         cloudpickle.register_pickle_by_value(module)
     root = Path(tempfile.mkdtemp(prefix="tgc", dir="/tmp"))
     print(f"seed {arguments.seed}, {arguments.minutes:g} minutes, below {root}", flush=True)
     can_fill_disk = _can_mount(root / "probe")
     if not can_fill_disk:
         print("no tmpfs can be mounted here: the fail point `enospc` stands in for a full disk")
+    if not connections.can_cut():
+        print("no connections are cut: only root may take the sockets of other processes here")
     require_java().use()
     ray.init(
         address="local",
@@ -83,6 +86,7 @@ def _rounds(arguments: argparse.Namespace, root: Path, can_fill_disk: bool) -> i
     end_s = time.monotonic() + arguments.minutes * 60
     chance = random.Random(arguments.seed)
     number = wrong = 0
+    done: Counter[str] = Counter()
     lines = [f"{'round':>5}  {'recovered':>9}  what was done, and the result"]
     while time.monotonic() < end_s:
         number += 1
@@ -90,13 +94,18 @@ def _rounds(arguments: argparse.Namespace, root: Path, can_fill_disk: bool) -> i
         directory.mkdir()
         outcome = _one_round(number, directory, chance, arguments.no_spark, can_fill_disk)
         wrong += not outcome.is_right
+        done += outcome.done
         told = _told(number, outcome)
         print("\n".join(told), flush=True)
         lines += told
         if outcome.is_right:
             shutil.rmtree(directory, ignore_errors=True)
-    # Once more in one piece: Ray tells of every process that died in between.
-    print("\n".join(["", *lines, f"{number} rounds, {wrong} wrong, seed {arguments.seed}"]), flush=True)
+    # All lines again in one piece: Ray reports every process that died in between.
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(done.items()))
+    print(
+        "\n".join(["", *lines, f"done: {counts}", f"{number} rounds, {wrong} wrong, seed {arguments.seed}"]),
+        flush=True,
+    )
     return wrong
 
 
@@ -108,6 +117,8 @@ def _one_round(
     names = ["kill-task", "kill-coordinator", "stop-task", "kill-task"]
     if can_fill_disk:
         names.append("full-disk")
+    if connections.can_cut():
+        names += ["cut-connections", "cut-connections"]
     chance.shuffle(names)
     with_spark = not no_spark and number % SPARK_EVERY == 0
     if with_spark:
