@@ -20,7 +20,7 @@ TESTS_OF_STATE := datastream operators protocol simulation state
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium dev demo test check lint types imports short-sim sim mutants chaos bench bench-quick docs site \
+.PHONY: help chromium dev demo test check lint types imports short-sim sim mutants chaos partitions bench bench-quick docs site \
 	wheel clean tests-on-ray tests-with-processes tests-of-state tests-of-the-rest
 
 help: ## list the targets
@@ -108,6 +108,9 @@ chaos: $(STAMP) ## damage real processes for MINUTES=n (5), as SEED=n says; kill
 	$(BIN)/python -m tests.connectors.killing --times $(or $(TIMES),20)
 	$(BIN)/python -m tests.kafka.kills --times $(or $(TIMES),20)
 	$(BIN)/python -m tests.spark_bridge.killing --times $(or $(TIMES),20)
+
+partitions: $(STAMP) ## cut links between network namespaces for up to a minute each, below a job (SCENARIOS="...")
+	$(BIN)/python -m tests.ray.partitions $(SCENARIOS)
 
 bench: $(STAMP) ## compare with other systems (SUITE=main, keyed, latency, nexmark ...; ROUNDS=3; OPTIONS=--quick)
 	$(BIN)/python -m benchmarks.run --suite $(or $(SUITE),main) $(if $(ROUNDS),--rounds $(ROUNDS)) $(OPTIONS)
