@@ -81,7 +81,7 @@ class FrameReader:
     Write what arrives into `buffers()`, say how much it was, and take frames until there is none.
 
     Args:
-        allocate: Returns the memory for the body and the buffers of a large frame.
+        allocate: Returns the memory for the body and the buffers of a large frame. Raises `MemoryError`.
         scratch: From `new_scratch`. Readers may share it if each takes all frames before another one reads: a
             process has hundreds of connections, and most of them are quiet.
     """
@@ -151,7 +151,12 @@ class FrameReader:
         lengths = [length, *(each for (each,) in LENGTH.iter_unpack(self._scratch[start:end]))]
         if sum(lengths) > LIMIT_BYTES:
             raise FrameError(f"a frame {kind.name} of {sum(lengths)} bytes")
-        large = self._large = _LargeFrame(kind, [self._allocate(each) for each in lengths])
+        try:
+            large = self._large = _LargeFrame(kind, [self._allocate(each) for each in lengths])
+        except MemoryError as error:
+            raise FrameError(
+                f"a frame {kind.name} of {sum(lengths)} bytes, more than there is memory"
+            ) from error
         self._start = end
         while self._start < self._filled and not large.is_whole:
             rest = large.rest()[0]

@@ -91,7 +91,7 @@ def test_a_peer_with_another_version_is_refused_whatever_follows_the_version(bot
         connection.sendall(later.encoded())
         answer = read_to_end(connection)
     reader = FrameReader()
-    reader.buffer()[: len(answer)] = answer
+    reader.buffers()[0][: len(answer)] = answer
     reader.received(len(answer))
     frame = reader.next_frame()
     assert frame is not None
