@@ -153,6 +153,14 @@ SHUFFLE = (
     Case("W2", "W8", "pyflink p=8", "pyflink", 200_000, K_SMALL, parallelism=8),
 )
 
+# What `tidegate.slot.share-process` changes.
+SLOTS = tuple(
+    Case("W2", "W8 slots", f"p={p}, a process per {mode or 'subtask'}", "tidegate", 4 * MILLION, K_SMALL,
+         shell="ray", parallelism=p, mode=mode)
+    for p in (1, 2, 4, 8)
+    for mode in ("", "slot")
+)  # fmt: skip
+
 GROWTH = (
     # Of ten million keys a fifth comes twice, so that the case in LMDB ends within its time limit.
     *(

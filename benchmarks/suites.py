@@ -18,6 +18,7 @@ SUITES: dict[str, tuple[Case, ...]] = {
     "latency": cases.LATENCY,
     "shuffle": cases.SHUFFLE,
     "growth": cases.GROWTH,
+    "slots": cases.SLOTS,
     "start": cases.START,
     "limits": cases.LIMITS,
 }

@@ -74,6 +74,7 @@ class Incarnation:
         self._order = ReportOrder(spec.settings.gap_timeout_ms)
         self._ready: Callable[[str], None] | None = None
         self._stops: set[CheckpointId] = set()
+        self._failed: set[Attempt] = set()
         self._alarm_ms = NEVER_MS
         self._performed = 0
         self.triggered_mode: CheckpointingMode | None = None
@@ -124,8 +125,9 @@ class Incarnation:
                 self._mail(process, NumberedSent(process.numbered))
         for lost in self._order.look(job.attempt, job.subtasks, job.now_ms):
             self._world.note(lost.cause)
-            self.kill(self.processes[lost.subtask])
-            self._heard(lost)
+            for process in self._in_process_of(self.processes[lost.subtask]):
+                self.kill(process)
+                self._heard(TaskFailed(process.attempt, process.subtask, lost.cause))
         self._world.after(_HEARTBEAT_NS, self._listen)
 
     def perform(self, work: Callable[[], None]) -> None:
@@ -233,7 +235,19 @@ class Incarnation:
         if isinstance(event, TaskFailed) and _LOST in event.cause:
             is_right = event.attempt in self.shell.network.lost
             assert is_right, f"nothing was lost in attempt {event.attempt}, but {event.cause}"
-        self.perform(lambda: self.coordinator.handle(event))
+        if isinstance(event, TaskFailed):
+            self.perform(lambda: self._fail(event))
+        else:
+            self.perform(lambda: self.coordinator.handle(event))
+
+    def _fail(self, event: TaskFailed) -> None:
+        """The coordinator hears of a failure. However many subtasks fail, an attempt is restarted once."""
+        before = self.coordinator.failure
+        self.coordinator.handle(event)
+        after = self.coordinator.failure
+        if after is not None and after is not before and after.cause == event.cause:
+            assert event.attempt not in self._failed, f"two failures of attempt {event.attempt} were counted"
+            self._failed.add(event.attempt)
 
     # ------------------------------------------------------------ LifePorts
 
@@ -362,6 +376,12 @@ class Incarnation:
             process.task.put(message)
             self.step_soon(process)
 
+    def stays_in_process(self, sender: Process, message: Message) -> bool:
+        """Whether the receiver of a message runs in the process of its sender."""
+        receiver = self.processes.get(self._graph.receiver_of(message.channel))
+        # The graph of another attempt may have another receiver of the channel.
+        return receiver is not None and (receiver.key, receiver.attempt) == (sender.key, sender.attempt)
+
     def sender_of(self, channel: ChannelId) -> Process | None:
         """The process that sends on a channel."""
         return self.processes.get(self._graph.sender_of(channel))
@@ -431,14 +451,28 @@ class Incarnation:
             self._world.soon(2 * DELAY_NS, lambda: self._run_background(process))
 
     def crash(self, process: Process) -> None:
-        """A process dies, and its coordinator hears of it."""
-        self._world.note(f"{process.subtask} of attempt {process.attempt} crashes")
-        self.kill(process)
-        failed = TaskFailed(process.attempt, process.subtask, "its process died (simulated)")
-        self._world.soon(_NOTICED_NS, lambda: self._heard(failed))
+        """A process dies, and its coordinator hears of it for each subtask."""
+        members = self._in_process_of(process)
+        failures = [
+            TaskFailed(each.attempt, each.subtask, "its process died (simulated)") for each in members
+        ]
+        for each in members:
+            self._world.note(f"{each.subtask} of attempt {each.attempt} crashes")
+            self.kill(each)
+
+        def notice() -> None:
+            for failed in failures:
+                self._heard(failed)
+
+        self._world.soon(_NOTICED_NS, notice)
+
+    def _in_process_of(self, process: Process) -> list[Process]:
+        """The subtasks that run in one process with this one, which is the first."""
+        others = [each for each in self.processes.values() if each.key == process.key and each is not process]
+        return [process, *others]
 
     def kill(self, process: Process) -> None:
-        """A process ends; what it does in the background may go on, as a zombie's would."""
+        """A subtask ends without a word; what it does in the background may go on, as a zombie's would."""
         process.is_alive = False
         if process.background and not self._world.chance(self._faults.zombie_work):
             process.background.clear()

@@ -66,6 +66,9 @@ class Network:
     def send(self, sender: Process, message: Message) -> None:
         """Carry a message by the direct connection: in order, however often that is lost and opened again."""
         self._count(message)
+        if sender.owner.stays_in_process(sender, message):
+            sender.owner.deliver(message)
+            return
         world, key = self._world, (sender.owner.number, message.attempt, message.channel)
         delay_ns = int(world.random.random() * self._delay_ns(sender, message.channel))
         if world.chance(self._faults.lost_connection):
@@ -78,6 +81,9 @@ class Network:
     def send_marker(self, sender: Process, message: Message) -> None:
         """Carry a marker by an actor message: in any order, perhaps twice, perhaps never."""
         self._count(message)
+        if sender.owner.stays_in_process(sender, message):
+            sender.owner.deliver(message)
+            return
         if self.loses(message.attempt, f"marker {message.sequence_number} of {message.channel}"):
             return
         delay_ns = self._delay_ns(sender, message.channel)

@@ -281,6 +281,8 @@ class Plan:
     settings: Settings
     faults: Faults
     requests: tuple[Request, ...] = ()
+    shares_processes: bool = False
+    """Whether the subtasks of a slot run in one process."""
 
     @property
     def is_exactly_once(self) -> bool:
@@ -294,6 +296,10 @@ class Plan:
         return [stage for stage in self.stages if stage.kind is StageKind.SOURCE]
 
 
+_SHARES_PROCESSES = 8
+"""In one of this many seeds the subtasks of a slot share a process; the others stay what they were."""
+
+
 def draw_plan(seed: int) -> Plan:
     """The plan of a seed."""
     random = Random(f"plan of {seed}")
@@ -305,7 +311,8 @@ def draw_plan(seed: int) -> Plan:
     faults = _draw_faults(random)
     runs = _draw_runs(random, stages)
     requests = _draw_requests(random, runs, settings)
-    plan = Plan(seed, stages, splits, records, runs, settings, faults, requests)
+    shares_processes = seed % _SHARES_PROCESSES == 0
+    plan = Plan(seed, stages, splits, records, runs, settings, faults, requests, shares_processes)
     # Drawn by themselves: the other seeds stay what they were.
     plan = replace(plan, faults=replace(plan.faults, stalls=draw_stalls(Random(f"stalls of {seed}"))))
     plan = _with_losses(plan, Random(f"losses of {seed}"))

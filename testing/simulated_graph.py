@@ -47,7 +47,7 @@ def job_graph(plan: Plan, run: Run) -> JobGraph:
         )
         for link in stage.inputs:
             graph.edges.append(_edge(len(graph.edges), number, stage, link))
-    return build_job_graph(graph)
+    return build_job_graph(graph, share_processes=plan.shares_processes)
 
 
 def _is_discovered(plan: Plan, number: int, stage: Stage) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..actors.ports import TaskDeployment
 from ..actors.task import StreamTask, TaskPhase
+from ..coordinator.slots import process_key
 from ..operators.async_loop import TaskEventLoop
 from ..protocol.checkpoint_events import SubtaskDeclined
 from ..protocol.elements import (
@@ -48,7 +49,10 @@ class ProcessDied(BaseException):
 
 @dataclass(eq=False)
 class Process:
-    """One task process. A dead one may have messages and background work left behind.
+    """One subtask in one attempt, and what it is to the process that it runs in.
+
+    Those with one `key` run in one process and die together. A dead one may have messages and background work
+    left behind.
 
     `slowness` stretches the time of its steps. It wants to step again at `wakes_ns`, and somebody looks
     after that at `alarm_ns`.
@@ -56,6 +60,7 @@ class Process:
 
     owner: Incarnation
     subtask: SubtaskId
+    key: str
     attempt: Attempt
     slowness: int
     task: StreamTask = field(init=False)
@@ -81,7 +86,8 @@ class Process:
     @staticmethod
     def of(owner: Incarnation, deployment: TaskDeployment, slowness: int) -> Process:
         """A process with the task to be deployed in it."""
-        process = Process(owner, deployment.subtask_id, deployment.attempt, slowness)
+        key = process_key(deployment.subtask)
+        process = Process(owner, deployment.subtask_id, key, deployment.attempt, slowness)
         process.task = StreamTask(deployment, _TaskPorts(process))
         return process
 

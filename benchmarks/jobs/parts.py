@@ -175,6 +175,8 @@ def configuration(orders: Orders) -> Configuration:
     result.set_string("state.backend.type", orders.backend)
     # Ten million keys in LMDB are a gigabyte, which the folder for temporary files need not have.
     result.set_string("tidegate.local-dir", str(Path(orders.state_dir).parent / "local"))
+    if orders.mode == "slot":
+        result.set_string("tidegate.slot.share-process", "true")
     if orders.interval_ms:
         result.set_string("execution.checkpointing.interval", f"{orders.interval_ms} ms")
         result.set_string("execution.checkpointing.dir", orders.state_dir)

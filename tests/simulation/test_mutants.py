@@ -27,6 +27,7 @@ QUICK = [
     "notify-before-manifest",
     "late-freeze",
     "late-enumerator",
+    "failure-counted-twice",
     "successor-killed",
     "end-forgotten-unverified",
     "dropped-records",

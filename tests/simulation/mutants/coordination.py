@@ -7,6 +7,7 @@ from typing import Any
 
 from tidegate.coordinator import checkpoint_store
 from tidegate.coordinator.checkpoint_store import CheckpointStore
+from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.operator_coordinators import OperatorCoordinators
 from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete, WriteManifest
 from tidegate.protocol.registry import SharedStateRegistry
@@ -124,7 +125,21 @@ def _never_recorded(original: Any) -> Any:
     return lambda self, checkpoint_id: None
 
 
+def _counts_each_failure(original: Any) -> Any:
+    def on_failed(self: JobCoordinator, event: Any) -> None:
+        self._restart_at_ms = None
+        original(self, event)
+
+    return on_failed
+
+
 MUTANTS = {
+    "failure-counted-twice": Mutant(
+        "each subtask of a process that died uses up a restart",
+        JobCoordinator,
+        "_on_failed",
+        _counts_each_failure,
+    ),
     "record-unread": Mutant(
         "a coordinator does not compare the manifests with the record of the newest completed checkpoint",
         checkpoint_store,
