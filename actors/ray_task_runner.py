@@ -38,11 +38,6 @@ __all__ = [
 ]
 
 
-_CREDIT_STEPS = 4
-"""A busy task gives a channel's credit back when it has consumed such a part of it: fewer messages to its
-senders, which still have the rest."""
-
-
 class TaskRunner:
     """One subtask and its thread."""
 
@@ -58,7 +53,7 @@ class TaskRunner:
             deployment.attempt,
             network,
             coordinator,
-            deployment.settings.channel_credit_bytes // _CREDIT_STEPS,
+            deployment.settings.channel_credit_bytes,
             mail=lambda mail: self.task.put(mail),
         )
         self.task = StreamTask(deployment, self.ports)
@@ -88,8 +83,7 @@ class TaskRunner:
             if outcome.is_over:
                 break
             if outcome.wait_ns:
-                self.ports.return_all_credit()
-                self.task.wait(outcome.wait_ns)
+                self.task.wait(self.ports.rest_ns(outcome.wait_ns))
         self.ports.close()
 
 

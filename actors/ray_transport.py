@@ -15,6 +15,7 @@ import ray
 from ..common.clock import SteadyClock
 from ..common.errors import first_line
 from ..operators.async_loop import EventLoopThread, TaskEventLoop
+from ..protocol.credit_returns import CreditReturns
 from ..protocol.elements import Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import SendFailed, TaskEvent
@@ -31,7 +32,7 @@ class RayTaskPorts:
         attempt: Its attempt.
         network: Carries messages to the other subtasks of the attempt.
         coordinator: The coordinator's actor.
-        credit_step_bytes: How much of a channel's credit is given back at once while the task is busy.
+        credit_bytes: The credit of each channel.
         mail: Puts a mail into the task's mailbox, from any thread.
     """
 
@@ -41,19 +42,18 @@ class RayTaskPorts:
         attempt: Attempt,
         network: AttemptNetwork,
         coordinator: Any,
-        credit_step_bytes: int,
+        credit_bytes: int,
         mail: Callable[[SendFailed], None],
     ) -> None:
         self._subtask = subtask
         self._attempt = attempt
         self._network = network
         self._coordinator = coordinator
-        self._credit_step_bytes = credit_step_bytes
+        self._returns = CreditReturns(credit_bytes)
         self._mail = mail
         self.reports = 0
         """How many reports were sent."""
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-snapshot")
-        self._consumed: dict[ChannelId, int] = {}
         self.now_ns = SteadyClock().now_ns
 
     # ------------------------------------------------------------ messages
@@ -86,18 +86,28 @@ class RayTaskPorts:
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
         if not size_bytes:
             return
-        consumed_bytes = self._consumed.get(channel, 0) + size_bytes
-        if consumed_bytes < self._credit_step_bytes:
-            self._consumed[channel] = consumed_bytes
-        else:
-            self._consumed.pop(channel, None)
-            self._network.give_credit({channel: consumed_bytes})
+        now_bytes = self._returns.consumed(channel, size_bytes, self.now_ns())
+        if now_bytes:
+            self._network.give_credit({channel: now_bytes})
 
-    def return_all_credit(self) -> None:
-        """The task has nothing to do: give back what it held to give back more at once."""
-        if self._consumed:
-            consumed, self._consumed = self._consumed, {}
-            self._network.give_credit(consumed)
+    def rest_ns(self, wait_ns: int) -> int:
+        """The task has nothing to do: give back the credit that is due.
+
+        Args:
+            wait_ns: How long the task would wait.
+
+        Returns:
+            How long it may wait until credit is due, at most `wait_ns`.
+        """
+        due_ns = self._returns.due_in_ns(self.now_ns())
+        if due_ns == 0:
+            self._return_all_credit()
+        return min(due_ns, wait_ns) if due_ns else wait_ns
+
+    def _return_all_credit(self) -> None:
+        held = self._returns.take_all()
+        if held:
+            self._network.give_credit(held)
 
     # ------------------------------------------------------------ everything else
 
@@ -116,7 +126,7 @@ class RayTaskPorts:
 
     def close(self) -> None:
         """Give all credit back, and end the background thread when it is idle."""
-        self.return_all_credit()
+        self._return_all_credit()
         self._background.shutdown(wait=False)
 
     def wait_for_uploads(self) -> None:
