@@ -151,9 +151,13 @@ class StreamTask:
         """Take all mail, then do one piece of work."""
         self._times.enter(Activity.BUSY)
         self._waiting_as = Activity.IDLE
-        outcome = self._guarded(self._step)
+        outcome: StepOutcome | None = self._guarded(self._step)
         self._times.enter(self._waiting_as)
-        return _OVER if self._phase.is_terminal or outcome is None else outcome
+        if self._phase.is_terminal or outcome is None:
+            return _OVER
+        if outcome.wait_ns and self._phase is not TaskPhase.CREATED:
+            self._chain.rest()
+        return outcome
 
     def metrics(self, with_gauges: bool = True) -> TaskMetrics:
         """What the task has measured up to now; may be called from any thread.

@@ -186,6 +186,11 @@ class OperatorChain:
         """Whether records have to wait for the state of those before them to be stored."""
         return any(not backend.is_ready for backend in self._backends())
 
+    def rest(self) -> None:
+        """The task has nothing to do until the next `is_ready`."""
+        for backend in self._backends():
+            backend.rest()
+
     def is_ready(self) -> bool:
         """Whether no operator has to wait for the outside world, or for its state to be stored.
 

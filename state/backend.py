@@ -237,6 +237,9 @@ class KeyedStateBackend(ABC):
         """Whether the next batch may be processed; to be asked before each. If not, try again soon."""
         return True
 
+    def rest(self) -> None:
+        """The task has nothing to do until the next `is_ready`: storing need not wait for it."""
+
     @abstractmethod
     def freeze(self) -> FrozenKeyedState:
         """The synchronous part of a snapshot: swaps the write buffers, independent of their size."""

@@ -47,7 +47,7 @@ def change_table(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns) -
     """
     parts = list(frozen.log)
     if frozen.changes:
-        parts.append(_change_rows(frozen, max_parallelism, turns))
+        parts.append(_change_rows(frozen, max_parallelism, None if frozen.is_small else turns))
     if len(parts) == 1 and isinstance(parts[0], pa.Table):
         return sorted_table(parts[0])
     tables = list(_as_tables(parts, frozen.table, max_parallelism))
@@ -112,7 +112,7 @@ def _change_rows(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns | 
     """The changes of a buffer that are not columns yet, in no particular order.
 
     Args:
-        turns: with the task's loop; None on its own thread.
+        turns: with the task's loop; None on its own thread, and for what takes less time than a turn.
     """
     table = frozen.table
     chunks, (values, encoded, expiries) = _value_columns(_chunks(frozen), table.codec, table.expiry, turns)

@@ -247,6 +247,9 @@ class TableKeyedStateBackend(KeyedStateBackend):
         is_full = self._budget is not None and bool(self._spilling_epoch) and self._budget.are_buffers_full
         return self._turns.may_process() and not is_full
 
+    def rest(self) -> None:
+        self._turns.rest()
+
     def freeze(self) -> FrozenKeyedState:
         tables = self._tables.values()
         size_bytes = 0 if self._budget is None else self._budget.froze(tables)

@@ -34,7 +34,7 @@ from .expiry import ExpiryForm
 from .pickling import dumps
 from .read_ahead import ReadAhead
 from .value_codecs import ValueCodec
-from .write_turns import WriteTurns
+from .write_turns import SMALL_ENTRIES, WriteTurns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,9 +117,16 @@ class FrozenTable:
         self.has_deletes = has_deletes
         self.log = log
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it takes less time than to alternate with the loop. A key of a map may hold a million."""
+        return not self.table.is_map and len(self.changes) <= SMALL_ENTRIES
+
     def release(self, turns: WriteTurns) -> None:
         """Drop the buffer piece by piece, so that the task's thread gets the GIL in between."""
         changes = self.changes
+        if self.is_small:
+            changes.clear()
         while changes:
             count = min(_FREE_CHUNK, len(changes))
             with turns.writing():
