@@ -9,6 +9,7 @@ and decodes an Arrow batch for each message. `tls` is TCP on loopback with Ray's
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import queue
@@ -41,7 +42,8 @@ TIMEOUT_MS = 20_000
 LOOPBACK = "127.0.0.1"
 COLUMNS = 4
 SWITCH_INTERVAL_S = 0.001
-"""As in a task process."""
+GC_THRESHOLDS = (200_000, 50, 100)
+"""Both as in a task process."""
 
 
 def failed(_: Any, cause: str) -> None:
@@ -146,6 +148,7 @@ def _columns(size: int) -> Callable[[], Payload]:
 def main() -> None:
     """Be one end."""
     keep_freed_memory()
+    gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     role, where, peers, content = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
     on = listen_on(where)
