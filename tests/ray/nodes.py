@@ -282,6 +282,10 @@ def nodes_with_tls(directory: Path) -> None:
     first = int(os.environ["FIRST_PORT"])
     gate, output = jobs.Gate(directory), directory / "output"
     with cluster_of(Path(sys.argv[3]), 0, 1, 1):
+        _assert_refused(
+            directory, "tidegate.network.address", "192.0.2.192/26", "has no address in 192.0.2.192/26"
+        )
+        _assert_refused(directory, "taskmanager.data.bind-port", f"{first}", f"no port of {first} ")
         settings = jobs.configuration(directory)
         settings.set_string("tidegate.slot.cpus", "1")
         settings.set_string("tidegate.network.address", "127.0.0.0/8")
@@ -301,6 +305,21 @@ def nodes_with_tls(directory: Path) -> None:
             assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED, client.report().cause
             assert client.report().restarts == 0, client.report().cause
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
+
+
+def _assert_refused(directory: Path, key: str, value: str, cause: str) -> None:
+    """A job whose processes cannot listen for other nodes fails, and says why."""
+    settings = jobs.configuration(directory, interval_ms=None)
+    settings.set_string("tidegate.slot.cpus", "1")
+    settings.set_string("restart-strategy.type", "none")
+    settings.set_string(key, value)
+    with jobs.running(jobs.counts(settings, COUNT), jobs.FileSink(directory / "refused")) as client:
+        assert client.wait(jobs.DEADLINE_S) is JobStatus.FAILED
+        failure = str(client.report().cause)
+    said(failure)
+    assert "cannot listen for other nodes: " in failure
+    assert cause in failure
+    assert key in failure
 
 
 SCENARIOS: dict[str, Callable[[Path], None]] = {
