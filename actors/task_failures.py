@@ -8,6 +8,7 @@ from ..common.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     KeyTypeError,
+    LostMessageError,
     SerializationError,
     StateError,
     StateMigrationError,
@@ -47,6 +48,7 @@ def failure_of(deployment: TaskDeployment, error: BaseException, is_starting: bo
         "".join(traceback.format_exception(error)),
         not isinstance(error, UNRECOVERABLE),
         is_starting and is_program_error(error),
+        isinstance(error, LostMessageError),
     )
 
 

@@ -32,7 +32,7 @@ from ..protocol.task_events import (
 from ..protocol.task_metrics import Heartbeat
 from .local_state import local_state_hint
 from .ping_pacing import PingPacing
-from .preparation import Preparation, TaskProcess
+from .preparation import Preparation, TaskProcess, without_connections
 from .ray_cluster_view import ClusterView, look_at_nodes
 from .ray_routes import Answered, RayRoutes
 from .slots import (
@@ -313,19 +313,24 @@ class RayTaskGateway:
             self._kill(process, cause + local_state_hint(self._settings))
 
     def _kill(self, process: TaskProcess, cause: str, is_recoverable: bool = True) -> None:
-        ray.kill(process.actor, no_restart=True)
-        del self._processes[process.key]
-        self._cluster.released(process.node_id, process.resources)
+        self._kill_all([process], cause, is_recoverable)
+
+    def _kill_all(self, ended: Sequence[TaskProcess], cause: str, is_recoverable: bool = True) -> None:
+        for process in ended:
+            ray.kill(process.actor, no_restart=True)
+            del self._processes[process.key]
+            self._cluster.released(process.node_id, process.resources)
         # The next attempt may begin with the failure of the last subtask that still ran.
         attempt = self._attempt
-        for subtask in process.subtasks:
+        for subtask in [subtask for process in ended for subtask in process.subtasks]:
             self._on_event(TaskFailed(attempt, subtask, cause, is_recoverable=is_recoverable))
 
     def end_process_of(self, failed: TaskFailed) -> None:
-        """End the process of a subtask that failed without knowing it."""
+        """End the process of a subtask whose state or whose connections cannot be relied on."""
         process = self._process_of(failed.subtask)
-        if process is not None:
-            self._kill(process, failed.cause)
+        if process is not None and failed.attempt == self._attempt:
+            others = self._processes.values() if failed.is_network_error else ()
+            self._kill_all(without_connections(process, others) if others else [process], failed.cause)
 
     def _names(self, process: TaskProcess) -> str:
         return ", ".join(self._graph.subtasks[subtask].name for subtask in process.subtasks)

@@ -18,6 +18,7 @@ from ..common.job_status import JobStatus
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.task_events import TaskFailed
 from ..protocol.task_metrics import Heartbeat
 from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext
@@ -260,7 +261,10 @@ class JobHost:
             if self._life.is_over:
                 return
             for data in self._order.accept((attempt, subtask), number, event):
-                self._coordinator.handle(decode_event(data))
+                happened = decode_event(data)
+                self._coordinator.handle(happened)
+                if isinstance(happened, TaskFailed) and happened.is_network_error:
+                    self._gateway.end_process_of(happened)
 
         self._requests.put(handle)
 

@@ -175,6 +175,8 @@ class TaskFailed:
     is_recoverable: bool = True
     is_start_error: bool = False
     """Whether it is an error of the program, raised while the subtask was initialised."""
+    is_network_error: bool = False
+    """Whether the network lost a message or a connection: the connections of the process may not work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ def test_a_gap_fails_the_task_and_names_both_ends_and_the_message() -> None:
     pass_seconds(test, 4)
     (failed,) = test.ports.reported(events.TaskFailed)
     assert failed.is_recoverable
+    assert failed.is_network_error
     assert "LostMessageError" in failed.cause
     assert (
         f"{test.subtask.name} did not receive message 1 of channel e1:1->0 from upstream (2/2)"
