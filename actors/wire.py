@@ -25,6 +25,7 @@ import pyarrow as pa
 from ..common.errors import SerializationError
 from ..protocol.elements import Batch, StreamElement
 from ..protocol.frames import MAX_BUFFERS, Bytes, LargePayload, Payload
+from .flat_batches import FlatBatch, flat
 
 Decode = Callable[[Any, int], tuple[list[StreamElement], int | None]]
 """The next elements of a payload, from a position, and the position after them, `None` at its end."""
@@ -50,7 +51,7 @@ def encode_message(elements: list[StreamElement]) -> Payload:
     pickles: list[tuple[int, bytes]] = []
     for element in elements:
         first = len(buffers)
-        pickles.append((first, _pickled([_compacted(element)], buffers)))
+        pickles.append((first, _pickled(_compacted(element), buffers)))
     if len(pickles) == 1 and not buffers:
         return pickles[0][1]
     data = b"".join([piece for first, part in pickles for piece in (_PART.pack(len(part), first), part)])
@@ -63,27 +64,29 @@ def encode_elements(elements: list[StreamElement]) -> bytes:
     Raises:
         SerializationError: Something in a record cannot be pickled.
     """
-    return b"".join([_pickled([_compacted(element)], None) for element in elements])
+    return b"".join([_dumped(_compacted(element), [], 0) for element in elements])
 
 
-def _pickled(part: list[StreamElement], buffers: list[memoryview] | None) -> bytes:
-    """A pickle; large Arrow buffers are added to `buffers` instead, unless it is `None`."""
-    if buffers is None:
-        return _dumped(part, [], 0)
+def _pickled(element: StreamElement, buffers: list[memoryview]) -> bytes:
+    """A pickle; large Arrow buffers are added to `buffers` instead."""
     own: list[memoryview] = []
-    data = _dumped(part, own, MAX_BUFFERS - len(buffers))
-    if own and _kept_bytes(own) > _SLACK * sum(map(len, own)):
-        return _dumped(part, [], 0)
-    buffers += own
-    return data
+    is_columns = isinstance(element, Batch) and isinstance(element.values, pa.RecordBatch)
+    # Checkpoints store what has no buffers as it is: that must not be flat.
+    form = flat(element, _OWN_BUFFER_BYTES) if is_columns else None  # type: ignore[arg-type]
+    data = _dumped(form or element, own, MAX_BUFFERS - len(buffers))
+    if own and _kept_bytes(own) <= _SLACK * sum(map(len, own)):
+        buffers += own
+        return data
+    return _dumped(element, [], 0) if own or form else data
 
 
-def _dumped(part: list[StreamElement], own: list[memoryview], most: int) -> bytes:
+def _dumped(element: StreamElement | FlatBatch, own: list[memoryview], most: int) -> bytes:
     """A pickle; at most `most` large Arrow buffers are added to `own` instead."""
 
     def callback(buffer: pickle.PickleBuffer) -> bool:
         return len(own) >= most or not _takes(own, buffer)
 
+    part = [element]
     try:
         return pickle.dumps(part, protocol=5, buffer_callback=callback)
     except _PICKLING_ERRORS:

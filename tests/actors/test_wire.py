@@ -142,3 +142,49 @@ def test_columns_of_a_type_that_only_the_script_defines_travel_once() -> None:
     (received,) = decoded(payload)
     assert isinstance(received, Batch)
     assert received.values.column(0).storage.equals(column.storage)
+
+
+NUMBERS = list(range(ROWS))
+COLUMNS = [
+    pa.array(NUMBERS, pa.int32()),
+    pa.array([None if number % 7 == 0 else number for number in NUMBERS], pa.float64()),
+    pa.array([number % 3 == 0 for number in NUMBERS]),
+    pa.array(["é" * (number % 5) for number in NUMBERS]),
+    pa.array([b"ab" for _ in NUMBERS], pa.binary(2)),
+    pa.array([None] * ROWS, pa.large_string()),
+    pa.array([""] * ROWS),
+    pa.array(NUMBERS, pa.timestamp("ns", "Europe/Berlin")),
+    pa.array(NUMBERS, pa.decimal128(20, 2)),
+    pa.array([None] * ROWS),
+    pa.array([[number] for number in NUMBERS]),
+    pa.array([{"a": number, "b": str(number)} for number in NUMBERS]),
+    pa.array(["x", "y"] * (ROWS // 2)).dictionary_encode(),
+    pa.array([(1, 2, 3)] * ROWS, pa.month_day_nano_interval()),
+]
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.type))
+@pytest.mark.parametrize("start", [0, 3])
+def test_columns_of_every_type_arrive_with_their_schema(column: pa.Array, start: int) -> None:
+    schema = pa.schema(
+        [pa.field("n", pa.int64(), nullable=False), pa.field("c", column.type, metadata={"of": "field"})],
+        metadata={"of": "schema"},
+    )
+    batch = pa.record_batch([pa.array(NUMBERS), column], schema=schema).slice(start)
+    times = NUMBERS[start:]
+    (received,) = decoded(large(Batch(batch, times, np.array(times))))
+    assert isinstance(received, Batch)
+    received.values.validate(full=True)
+    assert received.values.equals(batch, check_metadata=True)
+    assert received.values.schema.equals(schema, check_metadata=True)
+    assert received.timestamps == times
+    assert received.keys.tolist() == times
+
+
+@pytest.mark.parametrize("rows", [10, 3_000, ROWS])
+def test_stored_columns_do_not_depend_on_how_they_travelled(rows: int) -> None:
+    payload = encode_message([Batch(batch_of(rows, 8))])
+    assert b"flat_batches" not in stored_form(payload)
+    (stored,) = decode_elements(stored_form(payload))
+    assert isinstance(stored, Batch)
+    assert stored.values.equals(batch_of(rows, 8))
