@@ -47,7 +47,7 @@ class AttemptRoutes:
         mine: The number of this process.
         secret: Known to the processes of the attempt only.
         receivers: The far end of each output channel of this process.
-        actors: The actors of the processes that `receivers` names, by number.
+        actors: The actors of the other processes that `receivers` names, by number.
         senders: The numbers of the processes that send to this one.
         timeout_ms: How long a connection may be lost.
     """

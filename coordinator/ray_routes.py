@@ -80,7 +80,8 @@ class RayRoutes:
             for member in members
             for entry in member.inputs
         }
-        actors = {number: self._actors[number] for number in {each.process for each in receivers.values()}}
+        named = {receiver.process for receiver in receivers.values()} - {self._numbers[key]}
+        actors = {number: self._actors[number] for number in named}
         routes = AttemptRoutes(
             self._attempt,
             self._numbers[key],
