@@ -60,7 +60,7 @@ def _about_theirs(error: ssl.SSLCertVerificationError, files: TlsFiles) -> str:
 def _about_mine(reason: str, files: TlsFiles) -> str:
     mine = f"the certificate {files.certificate} ({CERTIFICATE})"
     if "EXPIRED" in reason:
-        return f"{mine} of this process has expired, says the other end. Renew it"
+        return f"{mine} of this process has expired. Renew it"
     if "UNKNOWN_CA" in reason:
         return (
             f"{mine} of this process is not signed by a CA that the other end accepts ({AUTHORITY} there). "

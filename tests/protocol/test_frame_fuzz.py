@@ -89,7 +89,7 @@ def proved(scratch: bytearray | None = None) -> FrameReader:
 
 
 def fed(reader: FrameReader, data: bytes, most: int) -> Iterator[tuple[int, Bytes, tuple[memoryview, ...]]]:
-    """The frames that come of at most so many bytes at once."""
+    """The frames in `data`, of which at most `most` bytes arrive at once."""
     while data:
         room = most
         count = 0

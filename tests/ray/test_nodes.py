@@ -106,7 +106,7 @@ def test_records_between_nodes_use_tls_where_ray_does(tmp_path: Path, ray_dir: s
         "nodes_with_tls",
         tmp_path,
         ray_dir,
-        FIRST_PORT=str(free_ports(4)),
+        FIRST_PORT=str(free_ports(12)),
         RAY_USE_TLS="1",
         RAY_TLS_SERVER_CERT=files.certificate,
         RAY_TLS_SERVER_KEY=files.key,
