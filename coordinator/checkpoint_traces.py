@@ -177,7 +177,10 @@ class CheckpointTraces:
         self._traces.end(known.root)
 
     def _explain(self, known: _Open, checkpoint: CheckpointStatistics) -> None:
+        if known.root.context is None:
+            # The job is not traced: nothing would be written.
+            return
         path = critical_path(checkpoint)
-        if path.steps and known.root.context is not None:
+        if path.steps:
             known.root.set_attribute(PATH_CAUSE, path.cause)
             known.root.set_attribute(PATH_STEPS, tuple(map(step_words, path.steps)))
