@@ -125,7 +125,9 @@ def _compacted(element: StreamElement) -> StreamElement:
     if not isinstance(element, Batch) or isinstance(element.values, list):
         return element
     values = element.values
-    if values.get_total_buffer_size() <= _SLACK * values.nbytes:
+    kept_bytes = values.get_total_buffer_size()
+    # The first is as good as exact and ten times faster, but does not count dictionaries.
+    if kept_bytes <= _SLACK * pa.ipc.get_record_batch_size(values) or kept_bytes <= _SLACK * values.nbytes:
         return element
     return Batch(values.take(pa.array(np.arange(len(values)))), element.timestamps, element.keys)
 

@@ -21,8 +21,7 @@ from collections.abc import Sequence
 
 from tidegate.actors.tls_files import TlsFiles
 
-from benchmarks import environments
-
+from .. import environments
 from .namespaces import ADDRESSES, two_namespaces
 from .programs import ROOT, Cost, Pair, opened
 
@@ -41,19 +40,20 @@ def carriers(peers: int, with_pyzmq: bool) -> dict[str, Commands]:
     """The commands of both ends by the name of what carries the messages."""
     tools = {}
     for kind, where, transport in (("Unix-domain socket", "unix", "ipc"), ("TCP", "127.0.0.1", "tcp")):
-        tools[f"ours, {kind}"] = _module("ours", where, peers, "bytes")
+        tools[f"ours, {kind}"] = module("ours", where, peers, "bytes")
         if with_pyzmq:
             program = str(ROOT / "benchmarks" / "peers" / "pyzmq_ends.py")
             python = str(environments.ensure("pyzmq"))
             sender, receiver = ([python, program, role, transport, str(peers)] for role in ROLES)
             tools[f"pyzmq, {transport}"] = sender, receiver
-        tools[f"bare {kind}"] = _module("bare", where, peers)
+        tools[f"bare {kind}"] = module("bare", where, peers)
     if TlsFiles.from_environment(os.environ) is not None:
-        tools["ours, TCP with TLS"] = _module("ours", "tls", peers, "bytes")
+        tools["ours, TCP with TLS"] = module("ours", "tls", peers, "bytes")
     return tools
 
 
-def _module(name: str, *arguments: object) -> Commands:
+def module(name: str, *arguments: object) -> Commands:
+    """The commands of both ends that a module of this folder has."""
     sender, receiver = (
         [sys.executable, "-m", f"benchmarks.connections.{name}", role, *map(str, arguments)] for role in ROLES
     )
@@ -89,7 +89,7 @@ def compare_between_namespaces(rounds: int) -> None:
     """Print a table of throughputs of columns, relative to a bare socket."""
     host = ADDRESSES[1]
     with two_namespaces() as names:
-        tools = _module("ours", host, 1, "columns"), _module("bare", host, 1)
+        tools = module("ours", host, 1, "columns"), module("bare", host, 1)
         commands = [
             tuple(["ip", "netns", "exec", name, *end] for name, end in zip(names, both, strict=True))
             for both in tools
