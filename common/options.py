@@ -500,3 +500,17 @@ class SparkOptions:
         ConfigOptions.key("tidegate.spark.conf").map_type().no_default_value()
     )
     """Further Spark settings, as `key:value,key:value`."""
+    START_TIMEOUT: ConfigOption[Duration] = (
+        ConfigOptions.key("tidegate.spark.start-timeout")
+        .duration_type()
+        .default_value(Duration.of_seconds(180))
+    )
+    """How long the start of a session may take before the attempt fails."""
+    BUFFER_SIZE: ConfigOption[int] = (
+        ConfigOptions.key("tidegate.spark.buffer-size").memory_type().default_value(256 << 20)
+    )
+    """Records of a stage whose results have not been emitted; with more, it takes none."""
+    BUFFER_MEMORY: ConfigOption[int] = (
+        ConfigOptions.key("tidegate.spark.buffer-memory").memory_type().default_value(64 << 20)
+    )
+    """The part of them that is in memory; the rest is on local disk."""

@@ -40,7 +40,7 @@ from .data_stream_sink import DataStreamSink
 from .joined_streams import CoGroupedStreams, JoinedStreams
 from .operator_settings import OperatorSettings
 from .projection import projection
-from .spark_settings import spark_settings
+from .spark_settings import epoch_limits, spark_settings
 from .transformation import Input, Transformation, common_type
 from .user_functions import checked
 from .windowed_stream import AllWindowedStream, WindowedStream
@@ -273,6 +273,7 @@ class DataStream(OperatorSettings):
         max_epoch_records: int = 500_000,
         interval: Duration | None = None,
         configs: Mapping[str, str] | None = None,
+        max_concurrent_epochs: int = 1,
     ) -> DataStream:
         """Run the records of every epoch through one Spark job.
 
@@ -282,21 +283,21 @@ class DataStream(OperatorSettings):
             schema: Arrow schema of the results, which leave in Arrow batches, in the DataFrame's order.
             input_schema: Arrow schema of the records; needed where they are plain tuples whose columns
                 should have names and fixed types.
-            max_epoch_records: An epoch that grows beyond this runs without waiting for a barrier.
-            interval: An epoch also ends so long after its first record, and watermarks wait for that. Without
-                an interval every watermark ends an epoch.
+            max_epoch_records: An epoch with this number of records ends at once.
+            interval: An epoch ends after this time from its first record, as soon as Spark can run it; by
+                default after 1 s. Watermarks wait for the records before them and end no epoch.
             configs: Settings of Spark SQL for this stage alone, which then has temporary views of its own.
+            max_concurrent_epochs: How many epochs Spark runs at once. Their results leave in order.
 
         Returns:
-            The results, which all come before the barrier that closes their epoch.
+            The results; all results of an epoch leave between two barriers.
         """
         from ..spark_bridge.stage import SparkQuery, SparkStageOperator, StageSettings
 
         settings = StageSettings(
             spark_settings(self._env.configuration),
             input_schema,
-            max_epoch_records,
-            None if interval is None else max(1, interval.to_millis()),
+            epoch_limits(self._env.configuration, max_epoch_records, interval, max_concurrent_epochs),
             dict(configs or {}),
         )
         function = SparkQuery(func) if isinstance(func, str) else func

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..operators.base import OperatorContext, Work
@@ -18,16 +17,21 @@ MAX_JOBS = 50
 """So many jobs of one epoch have a span of their own."""
 
 _GROUP, _DESCRIPTION = "spark.jobGroup.id", "spark.job.description"
-_numbers = itertools.count(1)
 
 
 @contextlib.contextmanager
-def traced_epoch(session: Any, context: OperatorContext, records: int) -> Iterator[None]:
+def traced_epoch(
+    session: Any, context: OperatorContext, group: str, records: int, trace: Callable[[Work], None]
+) -> Iterator[None]:
     """What is done within is an epoch: a span, with one for each Spark job that it started from this thread.
 
-    The jobs are found by a job group, which also names the operator in Spark's web UI.
+    Args:
+        session: The Spark session.
+        context: Of the stage. Spark's web UI shows its name.
+        group: Job group of the epoch, by which its jobs are found.
+        records: How many records the epoch has.
+        trace: Takes the span, on this thread.
     """
-    group = f"tidegate-{context.operator_uid}-{next(_numbers)}"
     spark = session.sparkContext
     before = {name: spark.getLocalProperty(name) for name in (_GROUP, _DESCRIPTION)}
     spark.setLocalProperty(_GROUP, group)
@@ -42,7 +46,7 @@ def traced_epoch(session: Any, context: OperatorContext, records: int) -> Iterat
             for name, value in before.items():
                 spark.setLocalProperty(name, value)
         jobs = _jobs(spark, group, started_ns, ended_ns)
-        context.trace_work(Work(SPARK_EPOCH, started_ns, ended_ns, {SPARK_RECORDS: records}, jobs))
+        trace(Work(SPARK_EPOCH, started_ns, ended_ns, {SPARK_RECORDS: records}, jobs))
 
 
 def _jobs(spark: Any, group: str, started_ns: int, ended_ns: int) -> tuple[Work, ...]:

@@ -10,8 +10,8 @@ from ..common.errors import UserCodeError
 from ..common.types import Row
 
 
-class EpochBuffer:
-    """Gathers records until their epoch ends.
+class RecordTables:
+    """Makes Arrow tables of records.
 
     Args:
         where: Names the operator and its subtask in errors.
@@ -22,26 +22,13 @@ class EpochBuffer:
     def __init__(self, where: str, input_schema: pa.Schema | None) -> None:
         self._where = where
         self._input_schema = input_schema
-        self._tables: list[pa.Table] = []
-        self.records = 0
 
-    def add(self, values: Any) -> None:
-        """Take the records of a batch.
-
-        Raises:
-            UserCodeError: A record does not fit the schema.
-        """
-        table = self._as_table(values)
-        self._tables.append(table)
-        self.records += table.num_rows
-
-    def take(self) -> pa.Table:
-        """All records of the epoch, which ends with that.
+    def joined(self, tables: list[pa.Table]) -> pa.Table:
+        """All records of an epoch.
 
         Raises:
             UserCodeError: Inferred types of its batches differ more than one can cover another.
         """
-        tables, self._tables, self.records = self._tables, [], 0
         try:
             return pa.concat_tables(tables, promote_options="permissive")
         except pa.ArrowException as error:
@@ -50,7 +37,12 @@ class EpochBuffer:
                 f"input_schema"
             ) from error
 
-    def _as_table(self, values: Any) -> pa.Table:
+    def table(self, values: Any) -> pa.Table:
+        """The records of a batch.
+
+        Raises:
+            UserCodeError: A record does not fit the schema.
+        """
         try:
             if isinstance(values, pa.RecordBatch):
                 table = pa.Table.from_batches([values])
@@ -70,3 +62,35 @@ class EpochBuffer:
         if self._input_schema is not None:
             return dict(zip(self._input_schema.names, fields, strict=True))
         return {f"_{number}": field for number, field in enumerate(fields, start=1)}
+
+
+class EpochBuffer:
+    """Gathers records until their epoch ends.
+
+    Args:
+        where: As for `RecordTables`, as is `input_schema`.
+    """
+
+    def __init__(self, where: str, input_schema: pa.Schema | None) -> None:
+        self._records = RecordTables(where, input_schema)
+        self._tables: list[pa.Table] = []
+        self.records = 0
+
+    def add(self, values: Any) -> None:
+        """Take the records of a batch.
+
+        Raises:
+            UserCodeError: A record does not fit the schema.
+        """
+        table = self._records.table(values)
+        self._tables.append(table)
+        self.records += table.num_rows
+
+    def take(self) -> pa.Table:
+        """All records of the epoch, which ends with that.
+
+        Raises:
+            UserCodeError: Inferred types of its batches differ more than one can cover another.
+        """
+        tables, self._tables, self.records = self._tables, [], 0
+        return self._records.joined(tables)

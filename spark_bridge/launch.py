@@ -22,7 +22,6 @@ from typing import Any
 
 from .settings import EXECUTOR_CPU, SparkSessionError, SparkSettings, spark_configs
 
-_EXECUTORS_TIMEOUT_S = 120.0
 _NAMESPACE_TIMEOUT_S = 30.0
 _EXIT_TIMEOUT_S = 10.0
 _EXIT_NOTICED_S = 2.0
@@ -43,13 +42,14 @@ def start_session(settings: SparkSettings) -> Any:
             already.
     """
     _refuse_foreign_session()
+    deadline_s = time.monotonic() + settings.start_timeout_s
     log_dir = Path(settings.log_dir)
     log_dir.mkdir(parents=True, exist_ok=True)
     with _java_output_to(log_dir / f"spark-driver-{os.getpid()}.out"):
         session = _start_raydp(settings) if settings.use_raydp else _start_local(settings)
     if settings.use_raydp:
         try:
-            _await_executor(session, settings)
+            _await_executor(session, settings, deadline_s)
         except BaseException:
             end_session(session)
             raise
@@ -178,27 +178,44 @@ def _init_raydp(settings: SparkSettings) -> Any:
     )
 
 
-def _await_executor(session: Any, settings: SparkSettings) -> None:
+def _await_executor(session: Any, settings: SparkSettings, deadline_s: float) -> None:
     status = session._jsc.sc().getExecutorMemoryStatus
-    began_s = time.monotonic()
-    deadline, next_note_s = began_s + _EXECUTORS_TIMEOUT_S, began_s
+    began_s = next_note_s = time.monotonic()
     # The driver counts as one.
     while status().size() < 2:
         if time.monotonic() >= next_note_s:
             waited_s = time.monotonic() - began_s
             logger.info("Spark session: the driver is there, waiting for an executor for %.0f s", waited_s)
             next_note_s += _NOTE_S
-        if time.monotonic() > deadline:
-            from .ray_actors import missing_executor
-
-            cpus = spark_configs(settings)[EXECUTOR_CPU]
-            raise SparkSessionError(
-                f"no Spark executor started within {_EXECUTORS_TIMEOUT_S:g} s: {missing_executor()}. Each of "
-                f"{settings.num_executors} executors requires {settings.executor_memory} of memory and "
-                f"{cpus} CPUs, and `java` 17 on the PATH of its node. Free what is held, lower "
-                f"tidegate.spark.executor-memory, or add nodes"
-            )
+        if time.monotonic() > deadline_s:
+            raise not_started(settings, settings.start_timeout_s)
         threading.Event().wait(_POLL_S)
+
+
+def not_started(settings: SparkSettings, timeout_s: float) -> SparkSessionError:
+    """The error of a session that did not start in time, with what Ray knows about it.
+
+    Args:
+        timeout_s: How long the start has taken, in seconds.
+    """
+    advice = "raise tidegate.spark.start-timeout if the machine is slow"
+    if not settings.use_raydp:
+        return SparkSessionError(
+            f"no Spark session started within {timeout_s:g} s; look at Spark's log in {settings.log_dir}, or "
+            f"{advice}"
+        )
+    from .ray_actors import missing_executor
+
+    try:
+        missing = missing_executor()
+    except Exception as error:
+        missing = f"Ray does not answer ({type(error).__name__}: {error})"
+    cpus = spark_configs(settings)[EXECUTOR_CPU]
+    return SparkSessionError(
+        f"no Spark executor started within {timeout_s:g} s: {missing}. Each of {settings.num_executors} "
+        f"executors requires {settings.executor_memory} of memory and {cpus} CPUs, and `java` 17 on the PATH "
+        f"of its node. Free what is held, lower tidegate.spark.executor-memory, add nodes, or {advice}"
+    )
 
 
 @contextmanager

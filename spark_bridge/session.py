@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .java import require_java
-from .launch import end_session, is_alive, loss_of, start_session
+from .launch import end_session, is_alive, loss_of, not_started, start_session
 from .settings import SparkSessionError, SparkSessionLostError, SparkSettings, default_log_dir
 
 logger = logging.getLogger(__name__)
@@ -73,16 +73,23 @@ class SparkSessionHost:
         thread = self._thread
         return thread is not None and thread.is_alive()
 
-    def session(self) -> Any:
+    def session(self, timeout_s: float | None = None) -> Any:
         """The session; waits until it has started.
 
+        Args:
+            timeout_s: How long to wait; `None`: until it has started or could not be.
+
         Raises:
-            SparkSessionError: It could not be started.
+            SparkSessionError: It could not be started, or not in this time.
         """
         thread = self._thread
         if thread is None:
             raise SparkSessionError("the Spark session has been stopped")
-        thread.join()
+        thread.join(timeout_s)
+        if thread.is_alive():
+            assert timeout_s is not None, "a join without a timeout waits for the end"
+            assert self._settings is not None, "a session starts with settings"
+            raise not_started(self._settings, timeout_s)
         if self._error is not None:
             raise SparkSessionError(
                 f"the Spark session could not be started: {self._error}. Spark's log is in "
@@ -176,15 +183,19 @@ class SparkSessionLease:
         """Whether `session()` would have to wait."""
         return self._host is not None and self._host.is_starting()
 
-    def session(self) -> Any:
+    def session(self, timeout_s: float | None = None) -> Any:
         """The session; waits until it has started.
 
+        Args:
+            timeout_s: How long to wait; `None`: until it has started or could not be.
+
         Raises:
-            SparkSessionError: It could not be started, or the lease was released.
+            SparkSessionError: It could not be started, or not in this time, or the lease was released.
         """
-        if self._host is None:
+        host = self._host
+        if host is None:
             raise SparkSessionError("the operator has released its Spark session")
-        return self._host.session()
+        return host.session(timeout_s)
 
     @contextmanager
     def losses(self, where: str) -> Iterator[None]:

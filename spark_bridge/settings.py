@@ -62,6 +62,7 @@ class SparkSettings:
         executor_memory: Heap of each, as Spark writes sizes.
         log_dir: Directory for Spark's logs, which stay out of the job's own.
         configs: Further Spark settings.
+        start_timeout_s: How long the start may take, in seconds.
     """
 
     use_raydp: bool = True
@@ -70,6 +71,7 @@ class SparkSettings:
     executor_memory: str = "1g"
     log_dir: str = "spark-logs"
     configs: Mapping[str, str] = field(default_factory=dict)
+    start_timeout_s: float = 180.0
 
 
 def default_log_dir() -> str:
@@ -101,6 +103,8 @@ def spark_configs(settings: SparkSettings) -> dict[str, str]:
         # Below this size Spark unpacks Arrow data into its query plan: 2.5 s instead of 0.3 s for an
         # epoch of 200,000 records.
         "spark.sql.execution.arrow.localRelationThreshold": "0",
+        # Epochs that run at the same time share the executors evenly.
+        "spark.scheduler.mode": "FAIR",
         "spark.sql.shuffle.partitions": str(settings.num_executors * settings.executor_cores * 2),
         **settings.configs,
         **options,

@@ -1,12 +1,13 @@
 """A Spark stage inside the barrier graph.
 
-The stage gathers the records of an epoch and runs them through one Spark job before the barrier that
-closes the epoch. So it holds nothing at a barrier and has no state: after a failure its records come
-again, because they came after the checkpoint that is restored.
+The stage gathers records and runs them through Spark epoch by epoch, on threads of its own. The task's loop
+never waits for Spark: records whose results have not been emitted are the stage's state. After a failure they
+run again.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,16 +16,17 @@ import pyarrow as pa
 
 from ..common import failpoints
 from ..common.errors import ConfigurationError, TidegateError, UserCodeError
-from ..operators.base import OperatorContext, StreamOperator
+from ..operators.base import OperatorContext
+from ..operators.epoch_stage import EpochStageOperator
 from ..operators.output import Output
-from ..operators.processing_time import TimerHandle
-from ..protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier, Watermark, WatermarkStatus
-from .epoch_trace import traced_epoch
-from .epochs import EpochBuffer
+from ..protocol.elements import Batch
+from ..protocol.epochs import EpochLimits
+from .epoch_runner import EpochRunner
+from .epochs import RecordTables
 from .exchange import arrow_schema_of, to_arrow, to_dataframe
 from .failures import cause_of
 from .java import require_java
-from .session import SparkSessionLease, SparkSettings, session_host
+from .session import SparkSettings, session_host
 
 EPOCH = "epoch"
 """The name of an epoch's records in the query of `SparkQuery`."""
@@ -38,17 +40,13 @@ class StageSettings:
         session: How the session of the job is started.
         input_schema: Arrow schema of the records that come in; without it, it is taken from Arrow
             batches, from the fields of rows and dicts, or inferred with columns `_1`, `_2`, …
-        max_epoch_records: An epoch that grows beyond this runs at once, without waiting for a
-            barrier; it bounds the memory of the stage.
-        interval_ms: Run an epoch so long after its first record, and let watermarks wait for that; `None`:
-            every watermark ends an epoch.
+        limits: What bounds its epochs.
         configs: Settings of Spark SQL for this stage alone.
     """
 
     session: SparkSettings
     input_schema: pa.Schema | None
-    max_epoch_records: int
-    interval_ms: int | None = None
+    limits: EpochLimits
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -62,7 +60,7 @@ class SparkQuery:
         return frame.sparkSession.sql(self.query, **{EPOCH: frame})
 
 
-class SparkStageOperator(StreamOperator):
+class SparkStageOperator(EpochStageOperator):
     """Runs `function(DataFrame) -> DataFrame` once per epoch.
 
     Args:
@@ -72,14 +70,12 @@ class SparkStageOperator(StreamOperator):
     """
 
     def __init__(self, function: Callable[[Any], Any], schema: pa.Schema, settings: StageSettings) -> None:
+        super().__init__(settings.limits)
         self._function = function
         self._schema = schema
         self._settings = settings
-        self._lease: SparkSessionLease | None = None
+        self._runner: EpochRunner | None = None
         self._own_session: Any = None
-        self._alarm: TimerHandle | None = None
-        self._held_watermark_ms: int | None = None
-        self._gathered: EpochBuffer
 
     def validate(self) -> None:
         """Find a Java before anything starts; workers that this process starts inherit it."""
@@ -87,103 +83,60 @@ class SparkStageOperator(StreamOperator):
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
-        self._gathered = EpochBuffer(f"operator {context.name_with_subtask}", self._settings.input_schema)
+        self._where = f"operator {context.name_with_subtask}"
+        self._records = RecordTables(self._where, self._settings.input_schema)
+        self._own_session_lock = threading.Lock()
 
-    def open(self) -> None:
-        self._lease = session_host().acquire(self._settings.session)
+    def to_table(self, batch: Batch) -> pa.Table:
+        return self._records.table(batch.values)
 
-    def is_ready(self) -> bool:
-        """Not while there are records to run and the session still starts: the task stays responsive."""
-        return self._gathered.records == 0 or not self._is_starting()
+    def start_runner(self, started: Callable[[], None]) -> None:
+        settings = self._settings
+        self._lease = session_host().acquire(settings.session)
+        self._runner = EpochRunner(
+            self.context, self._lease, settings.limits.max_running, settings.session.start_timeout_s
+        )
+        self._runner.start(started)
 
-    def process_batch(self, batch: Batch, input_index: int) -> None:
-        self._gathered.add(batch.values)
-        if self._gathered.records >= self._settings.max_epoch_records:
-            self._run_epoch()
-        elif self._alarm is None and self._settings.interval_ms is not None:
-            self._alarm = self._run_after(self._settings.interval_ms)
+    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[Any], None]) -> None:
+        assert self._runner is not None, "an epoch runs only after the runner has started"
+        failpoints.reach("spark_stage")
+        table = self._records.joined(tables)
+        self._runner.submit(lambda session: self._run(session, table), table.num_rows, finished)
 
-    def _run_after(self, interval_ms: int) -> TimerHandle:
-        clock = self.context.processing_time
-        return clock.call_at(clock.now_ms() + interval_ms, self._interval_is_over)
-
-    def _interval_is_over(self) -> None:
-        if self._is_starting():
-            # Waiting for the session here would keep the task from everything else.
-            self._alarm = self._run_after(self._settings.interval_ms or 0)
-        else:
-            self._run_epoch()
-
-    def _take_changes(self, changes: list[Watermark | WatermarkStatus]) -> None:
-        for change in changes:
-            if isinstance(change, Watermark) and self._may_wait(change):
-                self._held_watermark_ms = change.timestamp_ms
-            else:
-                self._run_epoch()
-                super()._take_changes([change])
-
-    def _may_wait(self, watermark: Watermark) -> bool:
-        """Whether there are records that a watermark must not overtake, and the time to wait for them."""
-        is_last = watermark.timestamp_ms == MAX_WATERMARK_MS
-        return self._settings.interval_ms is not None and self._gathered.records > 0 and not is_last
-
-    def prepare_snapshot(self, barrier: CheckpointBarrier) -> None:
-        self._run_epoch()
-
-    def finish(self) -> None:
-        self._run_epoch()
+    def emit_results(self, results: pa.Table) -> None:
+        for batch in results.to_batches(max_chunksize=4_096):
+            # A slice would include its whole table wherever it is pickled; a copy does not.
+            self.emit(Batch(batch.take(pa.array(range(batch.num_rows), pa.int64()))))
 
     def close(self) -> None:
-        if self._lease is not None:
-            self._lease.release()
+        if self._runner is not None:
+            self._runner.close()
         super().close()
 
-    def _is_starting(self) -> bool:
-        return self._lease is not None and self._lease.is_starting()
+    # ------------------------------------------------------------ on a thread of the runner
 
-    def _run_epoch(self) -> None:
-        alarm, self._alarm = self._alarm, None
-        if alarm is not None:
-            alarm.cancel()
-        if self._gathered.records:
-            failpoints.reach("spark_stage")
-            result = self._run(self._gathered.take())
-            for batch in result.to_batches(max_chunksize=4_096):
-                # A slice would drag its whole table along wherever it is pickled; a copy does not.
-                self.emit(Batch(batch.take(pa.array(range(batch.num_rows), pa.int64()))))
-        held, self._held_watermark_ms = self._held_watermark_ms, None
-        if held is not None:
-            self.output.emit_watermark(held)
-
-    def _run(self, table: pa.Table) -> pa.Table:
-        assert self._lease is not None
-        # Waits for the session, which has to be there to find out whether it is lost.
-        self._lease.session()
+    def _run(self, shared: Any, table: pa.Table) -> pa.Table:
         try:
-            with self._lease.losses(f"operator {self.context.name_with_subtask}"):
-                return self._run_in(self._session(), table)
+            with self._lease.losses(self._where):
+                frame = self._function(to_dataframe(self._session_of(shared), table))
+                self._check_schema(frame)
+                return to_arrow(frame, self._schema)
         except TidegateError:
             raise
         except Exception as error:
             raise UserCodeError(
-                f"operator {self.context.name_with_subtask}: its Spark job failed on an epoch of "
-                f"{table.num_rows} records: {cause_of(error)}"
+                f"{self._where}: its Spark job failed on an epoch of {table.num_rows} records: "
+                f"{cause_of(error)}"
             ) from error
 
-    def _run_in(self, session: Any, table: pa.Table) -> pa.Table:
-        with traced_epoch(session, self.context, table.num_rows):
-            frame = self._function(to_dataframe(session, table))
-            self._check_schema(frame)
-            return to_arrow(frame, self._schema)
-
-    def _session(self) -> Any:
-        assert self._lease is not None
-        session = self._lease.session()
+    def _session_of(self, shared: Any) -> Any:
         if not self._settings.configs:
-            return session
-        if self._own_session is None:
-            self._own_session = self._configured(session.newSession())
-        return self._own_session
+            return shared
+        with self._own_session_lock:
+            if self._own_session is None:
+                self._own_session = self._configured(shared.newSession())
+            return self._own_session
 
     def _configured(self, session: Any) -> Any:
         for key, value in self._settings.configs.items():
@@ -191,7 +144,7 @@ class SparkStageOperator(StreamOperator):
                 session.conf.set(key, value)
             except Exception as error:
                 raise ConfigurationError(
-                    f"operator {self.context.name_with_subtask}: {key} cannot be set for one stage: "
+                    f"{self._where}: {key} cannot be set for one stage: "
                     f"{cause_of(error)}. Only settings of Spark SQL can; the others are those of the "
                     f"session: tidegate.spark.conf"
                 ) from error
@@ -202,13 +155,13 @@ class SparkStageOperator(StreamOperator):
 
         if not isinstance(frame, DataFrame):
             raise UserCodeError(
-                f"operator {self.context.name_with_subtask}: the stage's function returned "
+                f"{self._where}: the stage's function returned "
                 f"{type(frame).__name__}; return a Spark DataFrame"
             )
         found = arrow_schema_of(frame)
         if found.names != self._schema.names or not _types_fit(found, self._schema):
             raise UserCodeError(
-                f"operator {self.context.name_with_subtask}: the stage was declared with the schema "
+                f"{self._where}: the stage was declared with the schema "
                 f"{_text(self._schema)} but its function returned {_text(found)}; select and cast "
                 f"the columns, or correct the declaration"
             )

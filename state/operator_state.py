@@ -22,6 +22,7 @@ from .codecs import value_codec
 from .conversion import StateConversion
 from .descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from .encoded_values import damage_named
+from .epoch_tables import EpochTablesDescriptor, EpochTablesState
 from .evolution import check_restored_schema
 from .kinds import BroadcastState, ListState
 from .list_storage import ListStorage, OperatorStateBackendParameters, RestoredItems
@@ -99,6 +100,10 @@ class OperatorStateBackend(OperatorStateStore):
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         return cast(BroadcastState[Any, Any], self._get(state_descriptor, BROADCAST))
 
+    def get_epoch_tables(self, descriptor: EpochTablesDescriptor) -> EpochTablesState:
+        """The records of a stage's epochs, split evenly like a list."""
+        return cast(EpochTablesState, self._get(descriptor, EVEN_SPLIT))
+
     def snapshot(self) -> FrozenOperatorState:
         """All states as they are now: the synchronous part.
 
@@ -150,6 +155,8 @@ class OperatorStateBackend(OperatorStateStore):
         """Release everything and remove local files. May be called twice."""
         if self._on_disk is not None:
             self._on_disk.close()
+        for state in self._states.values():
+            state.close()
 
     def _frozen(self, state: OperatorState) -> _Frozen:
         is_copy = state.mode == BROADCAST and self._params.subtask_index != 0
@@ -186,6 +193,8 @@ class OperatorStateBackend(OperatorStateStore):
         return state
 
     def _created(self, descriptor: StateDescriptor, mode: str) -> OperatorState:
+        if isinstance(descriptor, EpochTablesDescriptor):
+            return EpochTablesState(descriptor, self._params.local_dir)
         if self._on_disk is not None:
             if isinstance(descriptor, MapStateDescriptor):
                 return self._on_disk.broadcast_state(descriptor)

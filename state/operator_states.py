@@ -70,6 +70,9 @@ class OperatorState(ABC):
     def load(self, restored: RestoredItems) -> None:
         """Take over restored items; called once, before anything else."""
 
+    def close(self) -> None:
+        """Release what the state holds outside memory. May be called twice."""
+
 
 class OperatorListState(OperatorState, ListState[Any]):
     """A list, even-split or union."""

@@ -26,6 +26,7 @@ from .simulated_operators import (
     SimulatedSinkOperator,
     SimulatedTransactions,
 )
+from .simulated_stage import SimulatedStage
 
 
 def job_graph(plan: Plan, run: Run) -> JobGraph:
@@ -55,6 +56,11 @@ def _is_discovered(plan: Plan, number: int, stage: Stage) -> bool:
     return stage.kind is StageKind.SOURCE and (plan.seed + number) % 3 == 0
 
 
+def _is_epoch_stage(plan: Plan, number: int, stage: Stage) -> bool:
+    """Whether a map function runs epoch by epoch outside its task: every third."""
+    return stage.kind is StageKind.MAP and (plan.seed + number) % 3 == 0
+
+
 def _edge(edge_id: int, number: int, stage: Stage, link: Link) -> StreamEdge:
     selector = partitioner = None
     if link.partitioning in (Partitioning.HASH, Partitioning.CUSTOM):
@@ -79,6 +85,8 @@ def _operator(plan: Plan, number: int, stage: Stage) -> StreamOperator:
     if stage.kind is StageKind.SOURCE:
         source = DiscoveredSource if _is_discovered(plan, number, stage) else ReplayableSource
         return SourceOperator(source(uid, plan.splits, plan.records))
+    if _is_epoch_stage(plan, number, stage):
+        return SimulatedStage(uid, plan.seed + number)
     if stage.kind is StageKind.MAP:
         return MapOperator(Pass(uid))
     if stage.kind is StageKind.COUNT:
@@ -111,13 +119,14 @@ def keeps_order(plan: Plan) -> dict[str, bool]:
     """By uid, whether a stage gets the records of one split and key in the split's order."""
     ordered: list[bool] = []
     result: dict[str, bool] = {}
-    for stage in plan.stages:
+    for number, stage in enumerate(plan.stages):
         links = [link.partitioning for link in stage.inputs]
         comes_in_order = all(ordered[link.stage] for link in stage.inputs)
         result[stage.uid] = comes_in_order and set(links) <= {Partitioning.FORWARD, Partitioning.HASH}
-        # Behind a shuffle only records of one key are in order, and behind a buffer those that did not
-        # move to another subtask when the job was rescaled.
+        # Epochs return their records in any order. Behind a shuffle only records of one key are in order,
+        # and behind a buffer those that did not move to another subtask when the job was rescaled.
         keeps = stage.kind not in (StageKind.BUFFER, StageKind.DELAY)
+        keeps = keeps and not _is_epoch_stage(plan, number, stage)
         ordered.append(comes_in_order and set(links) <= {Partitioning.FORWARD} and keeps)
     return result
 

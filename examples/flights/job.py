@@ -27,6 +27,7 @@ from tidegate.datastream.connectors.file_system import FileSink, FileSource
 from tidegate.datastream.state import ValueStateDescriptor
 
 KEYED_OPERATOR = "inherited delay"
+EPOCH_RECORDS = 25_000
 
 
 class InheritedDelay(KeyedProcessFunction):
@@ -166,6 +167,7 @@ def build_job(
 
 def _joined(flights: DataStream, files: InputFiles, with_spark: bool) -> DataStream:
     if with_spark:
-        stage = flights.spark_stage(join_in_spark(files), JOINED, input_schema=FLIGHTS)
+        # Small epochs, so that legs go on to the keyed operators while later ones are joined.
+        stage = flights.spark_stage(join_in_spark(files), JOINED, FLIGHTS, max_epoch_records=EPOCH_RECORDS)
         return stage.name("weather and airline").uid("join")
     return flights.map(JoinInMemory(files)).name("weather and airline").uid("join")

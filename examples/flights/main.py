@@ -30,7 +30,7 @@ from tidegate.coordinator.statistics import JobStatistics
 from tidegate.datastream import StreamExecutionEnvironment
 
 PARALLELISM = 2
-CHECKPOINT_INTERVAL_MS = 1_000
+CHECKPOINT_INTERVAL_MS = 500
 KILL_AT = 0.45
 """Share of the legs in the output at which a process is killed."""
 
@@ -68,7 +68,9 @@ def main() -> int:
     files = write_files(tables, options.directory / "input", PARALLELISM)
     console.print(f"{len(tables.flights):,} flights in {len(files.splits)} splits", highlight=False)
     if options.with_spark and not options.is_local:
-        console.print("Spark starts meanwhile; the first legs have to wait for it", highlight=False)
+        console.print(
+            "Spark starts meanwhile; the first legs wait for it, checkpoints do not", highlight=False
+        )
     try:
         with output_to(options.directory / "logs" / "driver.log"):
             outcome = run(console, options, files, len(tables.flights))
@@ -151,9 +153,12 @@ def watch(console: Console, options: Options, client: JobClient, total: int) -> 
     return killed_ms
 
 
-def kill_one_process(console: Console, client: JobClient) -> int:
-    """Kill a process with keyed state, as the out-of-memory killer would."""
-    name, pid = next(entry for entry in client.processes().items() if entry[0].startswith(KEYED_OPERATOR))
+def kill_one_process(console: Console, client: JobClient) -> int | None:
+    """Kill a process with keyed state, as the out-of-memory killer would, unless the job has just ended."""
+    running = client.processes().items()
+    name, pid = next((entry for entry in running if entry[0].startswith(KEYED_OPERATOR)), ("", 0))
+    if not pid:
+        return None
     killed_ms = time.time_ns() // 1_000_000
     os.kill(pid, signal.SIGKILL)
     console.print(f"[bold red]kill -9 {pid}[/]: the process of {name}", highlight=False)

@@ -35,6 +35,8 @@ QUICK = [
     "no-retry",
     "directory-not-synced",
     "manifest-synced-first",
+    "epochs-without-state",
+    "epoch-in-two-parts",
 ]
 """Bugs that few seeds are enough for; the others would make the tests slow."""
 

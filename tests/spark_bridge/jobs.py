@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,8 +15,10 @@ from tidegate.datastream import Source, SourceReader, StreamExecutionEnvironment
 from tidegate.datastream.spark_settings import spark_settings
 from tidegate.operators.base import OperatorContext, StreamOperator, rows
 from tidegate.protocol.elements import Batch
+from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.spark_bridge.session import SparkSettings, session_host
 from tidegate.spark_bridge.source import SparkSource
+from tidegate.spark_bridge.stage import SparkStageOperator
 
 from ..operators.harness import OperatorUnderTest
 
@@ -54,6 +57,20 @@ def is_started(operator: StreamOperator) -> bool:
     """Whether the session is there; waits for it."""
     session_host().session()
     return operator.is_ready()
+
+
+class StageUnderTest(OperatorUnderTest[SparkStageOperator]):
+    """A stage whose results arrive when the test takes its mail, as on a task's loop."""
+
+    def __init__(self, operator: SparkStageOperator, restored: OperatorSnapshot | None = None) -> None:
+        super().__init__(operator, restored)
+        self.mail: queue.Queue[Callable[[], None]] = queue.Queue()
+        self.operator.context.mailbox = self.mail.put
+        self.open()
+
+    def take_mail(self) -> None:
+        """Wait for one mail, and do what it says: the session has started, or an epoch has finished."""
+        self.mail.get(timeout=WAIT_S)()
 
 
 def emitted(stage: OperatorUnderTest[Any]) -> list[Any]:

@@ -19,8 +19,9 @@ from pathlib import Path
 
 EXPECTED = [(number, 2 * number) for number in range(240)]
 PHASES = (
-    "spark_stage@stage:2:kill",  # the second epoch is about to be run, at its barrier
-    "snapshot_sync@out:2:kill",  # it has been, and is in nobody's checkpoint
+    "spark_stage@stage:2:kill",  # the second epoch is about to be run
+    "snapshot_sync@stage:2:kill",  # a barrier passes while the session starts or an epoch runs
+    "snapshot_sync@out:2:kill",  # results are about to become part of a checkpoint
     "commit_before@out:2:kill",  # the checkpoint is complete, and nothing of it written
     "commit_mid@out:2:kill",  # the directory of the epoch is there
     "commit_after@out:2:kill",  # and the sink has not noted so yet

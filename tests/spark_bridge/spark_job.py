@@ -37,7 +37,7 @@ def main(target: str, checkpoints: str, restored: str = "") -> None:
         configuration.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     records = env.from_source(Epochs(), WatermarkStrategy.no_watermarks(), "epochs").uid("epochs")
-    doubled = records.spark_stage(twice, OUTPUT, input_schema=INPUT).uid("stage")
+    doubled = records.spark_stage(twice, OUTPUT, INPUT, max_epoch_records=60).uid("stage")
     doubled.sink_to_spark(as_csv, target, OUTPUT).uid("out")
     env.execute()
 

@@ -118,7 +118,7 @@ def test_a_job_writes_every_record_once_although_its_stage_and_its_commits_fail(
         lambda taken, _: jobs.NO_LIMIT if taken > 3 else 100 * taken,
     )
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
-    same = numbers.spark_stage(lambda frame: frame, jobs.NUMBERS, jobs.NUMBERS).uid("stage")
+    same = numbers.spark_stage(lambda frame: frame, jobs.NUMBERS, jobs.NUMBERS, 100).uid("stage")
     same.sink_to_spark(as_csv, str(tmp_path / "out"), jobs.NUMBERS).uid("out")
     with armed("spark_stage@stage:2:raise,commit_before@out:1:raise,commit_after@out:2:raise"):
         client = env.execute_async()

@@ -14,9 +14,9 @@ from tidegate.common import WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
 from tidegate.datastream import DataStream, StreamExecutionEnvironment
 from tidegate.protocol.elements import MAX_WATERMARK_MS
+from tidegate.protocol.epochs import EpochLimits
 from tidegate.spark_bridge.stage import SparkStageOperator, StageSettings
 
-from ..operators.harness import OperatorUnderTest
 from . import jobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_session")]
@@ -67,20 +67,6 @@ def test_results_come_in_the_order_of_their_records() -> None:
     assert results == [(n, 2 * n) for n in range(2_000)]
 
 
-def test_an_epoch_ends_with_its_checkpoint(tmp_path: Path) -> None:
-    env = jobs.environment(tmp_path)
-    source = jobs.HeldSparkSource(
-        lambda spark: spark.range(300),
-        jobs.SPARK,
-        lambda taken, _: 999 if taken > 1 else 100,
-    )
-    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
-    results = records(numbers.spark_stage(epoch_size, SIZES, input_schema=jobs.NUMBERS).uid("stage"))
-    assert sorted(n for n, _ in results) == list(range(300))
-    sizes = {size for _, size in results}
-    assert all(size <= 200 for size in sizes), "the records before and after a checkpoint came together"
-
-
 def test_an_epoch_that_is_full_does_not_wait() -> None:
     env = jobs.environment(options={"tidegate.batch.size": "10"})
     stream = env.from_collection([(n,) for n in range(250)])
@@ -88,25 +74,28 @@ def test_an_epoch_that_is_full_does_not_wait() -> None:
     assert sorted(results) == [(n, 50 if n >= 200 else 100) for n in range(250)]
 
 
-def test_an_interval_ends_an_epoch_and_watermarks_wait_for_it(spark_session: Any) -> None:
-    settings = StageSettings(jobs.SPARK, jobs.NUMBERS, 100, interval_ms=1_000)
-    stage = OperatorUnderTest(SparkStageOperator(epoch_size, SIZES, settings)).open()
-    assert jobs.is_started(stage.operator)
+def test_an_interval_ends_an_epoch_and_watermarks_wait_for_it() -> None:
+    settings = StageSettings(jobs.SPARK, jobs.NUMBERS, EpochLimits(100, 1_000))
+    stage = jobs.StageUnderTest(SparkStageOperator(epoch_size, SIZES, settings))
+    stage.take_mail()
     stage.advance_to(5_000)
     stage.process([(1,)])
     stage.operator.process_watermark(10)
     stage.advance_to(5_999)
     stage.process([(2,)])
     stage.operator.process_watermark(20)
-    assert (stage.emitted, stage.watermarks) == ([], [])
+    stage.checkpoint(1)
+    assert stage.mail.empty()
     stage.advance_to(6_000)
-    assert (jobs.emitted(stage), stage.watermarks) == ([(1, 2), (2, 2)], [20])
     stage.process([(3,)])
     stage.operator.process_watermark(30)
-    stage.checkpoint(1)
-    assert (jobs.emitted(stage), stage.watermarks) == ([(1, 2), (2, 2), (3, 1)], [20, 30])
+    stage.take_mail()
+    assert (jobs.emitted(stage), stage.watermarks) == ([(1, 2), (2, 2)], [20])
     stage.operator.process_watermark(MAX_WATERMARK_MS)
-    assert stage.watermarks[-1] == MAX_WATERMARK_MS
+    assert not stage.operator.is_drained()
+    stage.take_mail()
+    assert (jobs.emitted(stage)[2:], stage.watermarks) == ([(3, 1)], [20, MAX_WATERMARK_MS])
+    assert stage.operator.is_drained()
     stage.operator.close()
 
 

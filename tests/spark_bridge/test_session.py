@@ -13,7 +13,9 @@ import psutil
 import pytest
 from tidegate.common import WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
+from tidegate.protocol.epochs import EpochLimits
 from tidegate.spark_bridge.session import SparkSessionError, SparkSessionHost, session_host
+from tidegate.spark_bridge.stage import SparkStageOperator, StageSettings
 
 from . import jobs
 
@@ -118,3 +120,19 @@ def test_a_session_of_somebody_else_is_left_alone() -> None:
         lease.session()
     host.stop()
     assert psutil.pid_exists(jobs.java_pid())
+
+
+def test_a_session_that_does_not_start_in_time_fails_the_attempt() -> None:
+    settings = replace(jobs.SPARK, start_timeout_s=0.01)
+    operator = SparkStageOperator(
+        lambda frame: frame, jobs.NUMBERS, StageSettings(settings, jobs.NUMBERS, EpochLimits(10, 0))
+    )
+    stage = jobs.StageUnderTest(operator)
+    stage.process([(1,)])
+    with pytest.raises(SparkSessionError, match=r"within 1\.01 s; look at Spark's log .* start-timeout"):
+        stage.take_mail()
+    stage.operator.close()
+    # It starts all the same, and the next attempt uses it.
+    lease = session_host().acquire(settings)
+    assert lease.session() is not None
+    lease.release()

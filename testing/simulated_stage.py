@@ -1,0 +1,73 @@
+"""A stage of simulated jobs whose epochs run in virtual time: any time, in any order, sometimes twice."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from ..operators.base import OperatorContext, rows
+from ..operators.epoch_stage import EpochStageOperator
+from ..operators.output import Output
+from ..protocol.elements import Batch
+from ..protocol.epochs import EpochLimits
+from .simulated_operators import Pass
+
+_LONGEST_START_MS = 20
+_LONGEST_RUN_MS = 20
+
+
+class SimulatedStage(EpochStageOperator):
+    """Leaves its mark on each record. An epoch returns its records in another order each time.
+
+    Args:
+        uid: Of the stage.
+        seed: What its runs take depends on it.
+    """
+
+    def __init__(self, uid: str, seed: int) -> None:
+        random = Random(seed)
+        super().__init__(
+            EpochLimits(
+                max_records=random.choice((5, 20, 1_000)),
+                interval_ms=random.choice((0, 3, 20)),
+                max_running=random.choice((1, 2, 3)),
+                buffer_bytes=random.choice((2_000, 1 << 20)),
+                memory_bytes=1 << 20,
+            )
+        )
+        self._mark = Pass(uid)
+        self._seed = seed
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        place = f"{self._seed} {context.operator_uid} {context.subtask_index} {int(context.attempt)}"
+        self._random = Random(zlib.crc32(place.encode()))
+
+    def to_table(self, batch: Batch) -> pa.Table:
+        return pa.table({"record": pa.array(list(map(pickle.dumps, rows(batch))), pa.binary())})
+
+    def start_runner(self, started: Callable[[], None]) -> None:
+        self._after(_LONGEST_START_MS, started)
+
+    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[Any], None]) -> None:
+        records = [pickle.loads(each) for table in tables for each in table["record"].to_pylist()]
+        self._return(records, finished)
+        if self._random.random() < 0.2:
+            self._return(records, finished)
+
+    def _return(self, records: list[Any], finished: Callable[[Any], None]) -> None:
+        returned = list(map(self._mark, records))
+        self._random.shuffle(returned)
+        self._after(_LONGEST_RUN_MS, lambda: finished(returned))
+
+    def _after(self, longest_ms: int, action: Callable[[], None]) -> None:
+        clock = self.context.processing_time
+        clock.call_at(clock.now_ms() + self._random.randint(0, longest_ms), action)
+
+    def emit_results(self, results: list[Any]) -> None:
+        self.emit(Batch(results))
