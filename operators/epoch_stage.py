@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 
 from ..protocol import epochs
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
 from ..protocol.epochs import EpochCommand, EpochEvent, EpochLimits, EpochMachine
-from ..state.epoch_tables import EpochTablesDescriptor, EpochTablesState
+from ..state.epoch_tables import EpochTablesDescriptor
 from .base import FrozenOperator, StreamOperator
 
 
 class EpochStageOperator(StreamOperator):
     """Gathers records, runs them epoch by epoch somewhere else, and emits the results when they arrive.
 
-    A barrier waits for no run: records whose results have not been emitted are operator state. A subclass
+    A barrier waits for no run: records without results, and results that have not been emitted, are operator
+    state. A subclass
     says how records become tables, where epochs run, and how results leave.
 
     Args:
@@ -26,6 +27,9 @@ class EpochStageOperator(StreamOperator):
     """
 
     STATE_NAME = "_epochs"
+    RESULTS_NAME = "_epoch_results"
+    most_emitted = 4_096
+    """A barrier waits at most until this number of results has been emitted."""
 
     def __init__(self, limits: EpochLimits) -> None:
         self._limits = limits
@@ -41,7 +45,7 @@ class EpochStageOperator(StreamOperator):
         """Prepare to run epochs; `started` is to be called when they can run, on the task's loop."""
 
     @abstractmethod
-    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[Any], None]) -> None:
+    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[pa.Table], None]) -> None:
         """Begin to run an epoch, without waiting for it.
 
         Args:
@@ -51,27 +55,36 @@ class EpochStageOperator(StreamOperator):
         """
 
     @abstractmethod
-    def emit_results(self, results: Any) -> None:
-        """Emit all results of an epoch."""
+    def emit_results(self, results: pa.Table) -> None:
+        """Emit some results of an epoch."""
 
     # ------------------------------------------------------------ life cycle
 
     def declare_states(self) -> None:
         """Without a runner."""
         where = f"operator {self.context.name_with_subtask}"
-        descriptor = EpochTablesDescriptor(self.STATE_NAME, where)
-        self._tables: EpochTablesState = self.context.operator_state.get_epoch_tables(descriptor)
+        states = self.context.operator_state
+        self._tables = states.get_epoch_tables(EpochTablesDescriptor(self.STATE_NAME, where))
+        self._stored_results = states.get_epoch_tables(EpochTablesDescriptor(self.RESULTS_NAME, where))
 
     def open(self) -> None:
         self.declare_states()
         self._machine = EpochMachine(self._limits)
-        self._results: dict[int, Any] = {}
+        self._results: dict[int, pa.Table] = {}
+        self._unsent: deque[pa.Table] = deque()
         self._has_ended = False
+        self._restore_results()
         for number in self._tables.epochs():
             tables = self._tables.tables(number)
             records, size_bytes = sum(map(len, tables)), sum(table.nbytes for table in tables)
             self._handle(epochs.EpochRestored(number, records, size_bytes, size_bytes))
         self.start_runner(lambda: self._handle(epochs.RunnerStarted()))
+
+    def _restore_results(self) -> None:
+        for number in self._stored_results.epochs():
+            self._unsent += self._stored_results.tables(number)
+        if self._unsent:
+            self._handle(epochs.ResultsRestored())
 
     # ------------------------------------------------------------ events
 
@@ -86,7 +99,8 @@ class EpochStageOperator(StreamOperator):
             self._handle(epochs.ControlReceived(change))
 
     def is_ready(self) -> bool:
-        return not self._machine.is_full
+        # Results leave only while the operator is ready.
+        return bool(self._unsent) or not self._machine.is_full
 
     def is_drained(self) -> bool:
         if not self._has_ended:
@@ -98,7 +112,7 @@ class EpochStageOperator(StreamOperator):
         self._handle(epochs.BarrierReceived(barrier.checkpoint_id))
         return super().snapshot_state(barrier)
 
-    def _finished(self, number: int, results: Any) -> None:
+    def _finished(self, number: int, results: pa.Table) -> None:
         if self._machine.phases.get(number) is not epochs.EpochPhase.RUNNING:
             # A run that was repeated: the first results count.
             return
@@ -117,8 +131,7 @@ class EpochStageOperator(StreamOperator):
                 tables = self._tables.tables(number)
                 self.run_epoch(number, tables, lambda results: self._finished(number, results))
             case epochs.EmitEpoch(number):
-                self._tables.drop(number)
-                self.emit_results(self._results.pop(number))
+                self._begin_emission(number)
             case epochs.ForwardControl(element):
                 self._forward(element)
             case epochs.SpillRecords(number):
@@ -128,6 +141,34 @@ class EpochStageOperator(StreamOperator):
                 self.context.processing_time.call_at(timestamp_ms, lambda: self._handle(wake))
             case epochs.StoreEpochs(numbers):
                 assert self._tables.epochs() == list(numbers), "the state is not what the epochs hold"
+                self._store_results()
+
+    def _begin_emission(self, number: int) -> None:
+        if number != epochs.RESTORED_RESULTS:
+            self._tables.drop(number)
+            results = self._results.pop(number)
+            starts = range(0, results.num_rows, self.most_emitted)
+            self._unsent.extend(results.slice(start, self.most_emitted) for start in starts)
+        self._emit_soon(number)
+
+    def _emit_soon(self, number: int) -> None:
+        """The task's loop runs what is due only while downstream takes records."""
+        clock = self.context.processing_time
+        clock.call_at(clock.now_ms(), lambda: self._emit_next(number))
+
+    def _emit_next(self, number: int) -> None:
+        if self._unsent:
+            self.emit_results(self._unsent.popleft())
+        if self._unsent:
+            self._emit_soon(number)
+        else:
+            self._handle(epochs.ResultsEmitted(number))
+
+    def _store_results(self) -> None:
+        for number in self._stored_results.epochs():
+            self._stored_results.drop(number)
+        for table in self._unsent:
+            self._stored_results.add(epochs.RESTORED_RESULTS, table)
 
     def _forward(self, element: Watermark | WatermarkStatus) -> None:
         if isinstance(element, Watermark):

@@ -4,10 +4,13 @@ A stage gathers records, runs each epoch of them outside the task's loop, and em
 arrive. Gathered records, and epochs whose results have not been emitted, are the stage's state. So a barrier
 never waits for a run:
 
-    gathering ──end──> waiting ──start──> running ──finish──> finished ──emit──> (gone)
+    gathering ──end──> waiting ──start──> running ──finish──> finished ──emit──> emitting ──> (gone)
 
-* All results of an epoch are emitted in one step of the task's loop, so between two barriers. A restored
+* Up to the moment when the first result of an epoch is emitted, a checkpoint contains its records. A restored
   epoch runs again and may return its rows in another order: no checkpoint has seen the first order.
+* From that moment on a checkpoint contains the results that have not been emitted, and the epoch never runs
+  again. So results leave only as fast as the tasks downstream take them, and a barrier waits for no more
+  than one batch.
 * Epochs are emitted in the order in which they were gathered, also if a later one finishes first.
 * A watermark follows the epoch whose records came before it. It does not end that epoch, so it may also wait
   for records that came after it, which is safe.
@@ -89,6 +92,13 @@ class EpochFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultsEmitted:
+    """The last result of the epoch of an `EmitEpoch` has been emitted."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """The time of a `WakeAt` has come."""
 
@@ -108,15 +118,22 @@ class EpochRestored:
     memory_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class ResultsRestored:
+    """A checkpoint contained results of an epoch. Comes before all other events."""
+
+
 EpochEvent = (
     RecordsGathered
     | ControlReceived
     | BarrierReceived
     | RunnerStarted
     | EpochFinished
+    | ResultsEmitted
     | TimePassed
     | InputEnded
     | EpochRestored
+    | ResultsRestored
 )
 
 
@@ -132,7 +149,7 @@ class StartEpoch:
 
 @dataclass(frozen=True, slots=True)
 class EmitEpoch:
-    """Emit all results of an epoch, now, and drop its records."""
+    """Drop the records of an epoch, and emit its results as downstream takes them, until `ResultsEmitted`."""
 
     number: int
 
@@ -146,9 +163,15 @@ class ForwardControl:
 
 @dataclass(frozen=True, slots=True)
 class StoreEpochs:
-    """The records of these epochs are the stage's state at the barrier."""
+    """The stage's state at the barrier.
+
+    Attributes:
+        numbers: Epochs whose records it contains.
+        emitting: The epoch whose results it contains, those that have not been emitted.
+    """
 
     numbers: tuple[int, ...]
+    emitting: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +201,7 @@ class EpochPhase(enum.Enum):
     WAITING = enum.auto()
     RUNNING = enum.auto()
     FINISHED = enum.auto()
+    EMITTING = enum.auto()
 
 
 @dataclass(slots=True)
@@ -196,6 +220,8 @@ class _Epoch:
         return self.memory_bytes > 0 and self.phase in (EpochPhase.GATHERING, EpochPhase.WAITING)
 
 
+RESTORED_RESULTS = 0
+"""Number of the epoch whose results a checkpoint contained."""
 _SPILLED_PART = 4
 """This fraction of the memory, or more, is spilled at once, so that files on local disk are not tiny."""
 
@@ -232,7 +258,7 @@ class EpochMachine:
 
     @property
     def buffered_bytes(self) -> int:
-        """Size of the records of all epochs."""
+        """Size of all records that have no results."""
         return sum(epoch.size_bytes for epoch in self._epochs)
 
     @property
@@ -252,9 +278,11 @@ class EpochMachine:
             case ControlReceived(element):
                 return self._hold(element)
             case BarrierReceived():
-                return [StoreEpochs(tuple(epoch.number for epoch in self._epochs))]
+                return [self._stored()]
             case EpochRestored():
                 return self._restore(event, now_ms)
+            case ResultsRestored():
+                return self._restore_results()
             case RunnerStarted():
                 self._has_runner, commands = True, []
             case InputEnded():
@@ -262,6 +290,8 @@ class EpochMachine:
             case EpochFinished(number):
                 self._finish(number)
                 commands = self._emit()
+            case ResultsEmitted(number):
+                commands = self._emitted(number)
             case TimePassed():
                 commands = []
         return commands + self._start(now_ms)
@@ -314,10 +344,21 @@ class EpochMachine:
         followers.append(element)
         return []
 
+    def _stored(self) -> StoreEpochs:
+        emitting = [epoch.number for epoch in self._epochs if epoch.phase is EpochPhase.EMITTING]
+        numbers = tuple(epoch.number for epoch in self._epochs if epoch.number not in emitting)
+        return StoreEpochs(numbers, emitting[0] if emitting else None)
+
+    def _restore_results(self) -> list[EpochCommand]:
+        if self._epochs:
+            raise InvalidEvent("results are restored after epochs")
+        self._epochs.append(_Epoch(RESTORED_RESULTS, 0, EpochPhase.EMITTING))
+        return [EmitEpoch(RESTORED_RESULTS)]
+
     def _restore(self, event: EpochRestored, now_ms: int) -> list[EpochCommand]:
         if event.number < self._next_number:
             raise InvalidEvent(f"epoch {event.number} is restored after epoch {self._next_number - 1}")
-        if self._epochs:
+        if self._epochs and self._epochs[-1].phase is EpochPhase.GATHERING:
             # A later epoch exists, so this one had ended.
             self._epochs[-1].phase = EpochPhase.WAITING
         commands = self._open(event.number, now_ms)
@@ -332,7 +373,9 @@ class EpochMachine:
         commands: list[EpochCommand] = []
         if not self._has_runner:
             return commands
-        running = sum(epoch.phase is EpochPhase.RUNNING for epoch in self._epochs)
+        # Results that wait for those of an earlier epoch use a place as well, or they would pile up.
+        used = (EpochPhase.RUNNING, EpochPhase.FINISHED)
+        running = sum(epoch.phase in used for epoch in self._epochs)
         for epoch in self._epochs:
             if running >= self._limits.max_running:
                 break
@@ -352,12 +395,18 @@ class EpochMachine:
                 epoch.phase = EpochPhase.FINISHED
 
     def _emit(self) -> list[EpochCommand]:
-        commands: list[EpochCommand] = []
-        while self._epochs and self._epochs[0].phase is EpochPhase.FINISHED:
-            epoch = self._epochs.popleft()
-            commands.append(EmitEpoch(epoch.number))
-            commands += map(ForwardControl, epoch.followers)
-        return commands
+        if not self._epochs or self._epochs[0].phase is not EpochPhase.FINISHED:
+            return []
+        epoch = self._epochs[0]
+        epoch.phase, epoch.size_bytes, epoch.memory_bytes = EpochPhase.EMITTING, 0, 0
+        return [EmitEpoch(epoch.number)]
+
+    def _emitted(self, number: int) -> list[EpochCommand]:
+        first = self._epochs[0] if self._epochs else None
+        if first is None or first.phase is not EpochPhase.EMITTING or first.number != number:
+            raise InvalidEvent(f"epoch {number} has been emitted, but its results were not to be")
+        self._epochs.popleft()
+        return [*map(ForwardControl, first.followers), *self._emit()]
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant does not hold."""
@@ -365,7 +414,9 @@ class EpochMachine:
         numbers = [epoch.number for epoch in epochs]
         assert numbers == sorted(set(numbers)), "epochs are out of order"
         assert all(number < self._next_number for number in numbers), "a number will be given twice"
-        assert all(epoch.records for epoch in epochs), "an epoch has no records"
+        assert all(epoch.records or not epoch.number for epoch in epochs), "an epoch has no records"
+        phases = [epoch.phase for epoch in epochs]
+        assert EpochPhase.EMITTING not in phases[1:], "an epoch is emitted before an earlier one"
         assert all(epoch.phase is not EpochPhase.GATHERING for epoch in epochs[:-1]), "two epochs gather"
         running = sum(epoch.phase is EpochPhase.RUNNING for epoch in epochs)
         assert running <= self._limits.max_running, "too many epochs run"

@@ -188,21 +188,17 @@ def _await_executor(session: Any, settings: SparkSettings, deadline_s: float) ->
             logger.info("Spark session: the driver is there, waiting for an executor for %.0f s", waited_s)
             next_note_s += _NOTE_S
         if time.monotonic() > deadline_s:
-            raise not_started(settings, settings.start_timeout_s)
+            raise not_started(settings)
         threading.Event().wait(_POLL_S)
 
 
-def not_started(settings: SparkSettings, timeout_s: float) -> SparkSessionError:
-    """The error of a session that did not start in time, with what Ray knows about it.
-
-    Args:
-        timeout_s: How long the start has taken, in seconds.
-    """
+def not_started(settings: SparkSettings) -> SparkSessionError:
+    """The error of a session that did not start in time, with what Ray knows about it."""
     advice = "raise tidegate.spark.start-timeout if the machine is slow"
     if not settings.use_raydp:
         return SparkSessionError(
-            f"no Spark session started within {timeout_s:g} s; look at Spark's log in {settings.log_dir}, or "
-            f"{advice}"
+            f"no Spark session started within {settings.start_timeout_s:g} s; look at Spark's log in "
+            f"{settings.log_dir}, or {advice}"
         )
     from .ray_actors import missing_executor
 
@@ -212,9 +208,10 @@ def not_started(settings: SparkSettings, timeout_s: float) -> SparkSessionError:
         missing = f"Ray does not answer ({type(error).__name__}: {error})"
     cpus = spark_configs(settings)[EXECUTOR_CPU]
     return SparkSessionError(
-        f"no Spark executor started within {timeout_s:g} s: {missing}. Each of {settings.num_executors} "
-        f"executors requires {settings.executor_memory} of memory and {cpus} CPUs, and `java` 17 on the PATH "
-        f"of its node. Free what is held, lower tidegate.spark.executor-memory, add nodes, or {advice}"
+        f"no Spark executor started within {settings.start_timeout_s:g} s: {missing}. Each of "
+        f"{settings.num_executors} executors requires {settings.executor_memory} of memory and {cpus} CPUs, "
+        f"and `java` 17 on the PATH of its node. Free what is held, lower tidegate.spark.executor-memory, "
+        f"add nodes, or {advice}"
     )
 
 

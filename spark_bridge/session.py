@@ -87,9 +87,8 @@ class SparkSessionHost:
             raise SparkSessionError("the Spark session has been stopped")
         thread.join(timeout_s)
         if thread.is_alive():
-            assert timeout_s is not None, "a join without a timeout waits for the end"
             assert self._settings is not None, "a session starts with settings"
-            raise not_started(self._settings, timeout_s)
+            raise not_started(self._settings)
         if self._error is not None:
             raise SparkSessionError(
                 f"the Spark session could not be started: {self._error}. Spark's log is in "

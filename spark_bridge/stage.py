@@ -105,7 +105,7 @@ class SparkStageOperator(EpochStageOperator):
         self._runner.submit(lambda session: self._run(session, table), table.num_rows, finished)
 
     def emit_results(self, results: pa.Table) -> None:
-        for batch in results.to_batches(max_chunksize=4_096):
+        for batch in results.to_batches():
             # A slice would include its whole table wherever it is pickled; a copy does not.
             self.emit(Batch(batch.take(pa.array(range(batch.num_rows), pa.int64()))))
 

@@ -40,6 +40,7 @@ class SimulatedStage(EpochStageOperator):
                 memory_bytes=1 << 20,
             )
         )
+        self.most_emitted = random.choice((1, 3, 1_000))
         self._mark = Pass(uid)
         self._seed = seed
 
@@ -49,25 +50,33 @@ class SimulatedStage(EpochStageOperator):
         self._random = Random(zlib.crc32(place.encode()))
 
     def to_table(self, batch: Batch) -> pa.Table:
-        return pa.table({"record": pa.array(list(map(pickle.dumps, rows(batch))), pa.binary())})
+        return _table(rows(batch))
 
     def start_runner(self, started: Callable[[], None]) -> None:
         self._after(_LONGEST_START_MS, started)
 
-    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[Any], None]) -> None:
-        records = [pickle.loads(each) for table in tables for each in table["record"].to_pylist()]
+    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[pa.Table], None]) -> None:
+        records = [record for table in tables for record in _records(table)]
         self._return(records, finished)
         if self._random.random() < 0.2:
             self._return(records, finished)
 
-    def _return(self, records: list[Any], finished: Callable[[Any], None]) -> None:
+    def _return(self, records: list[Any], finished: Callable[[pa.Table], None]) -> None:
         returned = list(map(self._mark, records))
         self._random.shuffle(returned)
-        self._after(_LONGEST_RUN_MS, lambda: finished(returned))
+        self._after(_LONGEST_RUN_MS, lambda: finished(_table(returned)))
 
     def _after(self, longest_ms: int, action: Callable[[], None]) -> None:
         clock = self.context.processing_time
         clock.call_at(clock.now_ms() + self._random.randint(0, longest_ms), action)
 
-    def emit_results(self, results: list[Any]) -> None:
-        self.emit(Batch(results))
+    def emit_results(self, results: pa.Table) -> None:
+        self.emit(Batch(_records(results)))
+
+
+def _table(records: list[Any]) -> pa.Table:
+    return pa.table({"record": pa.array(list(map(pickle.dumps, records)), pa.binary())})
+
+
+def _records(table: pa.Table) -> list[Any]:
+    return [pickle.loads(each) for each in table["record"].to_pylist()]

@@ -23,6 +23,8 @@ from tidegate.protocol.epochs import (
     ForwardControl,
     InputEnded,
     RecordsGathered,
+    ResultsEmitted,
+    ResultsRestored,
     RunnerStarted,
     SpillRecords,
     StartEpoch,
@@ -42,6 +44,7 @@ class Checkpoint:
 
     position: int = 0
     epochs: list[tuple[int, list[int]]] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
     emitted: list[int] = field(default_factory=list)
 
 
@@ -56,10 +59,15 @@ class Stage:
         self.runs: list[tuple[int, int]] = []
         """When a run ends, and the epoch."""
         self.results: dict[int, list[int]] = {}
+        self.unsent: tuple[int, list[int]] | None = None
+        """The epoch that is emitted, and what of it has not been."""
         self.wakes: list[int] = []
         self.starts_ms: int | None = world.now_ms + world.random.randint(0, 40)
 
-    def restore(self, epochs: list[tuple[int, list[int]]]) -> None:
+    def restore(self, results: list[int], epochs: list[tuple[int, list[int]]]) -> None:
+        if results:
+            self.results[0] = results
+            self.handle(ResultsRestored())
         for number, records in epochs:
             self.records[number], self.in_memory[number] = list(records), len(records)
             size_bytes = RECORD_BYTES * len(records)
@@ -90,7 +98,7 @@ class Stage:
                 if world.random.random() < 0.2:
                     self.runs.append((ends_ms + world.random.randint(0, 30), number))
             case EmitEpoch(number):
-                self.emit(number)
+                self.begin_emission(number)
             case ForwardControl(element):
                 assert isinstance(element, Watermark)
                 world.watermark(element.timestamp_ms)
@@ -99,12 +107,26 @@ class Stage:
             case WakeAt(timestamp_ms):
                 self.wakes.append(timestamp_ms)
             case StoreEpochs(numbers):
-                world.store([(number, list(self.records[number])) for number in numbers])
+                results = list(self.unsent[1]) if self.unsent is not None else []
+                world.store(results, [(number, list(self.records[number])) for number in numbers])
 
-    def emit(self, number: int) -> None:
-        """Emit all results of an epoch and drop its records."""
-        self._world.emit(self.results.pop(number))
-        del self.records[number], self.in_memory[number]
+    def begin_emission(self, number: int) -> None:
+        """Drop the records of an epoch; its results leave part by part."""
+        assert self.unsent is None, "two epochs are emitted at once"
+        self.unsent = (number, self.results.pop(number))
+        self.records.pop(number, None)
+        self.in_memory.pop(number, None)
+
+    def emit(self) -> None:
+        """Downstream takes some results."""
+        if self.unsent is None:
+            return
+        number, rows = self.unsent
+        count = self._world.random.randint(1, 4)
+        self._world.emit(number, rows[:count])
+        self.unsent = (number, rows[count:]) if rows[count:] else None
+        if self.unsent is None:
+            self.handle(ResultsEmitted(number))
 
     def finish_run(self) -> None:
         """A run that is due returns its rows, in any order."""
@@ -148,22 +170,25 @@ class World:
         self.problems: list[str] = []
         self.emitted: list[int] = []
         self._watermark = self._sent = -1
+        self._epoch = 0
         self._position = 0
         self._checkpoints = 0
         self._stored = Checkpoint()
         self._has_ended = False
         self.failures = 0
-        self.restored = 0
+        self.restored = self.restored_results = 0
         self.stage = Stage(self)
 
     # ------------------------------------------------------------ downstream
 
-    def emit(self, rows: list[int]) -> None:
+    def emit(self, epoch: int, rows: list[int]) -> None:
         late = [row for row in rows if row <= self._watermark]
         if late:
             self.problems.append(f"the watermark {self._watermark} overtook the records {late}")
-        if self.emitted and rows and min(rows) < max(self.emitted):
+        # In one epoch any order is right.
+        if epoch != self._epoch and self.emitted and min(rows) < max(self.emitted):
             self.problems.append("an epoch was emitted out of order")
+        self._epoch = epoch
         self.emitted += rows
 
     def watermark(self, timestamp_ms: int) -> None:
@@ -171,9 +196,9 @@ class World:
             self.problems.append(f"the watermark {timestamp_ms} follows {self._watermark}")
         self._watermark = timestamp_ms
 
-    def store(self, epochs: list[tuple[int, list[int]]]) -> None:
+    def store(self, results: list[int], epochs: list[tuple[int, list[int]]]) -> None:
         # Each output of a sink is committed with its checkpoint, so rows must be in it or in the state.
-        self._stored = Checkpoint(self._position, epochs, list(self.emitted))
+        self._stored = Checkpoint(self._position, epochs, results, list(self.emitted))
 
     # ------------------------------------------------------------ what happens
 
@@ -196,7 +221,8 @@ class World:
     def _step(self, fails: bool) -> None:
         self.now_ms += self.random.randint(0, 3)
         kind = self.random.choices(
-            ("records", "watermark", "barrier", "run", "wake", "fail"), (6, 3, 3, 6, 6, 0.4 if fails else 0)
+            ("records", "watermark", "barrier", "run", "emit", "wake", "fail"),
+            (6, 3, 3, 6, 6, 6, 0.4 if fails else 0),
         )[0]
         if kind == "records":
             self._read()
@@ -208,6 +234,8 @@ class World:
             self.stage.handle(BarrierReceived(CheckpointId(self._checkpoints)))
         elif kind == "run":
             self.stage.finish_run()
+        elif kind == "emit":
+            self.stage.emit()
         elif kind == "wake":
             self.stage.wake()
         elif kind == "fail":
@@ -232,4 +260,6 @@ class World:
         self.emitted, self._watermark, self._sent = list(stored.emitted), -1, -1
         self.stage = Stage(self)
         self.restored += len(stored.epochs)
-        self.stage.restore(stored.epochs)
+        self.restored_results += bool(stored.results)
+        self._epoch = 0
+        self.stage.restore(list(stored.results), stored.epochs)

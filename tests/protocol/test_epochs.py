@@ -19,6 +19,8 @@ from tidegate.protocol.epochs import (
     ForwardControl,
     InputEnded,
     RecordsGathered,
+    ResultsEmitted,
+    ResultsRestored,
     RunnerStarted,
     SpillRecords,
     StartEpoch,
@@ -47,30 +49,32 @@ def test_the_simulation_fails_and_restores_epochs() -> None:
         world.run()
     assert sum(world.failures for world in worlds) > 50
     assert sum(world.restored for world in worlds) > 50
+    assert sum(world.restored_results for world in worlds) > 10
 
 
 # ---------------------------------------------------------------- planted bugs
 
 
-def _in_two_parts(original: Any) -> Any:
-    def emit(self: Stage, number: int) -> None:
-        rows = self.results[number]
-        self.results[number] = rows[: len(rows) // 2]
+def _records_kept(original: Any) -> Any:
+    def begin_emission(self: Stage, number: int) -> None:
+        records = list(self.records.get(number, []))
         original(self, number)
-        self.runs.append((0, -number))
-        self.rest = rows[len(rows) // 2 :]
+        self.records[number] = records
 
-    return emit
+    return begin_emission
 
 
-def _rest_later(original: Any) -> Any:
-    def finish_run(self: Stage) -> None:
-        rest, self.rest = getattr(self, "rest", []), []
-        self._world.emitted += rest
-        self.runs = [run for run in self.runs if run[1] > 0]
-        original(self)
+def _records_stored(original: Any) -> Any:
+    def stored(self: EpochMachine) -> Any:
+        command = original(self)
+        numbers = command.numbers if not command.emitting else (command.emitting, *command.numbers)
+        return StoreEpochs(numbers)
 
-    return finish_run
+    return stored
+
+
+def _results_not_stored(original: Any) -> Any:
+    return lambda self, results, epochs: original(self, [], epochs)
 
 
 def _without(phase: EpochPhase) -> Any:
@@ -91,26 +95,25 @@ def _filtered(machine: EpochMachine, command: Any, phase: EpochPhase) -> Any:
 
 
 def _not_removed(original: Any) -> Any:
-    def emit(self: EpochMachine) -> Any:
-        epochs = list(self._epochs)
-        commands = original(self)
-        for epoch in epochs:
-            if epoch not in self._epochs and epoch.number % 3 == 0:
-                epoch.phase = EpochPhase.WAITING
-                self._epochs.appendleft(epoch)
+    def emitted(self: EpochMachine, number: int) -> Any:
+        epoch = self._epochs[0]
+        commands = original(self, number)
+        if number % 3 == 0 and EpochPhase.EMITTING not in self.phases.values():
+            epoch.phase = EpochPhase.WAITING
+            self._epochs.appendleft(epoch)
         return commands
 
-    return emit
+    return emitted
 
 
 def _any_finished(original: Any) -> Any:
     def emit(self: EpochMachine) -> Any:
-        ready = [epoch for epoch in self._epochs if epoch.phase is EpochPhase.FINISHED]
-        for epoch in ready:
-            self._epochs.remove(epoch)
-        return [EmitEpoch(epoch.number) for epoch in ready] + [
-            ForwardControl(element) for epoch in ready for element in epoch.followers
-        ]
+        for epoch in list(self._epochs):
+            is_emitting = self._epochs[0].phase is EpochPhase.EMITTING
+            if epoch.phase is EpochPhase.FINISHED and not is_emitting:
+                self._epochs.remove(epoch)
+                self._epochs.appendleft(epoch)
+        return original(self)
 
     return emit
 
@@ -121,7 +124,11 @@ def _forwarded_at_once(original: Any) -> Any:
 
 def _followers_first(original: Any) -> Any:
     def emit(self: EpochMachine) -> Any:
-        return sorted(original(self), key=lambda command: isinstance(command, EmitEpoch))
+        commands = original(self)
+        if commands:
+            commands += map(ForwardControl, self._epochs[0].followers)
+            self._epochs[0].followers.clear()
+        return commands
 
     return emit
 
@@ -167,10 +174,11 @@ MUTANTS = {
         ),
     ),
     "across-barrier": (
-        Mutant("a part of the results leaves later", Stage, "emit", _in_two_parts),
-        Mutant("and a barrier may come before it", Stage, "finish_run", _rest_later),
+        Mutant("a barrier after the first results keeps the records", Stage, "begin_emission", _records_kept),
+        Mutant("and a checkpoint contains them", EpochMachine, "_stored", _records_stored),
     ),
-    "re-run": (Mutant("an epoch runs again after it was emitted", EpochMachine, "_emit", _not_removed),),
+    "results-lost": (Mutant("no checkpoint contains results", World, "store", _results_not_stored),),
+    "re-run": (Mutant("an epoch runs again after it was emitted", EpochMachine, "_emitted", _not_removed),),
     "out-of-order": (Mutant("epochs leave as they finish", EpochMachine, "_emit", _any_finished),),
     "watermark-overtakes": (Mutant("a watermark does not wait", EpochMachine, "_hold", _forwarded_at_once),),
     "watermark-before-results": (
@@ -183,10 +191,11 @@ MUTANTS = {
     "memory-unbounded": (Mutant("nothing goes to local disk", EpochMachine, "_spill", _never_spilled),),
 }
 KNOWN_SEEDS = {
-    "lost-running": 0,
+    "lost-running": 1,
     "lost-gathering": 0,
-    "lost-finished": 7,
+    "lost-finished": 0,
     "across-barrier": 0,
+    "results-lost": 0,
     "re-run": 0,
     "out-of-order": 3,
     "watermark-overtakes": 0,
@@ -226,7 +235,9 @@ def test_a_barrier_waits_for_nothing_and_stores_what_was_not_emitted() -> None:
     assert machine.handle(RecordsGathered(1, 10), 1) == [WakeAt(1)]
     assert machine.handle(BarrierReceived(CheckpointId(1)), 2) == [StoreEpochs((1, 2))]
     assert machine.handle(EpochFinished(1), 3) == [EmitEpoch(1), StartEpoch(2)]
-    assert machine.handle(BarrierReceived(CheckpointId(2)), 4) == [StoreEpochs((2,))]
+    assert machine.handle(BarrierReceived(CheckpointId(2)), 4) == [StoreEpochs((2,), emitting=1)]
+    assert machine.handle(ResultsEmitted(1), 5) == []
+    assert machine.handle(BarrierReceived(CheckpointId(3)), 6) == [StoreEpochs((2,))]
 
 
 def test_an_epoch_grows_until_it_is_due_and_a_run_can_begin() -> None:
@@ -245,9 +256,12 @@ def test_an_epoch_that_is_full_runs_at_once_and_in_parallel() -> None:
     assert machine.handle(RecordsGathered(2, 1), 0) == [WakeAt(10), StartEpoch(1)]
     assert machine.handle(RecordsGathered(3, 1), 0) == [WakeAt(10), StartEpoch(2)]
     assert machine.handle(RecordsGathered(2, 1), 0) == [WakeAt(10)]
-    assert machine.handle(EpochFinished(2), 1) == [StartEpoch(3)]
     assert machine.handle(EpochFinished(2), 1) == []
-    assert machine.handle(EpochFinished(1), 1) == [EmitEpoch(1), EmitEpoch(2)]
+    assert machine.handle(EpochFinished(2), 1) == []
+    assert machine.handle(EpochFinished(1), 1) == [EmitEpoch(1), StartEpoch(3)]
+    assert machine.handle(ResultsEmitted(1), 1) == [EmitEpoch(2)]
+    with pytest.raises(InvalidEvent):
+        machine.handle(ResultsEmitted(1), 1)
 
 
 def test_watermarks_and_idleness_follow_the_records_before_them() -> None:
@@ -259,8 +273,8 @@ def test_watermarks_and_idleness_follow_the_records_before_them() -> None:
         assert machine.handle(ControlReceived(element), 0) == []
     assert machine.handle(TimePassed(), 10) == [StartEpoch(1)]
     assert machine.handle(ControlReceived(WatermarkStatus(False)), 10) == []
-    assert machine.handle(EpochFinished(1), 10) == [
-        EmitEpoch(1),
+    assert machine.handle(EpochFinished(1), 10) == [EmitEpoch(1)]
+    assert machine.handle(ResultsEmitted(1), 10) == [
         ForwardControl(Watermark(3)),
         ForwardControl(idle),
         ForwardControl(WatermarkStatus(False)),
@@ -273,6 +287,8 @@ def test_the_end_of_input_ends_the_epoch() -> None:
     assert machine.handle(InputEnded(), 1) == [StartEpoch(1)]
     assert not machine.is_empty
     machine.handle(EpochFinished(1), 2)
+    assert not machine.is_empty
+    machine.handle(ResultsEmitted(1), 3)
     assert machine.is_empty
     with pytest.raises(InvalidEvent):
         machine.handle(RecordsGathered(1, 1), 3)
@@ -280,12 +296,16 @@ def test_the_end_of_input_ends_the_epoch() -> None:
 
 def test_restored_epochs_run_again_in_order() -> None:
     machine = EpochMachine(EpochLimits(100, 10))
+    assert machine.handle(ResultsRestored(), 5) == [EmitEpoch(0)]
     machine.handle(EpochRestored(4, 1, 10, 10), 5)
     machine.handle(EpochRestored(7, 1, 10, 10), 5)
     assert machine.gathering == 7
     assert machine.handle(RunnerStarted(), 6) == [StartEpoch(4)]
-    assert machine.handle(EpochFinished(4), 6) == [EmitEpoch(4), StartEpoch(7)]
+    assert machine.handle(EpochFinished(4), 6) == []
+    assert machine.handle(ResultsEmitted(0), 6) == [EmitEpoch(4), StartEpoch(7)]
     assert machine.gathering == 8
+    with pytest.raises(InvalidEvent):
+        machine.handle(ResultsRestored(), 6)
     with pytest.raises(InvalidEvent):
         machine.handle(EpochRestored(3, 1, 10, 10), 6)
 

@@ -36,7 +36,7 @@ QUICK = [
     "directory-not-synced",
     "manifest-synced-first",
     "epochs-without-state",
-    "epoch-in-two-parts",
+    "results-not-stored",
 ]
 """Bugs that few seeds are enough for; the others would make the tests slow."""
 

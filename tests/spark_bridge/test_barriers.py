@@ -73,6 +73,24 @@ def test_a_barrier_does_not_wait_for_spark_and_a_restore_runs_the_epoch_again() 
         restored.operator.close()
 
 
+def test_a_barrier_between_two_results_stores_those_that_follow() -> None:
+    stage = stage_of(held)
+    RELEASED.set()
+    stage.take_mail()
+    stage.operator.most_emitted = 2
+    stage.process([(number,) for number in range(5)])
+    stage.mail.get(timeout=jobs.WAIT_S)()
+    stage.processing_time.run_due()
+    assert jobs.emitted(stage) == [(0,), (1,)]
+    snapshot = stage.checkpoint(1)
+    stage.operator.close()
+    restored = stage_of(fails, snapshot)
+    restored.advance_to(0)
+    assert jobs.emitted(restored) == [(2,), (3,), (4,)]
+    assert restored.operator.is_drained()
+    restored.operator.close()
+
+
 def test_a_checkpoint_from_before_stages_had_state_is_restored() -> None:
     restored = stage_of(held, OperatorSnapshot())
     assert restored.operator.is_drained()
