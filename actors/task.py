@@ -104,6 +104,7 @@ class StreamTask:
         self._watermarks = InputWatermarks(deployment.subtask.inputs)
         self._open_channels = len(deployment.subtask.inputs)
         self._has_ended = False
+        self._is_draining = False
         self._final_id: CheckpointId | None = None
         self._newest_final_id = CheckpointId(0)
         self._given_up_id = CheckpointId(0)
@@ -413,6 +414,7 @@ class StreamTask:
     def _end_if_drained(self) -> bool:
         """After the end of input: end the output too, as soon as no operator has anything under way."""
         if not self._chain.finish():
+            self._report_draining()
             return False
         self._parts.output.end()
         if not self._deployment.settings.is_checkpointing:
@@ -421,6 +423,18 @@ class StreamTask:
         self._phase = TaskPhase.COMMITTING
         self._ports.report(SubtaskInputEnded(self._deployment.attempt, self._deployment.subtask_id))
         return True
+
+    def _report_draining(self) -> None:
+        """No barrier comes through ended channels: ask the coordinator for those that follow, once."""
+        if (
+            self._is_draining
+            or self._chain.source is not None
+            or not self._deployment.settings.is_checkpointing
+        ):
+            return
+        self._is_draining = True
+        report = SubtaskInputEnded(self._deployment.attempt, self._deployment.subtask_id, is_drained=False)
+        self._ports.report(report)
 
     # ------------------------------------------------------------ mail
 

@@ -109,6 +109,7 @@ class CheckpointCoordinator:
         self._subtasks: frozenset[SubtaskId] = frozenset()
         self._sources: frozenset[SubtaskId] = frozenset()
         self._input_ended: set[SubtaskId] = set()
+        self._draining: set[SubtaskId] = set()
         self._stop: Stop | None = None
         self._final_completed = False
         self._final_due_ms = -NEVER_MS
@@ -175,7 +176,7 @@ class CheckpointCoordinator:
             raise InvalidEvent(f"attempt {event.attempt} cannot start while attempt {self._attempt} runs")
         self._attempt = event.attempt
         self._subtasks, self._sources = event.subtasks, event.sources
-        self._input_ended = set()
+        self._input_ended, self._draining = set(), set()
         self._final_completed = False
         self._final_due_ms = -NEVER_MS
         self._is_failing = False
@@ -304,16 +305,17 @@ class CheckpointCoordinator:
         barrier = CheckpointBarrier(checkpoint_id, now_ms, kind, savepoint=savepoint, oldest_pending=oldest)
         deadline_ms = now_ms + (self._policy.timeout_ms if timeout_ms is None else timeout_ms)
         self._pending[checkpoint_id] = PendingCheckpoint(barrier, deadline_ms, set(self._subtasks), answered)
-        targets = tuple(sorted(self._sources | self._input_ended))
+        targets = tuple(sorted(self._sources | self._input_ended | self._draining))
         return [TriggerSubtasks(barrier, targets, is_new=True)]
 
     def _on_input_ended(self, event: SubtaskInputEnded, now_ms: int) -> list[CheckpointCommand]:
         is_open = event.subtask in self._subtasks and event.subtask not in self._input_ended
         if event.attempt != self._attempt or not is_open:
             return []
-        self._input_ended.add(event.subtask)
+        is_told = event.subtask in self._draining
+        (self._input_ended if event.is_drained else self._draining).add(event.subtask)
         commands: list[CheckpointCommand] = []
-        for checkpoint_id in sorted(self._pending):
+        for checkpoint_id in () if is_told else sorted(self._pending):
             pending = self._pending[checkpoint_id]
             if event.subtask in pending.missing:
                 # Its channels ended, so no barrier will reach it any more.

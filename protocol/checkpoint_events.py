@@ -166,10 +166,16 @@ class SubtaskDeclined:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskInputEnded:
-    """All input of the subtask ended and it has passed everything on; it only waits to commit."""
+    """All input of the subtask ended, so no barrier reaches it through its channels.
+
+    Attributes:
+        is_drained: Whether it has passed everything on and only waits to commit. Otherwise its operators have
+            something under way, such as the epochs of a Spark stage; another report follows.
+    """
 
     attempt: Attempt
     subtask: SubtaskId
+    is_drained: bool = True
 
 
 @dataclass(frozen=True, slots=True)
