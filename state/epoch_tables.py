@@ -172,7 +172,7 @@ class EpochTablesState(OperatorState):
         return [piece for piece in self._pieces if piece.epoch == epoch]
 
     def _remove(self, pieces: Iterable[_Piece]) -> None:
-        # Whoever has mapped a file keeps its content.
+        # A reader that has mapped a file keeps its content.
         for piece in pieces:
             if piece.path is not None and os.path.exists(piece.path):
                 os.remove(piece.path)
