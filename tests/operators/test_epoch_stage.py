@@ -1,0 +1,138 @@
+"""A stage whose runs end when the test says so: what leaves, what is stored, and what a restore does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from tidegate.operators.base import rows
+from tidegate.operators.epoch_stage import EpochStageOperator
+from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
+from tidegate.protocol.epochs import EpochLimits
+from tidegate.protocol.handles import OperatorSnapshot
+
+from .harness import OperatorUnderTest
+
+
+class Stage(EpochStageOperator):
+    """Doubles numbers; a run returns them in reverse order."""
+
+    most_emitted = 2
+
+    def __init__(self, **limits: Any) -> None:
+        super().__init__(EpochLimits(**{"max_records": 100, "interval_ms": 0, **limits}))
+
+    def to_table(self, batch: Batch) -> pa.Table:
+        return pa.table({"number": pa.array([value for (value,) in rows(batch)], pa.int64())})
+
+    def start_runner(self, started: Callable[[], None]) -> None:
+        self.started = started
+        self.running: dict[int, Callable[[], None]] = {}
+
+    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[pa.Table], None]) -> None:
+        numbers = [2 * value for table in tables for value in table["number"].to_pylist()]
+        self.running[number] = lambda: finished(pa.table({"number": numbers[::-1]}))
+
+    def emit_results(self, results: pa.Table) -> None:
+        self.emit(Batch(results["number"].to_pylist()))
+
+
+def opened(restored: OperatorSnapshot | None = None, **limits: Any) -> OperatorUnderTest[Stage]:
+    stage = OperatorUnderTest(Stage(**limits), restored).open()
+    if restored is None:
+        stage.operator.started()
+    return stage
+
+
+def finish(stage: OperatorUnderTest[Stage], number: int) -> None:
+    stage.operator.running.pop(number)()
+    stage.advance_to(stage.now_ms)
+
+
+def emitted(stage: OperatorUnderTest[Stage]) -> list[int]:
+    return [value for batch in stage.emitted for value in batch.values]
+
+
+def test_a_restored_stage_runs_its_epochs_again() -> None:
+    stage = opened()
+    stage.process([(1,), (2,)])
+    stage.process([(3,)])
+    snapshot = stage.checkpoint(1)
+    finish(stage, 1)
+    later = stage.checkpoint(2)
+    finish(stage, 2)
+    assert emitted(stage) == [4, 2, 6]
+    for stored, expected in ((snapshot, [4, 2, 6]), (later, [6])):
+        restored = opened(stored)
+        restored.operator.started()
+        while restored.operator.running:
+            finish(restored, min(restored.operator.running))
+        assert emitted(restored) == expected
+        assert restored.operator.is_drained()
+
+
+def test_a_barrier_between_two_results_stores_those_that_follow() -> None:
+    stage = opened()
+    stage.process([(number,) for number in range(5)])
+    stage.process([(9,)])
+    stage.operator.running.pop(1)()
+    stage.processing_time.run_due()
+    assert emitted(stage) == [8, 6]
+    snapshot = stage.checkpoint(1)
+    restored = opened(snapshot)
+    assert emitted(restored) == []
+    # Restored results need no runner, and are stored again while they wait.
+    restored = opened(restored.checkpoint(2))
+    restored.advance_to(0)
+    assert emitted(restored) == [4, 2, 0]
+    restored.operator.started()
+    finish(restored, 1)
+    assert emitted(restored) == [4, 2, 0, 18]
+
+
+def test_an_epoch_may_have_no_results() -> None:
+    stage = opened()
+    stage.process([(1,)])
+    stage.operator.process_watermark(7)
+    stage.operator._finished(1, pa.table({"number": pa.array([], pa.int64())}))
+    stage.advance_to(0)
+    assert (emitted(stage), stage.watermarks) == ([], [7])
+
+
+def test_a_run_that_repeats_its_end_is_ignored() -> None:
+    stage = opened()
+    stage.process([(1,)])
+    repeated = stage.operator.running[1]
+    finish(stage, 1)
+    repeated()
+    stage.advance_to(0)
+    assert emitted(stage) == [2]
+
+
+def test_the_end_of_input_waits_for_the_results() -> None:
+    stage = opened(interval_ms=1_000)
+    stage.process([(1,)])
+    stage.operator.process_watermark(MAX_WATERMARK_MS)
+    assert not stage.operator.is_drained()
+    finish(stage, 1)
+    assert stage.operator.is_drained()
+    assert (emitted(stage), stage.watermarks) == ([2], [MAX_WATERMARK_MS])
+
+
+def test_a_full_stage_takes_no_records_until_results_leave() -> None:
+    stage = opened(buffer_bytes=16, memory_bytes=1 << 20)
+    stage.process([(1,), (2,), (3,)])
+    assert not stage.operator.is_ready()
+    stage.operator.running.pop(1)()
+    assert stage.operator.is_ready()
+    stage.advance_to(0)
+    assert emitted(stage) == [6, 4, 2]
+
+
+def test_a_checkpoint_without_a_state_of_the_stage_is_restored() -> None:
+    restored = opened(OperatorSnapshot())
+    restored.operator.started()
+    restored.process([(1,)])
+    finish(restored, 1)
+    assert emitted(restored) == [2]
