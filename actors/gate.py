@@ -10,6 +10,7 @@ from typing import Any
 from ..protocol.barrier_handler import NO_CHECKPOINT
 from ..protocol.elements import (
     Announced,
+    Batch,
     CheckpointBarrier,
     EndOfInput,
     Marker,
@@ -20,6 +21,7 @@ from ..protocol.elements import (
 from ..protocol.execution_graph import InputChannel
 from ..protocol.frames import LargePayload, Payload
 from ..protocol.ids import Attempt, ChannelId, CheckpointId
+from .batch_joining import MAX_JOINED_BYTES, Joining
 from .wire import Decode, all_parts, encode_message
 
 _END = -1
@@ -52,6 +54,11 @@ class _Channel:
     @property
     def has_elements(self) -> bool:
         return bool(self.current or self.ready)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the next message may be taken and was not sent for a marker or the end of input."""
+        return bool(self.ready) and not self.is_blocked and self.ready[0].announces is None
 
     @property
     def lacks_marker(self) -> bool:
@@ -177,8 +184,13 @@ class InputGate:
         marker = message.announces
         return isinstance(marker, Marker) and marker.checkpoint_id <= self._decided
 
-    def poll(self) -> tuple[int, StreamElement] | None:
-        """The next element and the index of its channel, or `None` if nothing can be taken."""
+    def poll(self, enough_records: int = 0) -> tuple[int, StreamElement] | None:
+        """The next element and the index of its channel, or `None` if nothing can be taken.
+
+        Args:
+            enough_records: A smaller batch is joined with others of the same operator input that are here,
+                until it has this number of records. They may come from all channels that are not blocked.
+        """
         if self._recovered:
             return self._recovered.popleft()
         count = len(self._channels)
@@ -187,19 +199,50 @@ class InputGate:
             channel = self._channels[index]
             if channel.is_blocked or not channel.has_elements:
                 continue
-            element = self._take(channel)
-            # Stay on a channel until its message is used up, then let the next one have its turn.
-            self._turn = index if channel.decoded else (index + 1) % count
+            element = self._take_turn(index)
+            if isinstance(element, Batch) and len(element) < enough_records:
+                element = self._join(index, element, enough_records)
             return index, element
         return None
 
-    def _take(self, channel: _Channel) -> StreamElement:
+    def _take_turn(self, index: int) -> StreamElement:
+        channel = self._channels[index]
+        element = self._take(channel)
+        # Stay on a channel until its message is used up, then let the next one have its turn.
+        self._turn = index if channel.decoded else (index + 1) % len(self._channels)
+        return element
+
+    def _join(self, index: int, first: Batch, enough_records: int) -> Batch:
+        """A batch with what can be joined to it: each channel is read in order, up to a control element."""
+        input_index, start, count = self._channels[index].input_index, self._turn, len(self._channels)
+        joining, size_bytes = Joining(first, enough_records), 0
+        for step in range(count):
+            turn = (start + step) % count
+            channel = self._channels[turn]
+            while channel.input_index == input_index and channel.has_records:
+                size_bytes += channel.ready[0].size_bytes
+                if joining.is_full or size_bytes > MAX_JOINED_BYTES:
+                    return joining.joined()
+                following = self._next(channel)
+                if not isinstance(following, Batch):
+                    break
+                if not joining.add(following):
+                    return joining.joined()
+                self._take_turn(turn)
+        return joining.joined()
+
+    def _next(self, channel: _Channel) -> StreamElement:
+        """The next element, which is not taken."""
         if not channel.current:
             part, position = self._decode(channel.ready[0].elements, channel.position)
             channel.current.extend(part)
             channel.decoded += len(part)
             channel.position = _END if position is None else position
-        element = channel.current.popleft()
+        return channel.current[0]
+
+    def _take(self, channel: _Channel) -> StreamElement:
+        element = self._next(channel)
+        channel.current.popleft()
         if not channel.current and channel.position == _END:
             channel.position = channel.decoded = 0
             self._use_up(channel, channel.ready.popleft())

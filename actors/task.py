@@ -369,7 +369,7 @@ class StreamTask:
             self._measures.gave_result(self._ports.now_ns())
 
     def _poll_gate(self) -> bool:
-        entry = self._parts.gate.poll()
+        entry = self._parts.gate.poll(self._deployment.settings.batch_size)
         if entry is None:
             return False
         self._process_element(*entry)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from itertools import permutations
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegate.actors.batch_joining import MAX_JOINED_BYTES
 from tidegate.actors.gate import InputGate
-from tidegate.protocol.elements import Batch, EndOfInput, Message, StreamElement
+from tidegate.actors.wire import decode_elements
+from tidegate.protocol.elements import Batch, CheckpointBarrier, EndOfInput, Message, StreamElement, Watermark
 from tidegate.protocol.execution_graph import InputChannel
-from tidegate.protocol.ids import Attempt, ChannelId
+from tidegate.protocol.ids import Attempt, ChannelId, CheckpointId
 
 from .fakes import ATTEMPT, FakePorts
 
@@ -148,3 +151,150 @@ def test_what_is_in_a_message_is_decoded_when_its_turn_comes_and_answered_with_i
     while (entry := gate.poll()) is not None:
         seen.append((entry[1], len(gate.ports.decoded), len(gate.ports.credits)))
     assert seen == [(Batch(["a"]), 1, 0), (Batch(["b"]), 2, 1), (Batch(["c"]), 3, 2)]
+
+
+class Inputs(Gate):
+    """Of one operator input, or of two; what is polled is joined."""
+
+    def __init__(self, channels: int, inputs: int = 1) -> None:
+        self.ports = FakePorts()
+        self.entries = [
+            InputChannel(CHANNELS[index % 3].channel, index % inputs) for index in range(min(channels, 3))
+        ]
+        InputGate.__init__(self, ATTEMPT, self.entries, self.ports.decode, self.ports.return_credit)
+
+    def joined(self, enough_records: int) -> list[tuple[int, Any]]:
+        """Channel and records, or control element, of everything that can be taken."""
+        taken = []
+        while (entry := self.poll(enough_records)) is not None:
+            index, element = entry
+            taken.append((index, element.values if isinstance(element, Batch) else element))
+        return taken
+
+
+def test_small_batches_of_one_input_are_joined_and_each_message_returns_its_credit() -> None:
+    gate = Inputs(3)
+    for channel in range(3):
+        for number in range(2):
+            gate.accept(message(channel, number, f"{channel}{number}a", f"{channel}{number}b"))
+    ((index, records),) = gate.joined(100)
+    assert index == 0
+    assert sorted(records) == sorted(f"{c}{n}{part}" for c in range(3) for n in range(2) for part in "ab")
+    for channel in range(3):
+        mine = [record for record in records if record[0] == str(channel)]
+        assert mine == sorted(mine)
+    assert sorted(gate.ports.credits) == [(CHANNELS[c].channel, n, 20) for c in range(3) for n in range(2)]
+    assert gate.consumed_bytes == gate.arrived_bytes == 120
+
+
+def test_joining_ends_with_enough_records_and_takes_nothing_of_what_is_left() -> None:
+    gate = Inputs(2)
+    for number in range(4):
+        gate.accept(message(0, number, number))
+        gate.accept(message(1, number, number + 10))
+    entry = gate.poll(3)
+    assert entry is not None
+    assert len(entry[1].values) == 3  # type: ignore[union-attr]
+    assert len(gate.ports.credits) == 3
+
+
+def test_nothing_is_joined_across_a_control_element_of_its_channel() -> None:
+    gate = Inputs(2)
+    elements: list[StreamElement] = [Batch(["a"]), Watermark(7), Batch(["b"])]
+    gate.accept(Message(ATTEMPT, CHANNELS[0].channel, 0, elements, 11))
+    gate.accept(message(1, 0, "c"))
+    assert gate.joined(100) == [(0, ["a", "c"]), (0, Watermark(7)), (0, ["b"])]
+
+
+def test_nothing_is_joined_from_a_blocked_channel_or_another_input() -> None:
+    gate = Inputs(3)
+    gate.block(1)
+    for channel in range(3):
+        gate.accept(message(channel, 0, channel))
+    assert gate.joined(100) == [(0, [0, 2])]
+    two_inputs = Inputs(2, inputs=2)
+    for channel in range(2):
+        two_inputs.accept(message(channel, 0, channel))
+    assert two_inputs.joined(100) == [(0, [0]), (1, [1])]
+
+
+def test_large_messages_are_not_joined() -> None:
+    gate = Inputs(2)
+    for channel in range(2):
+        batch: list[StreamElement] = [Batch([channel])]
+        gate.accept(Message(ATTEMPT, CHANNELS[channel].channel, 0, batch, MAX_JOINED_BYTES + 1))
+    assert gate.joined(100) == [(0, [0]), (1, [1])]
+
+
+def test_records_that_wait_behind_what_was_joined_are_recorded_when_a_barrier_overtakes_them() -> None:
+    gate = Inputs(2)
+    gate.accept(message(0, 0, "a"))
+    gate.accept(message(1, 0, "b", "c"))
+    entry = gate.poll(2)
+    assert entry is not None
+    assert entry[1] == Batch(["a", "b"])
+    gate.start_recording(CheckpointId(1), [0, 1])
+    recorded = gate.stop_recording()
+    assert recorded[0] == []
+    assert [decode_elements(each.payload)[each.taken :] for each in recorded[1]] == [[Batch(["c"])]]  # type: ignore[arg-type]
+
+
+_ELEMENT = st.one_of(
+    st.lists(st.integers(0, 9), min_size=1, max_size=4).map(Batch),
+    st.lists(st.integers(0, 9), min_size=1, max_size=3).map(lambda rows: Batch(rows, list(rows))),
+    st.integers(0, 9).map(Watermark),
+)
+
+
+@given(
+    st.lists(st.lists(st.lists(_ELEMENT, min_size=1, max_size=4), max_size=4), min_size=3, max_size=3),
+    st.integers(1, 12),
+    st.integers(1, 2),
+    st.randoms(use_true_random=False),
+)
+def test_joined_input_is_that_of_single_elements(
+    sent: list[list[list[StreamElement]]], enough_records: int, inputs: int, random: Random
+) -> None:
+    single, joined = Inputs(3, inputs), Inputs(3, inputs)
+    for channel, messages in enumerate(sent):
+        for number, elements in enumerate(messages):
+            labelled = [_labelled(channel, element) for element in elements]
+            for gate in (single, joined):
+                gate.accept(Message(ATTEMPT, CHANNELS[channel].channel, number, list(labelled), 10))
+    blocked = random.randrange(4)
+    if blocked < 3:
+        single.block(blocked)
+        joined.block(blocked)
+    assert _by_channel(joined, enough_records) == _by_channel(single, 0)
+    assert sorted(joined.ports.credits) == sorted(single.ports.credits)
+    assert joined.consumed_bytes == single.consumed_bytes
+
+
+def _labelled(channel: int, element: StreamElement) -> StreamElement:
+    if isinstance(element, Batch):
+        return Batch([(channel, value) for value in element.values], element.timestamps)
+    return element
+
+
+def _by_channel(gate: Inputs, enough_records: int) -> list[list[Any]]:
+    """What every channel gave, record by record, each with the operator input that it came to."""
+    found: list[list[Any]] = [[], [], []]
+    while (entry := gate.poll(enough_records)) is not None:
+        index, element = entry
+        if not isinstance(element, Batch):
+            found[index].append(element)
+            continue
+        times = element.timestamps or [None] * len(element)
+        for record, time in zip(element.values, times, strict=True):
+            found[record[0]].append((record, time, gate.input_index(index)))
+    return found
+
+
+def test_nothing_after_a_barrier_is_joined_with_records_before_it() -> None:
+    gate = Inputs(2)
+    barrier = CheckpointBarrier(CheckpointId(1), 0)
+    gate.accept(message(0, 0, "a"))
+    gate.accept(Message(ATTEMPT, CHANNELS[0].channel, 1, [barrier], 0, barrier))
+    gate.accept(message(0, 2, "after"))
+    gate.accept(message(1, 0, "b"))
+    assert gate.joined(100) == [(0, ["a", "b"]), (0, barrier), (0, ["after"])]

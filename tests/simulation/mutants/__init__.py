@@ -15,6 +15,7 @@ from . import (
     coordination,
     durability,
     epochs,
+    joining,
     overtaking,
     ownership,
     recovery,
@@ -30,6 +31,7 @@ SEEDS = 2_000
 MUTANTS: dict[str, Mutant] = {
     **channels.MUTANTS,
     **overtaking.MUTANTS,
+    **joining.MUTANTS,
     **coordination.MUTANTS,
     **ownership.MUTANTS,
     **recovery.MUTANTS,

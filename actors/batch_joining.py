@@ -1,0 +1,112 @@
+"""Joins neighbouring batches of records: fewer messages, and longer loops in the operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..operators.columns import as_timestamps, timestamps_of
+from ..protocol.elements import Batch, StreamElement
+
+MAX_JOINED_BYTES = 1 << 20
+"""The most memory that joined Arrow batches may take, and the most that joined messages may have: a copy of
+more costs more than it saves."""
+
+
+class Joining:
+    """Batches that become one.
+
+    Args:
+        first: The first of them.
+        enough_records: With this number of records, nothing more is added.
+    """
+
+    def __init__(self, first: Batch, enough_records: int) -> None:
+        self._batches = [first]
+        self._left = enough_records - len(first)
+        self._left_bytes = MAX_JOINED_BYTES - _column_bytes(first)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are enough records."""
+        return self._left <= 0
+
+    def add(self, batch: Batch) -> bool:
+        """Add the next batch; false if there are enough records, or it has another form or is too large."""
+        size_bytes = _column_bytes(batch)
+        if self.is_full or size_bytes > self._left_bytes or not _can_join(self._batches[0], batch):
+            return False
+        self._batches.append(batch)
+        self._left -= len(batch)
+        self._left_bytes -= size_bytes
+        return True
+
+    def joined(self) -> Batch:
+        """All records in one batch; the single batches stay as they are."""
+        first = self._batches[0]
+        if len(self._batches) == 1:
+            return first
+        keys: Any = None
+        if isinstance(first.keys, list):
+            keys = [key for batch in self._batches for key in batch.keys]
+        elif first.keys is not None:
+            keys = np.concatenate([batch.keys for batch in self._batches])
+        if isinstance(first.values, list):
+            return Batch(*_joined_rows(self._batches), keys)
+        return Batch(_joined_columns(self._batches), _joined_times(self._batches), keys)
+
+
+def coalesced(elements: Sequence[StreamElement], batch_size: int) -> list[StreamElement]:
+    """The same elements, with neighbouring batches joined until they have `batch_size` records or more."""
+    result: list[StreamElement] = []
+    joining: Joining | None = None
+    for element in elements:
+        if joining is not None:
+            if isinstance(element, Batch) and joining.add(element):
+                continue
+            result.append(joining.joined())
+            joining = None
+        if isinstance(element, Batch):
+            joining = Joining(element, batch_size)
+        else:
+            result.append(element)
+    if joining is not None:
+        result.append(joining.joined())
+    return result
+
+
+def _column_bytes(batch: Batch) -> int:
+    return 0 if isinstance(batch.values, list) else batch.values.nbytes
+
+
+def _can_join(left: Batch, right: Batch) -> bool:
+    """Whether the records of two batches have the same form."""
+    if (left.timestamps is None) != (right.timestamps is None) or type(left.keys) is not type(right.keys):
+        return False
+    if isinstance(left.values, list) or isinstance(right.values, list):
+        return type(left.values) is type(right.values)
+    return len(left) > 0 and bool(left.values.schema.equals(right.values.schema, check_metadata=True))
+
+
+def _joined_rows(batches: Sequence[Batch]) -> tuple[list[Any], list[int] | None]:
+    # All at once: a piece at a time, the first would be copied once for each.
+    values: list[Any] = []
+    timestamps: list[int] | None = None if batches[0].timestamps is None else []
+    for batch in batches:
+        values += batch.values
+        if timestamps is not None:
+            timestamps += batch.timestamps or ()
+    return values, timestamps
+
+
+def _joined_columns(batches: Sequence[Batch]) -> pa.RecordBatch:
+    table = pa.Table.from_batches([batch.values for batch in batches])
+    return table.combine_chunks().to_batches()[0]
+
+
+def _joined_times(batches: Sequence[Batch]) -> Sequence[int] | None:
+    times = [each for batch in batches if (each := timestamps_of(batch)) is not None]
+    return as_timestamps(np.concatenate(times)) if times else None
