@@ -21,12 +21,6 @@ from ..protocol.ids import Attempt, ChannelId
 from .batch_joining import coalesced
 from .ports import TaskPorts, TaskSettings
 
-WAITING_BATCHES = 2
-LEAST_SHARE = 16
-"""A task sends what waits in all its channels when that is two full batches. With many channels it waits for
-more, so that a message has a sixteenth of a full batch on average. Records that wait longer leave the
-processor's cache."""
-
 FEW_MESSAGES = 4
 FLUSH_PAUSE_NS = 200_000
 """A task that has nothing else to do sends what waits. If those were more than a few messages, it waits for
@@ -42,17 +36,14 @@ class ChannelBooks:
     """Those with something to send."""
     exhausted: set[OutputChannel] = field(default_factory=set)
     """Those without credit."""
-    records: int = 0
-    """Records that wait in all of them."""
 
 
 class OutputChannel:
     """One outgoing channel: what waits to be sent, and what is out on credit.
 
-    A message is sent when a full batch has gathered, when the channels of the task have gathered several
-    together, when something ends it that travels alone, when it has waited for `buffer_timeout_ms`, or when
-    the task has nothing else to do; with a timeout of -1 only the first three count, and a watermark ends a
-    message too.
+    A message is sent when a full batch has gathered, when something ends it that travels alone, when it has
+    waited for `buffer_timeout_ms`, or when the task has nothing else to do; with a timeout of -1 only the
+    first two count, and a watermark ends a message too.
     """
 
     def __init__(
@@ -65,8 +56,7 @@ class OutputChannel:
     ) -> None:
         self._attempt = attempt
         self.channel_id = channel_id
-        self.batch_size = settings.batch_size
-        """Records in a full batch."""
+        self._batch_size = settings.batch_size
         self.timeout_ns = settings.buffer_timeout_ms * 1_000_000
         """How long something may wait in nanoseconds; negative for as long as it takes."""
         self._credit_bytes = settings.channel_credit_bytes
@@ -86,10 +76,8 @@ class OutputChannel:
     def add_batch(self, batch: Batch) -> None:
         """Queue records; sends when a full batch has gathered."""
         self._queue(batch)
-        records = len(batch)
-        self._pending_records += records
-        self._books.records += records
-        if self._pending_records >= self.batch_size:
+        self._pending_records += len(batch)
+        if self._pending_records >= self._batch_size:
             self.flush()
 
     def _queue(self, element: StreamElement) -> None:
@@ -134,10 +122,9 @@ class OutputChannel:
         """Send what waits."""
         if not self._pending:
             return
-        self._books.records -= self._pending_records
         elements, self._pending, self._pending_records = self._pending, [], 0
         del self._books.waiting[self]
-        self._send(coalesced(elements, self.batch_size))
+        self._send(coalesced(elements, self._batch_size))
 
     def _send(self, elements: list[StreamElement], announces: EndOfInput | None = None) -> None:
         payload, size_bytes = self._ports.encode(elements)
@@ -215,8 +202,6 @@ class TaskOutput:
         self._books = books
         self._by_id: Mapping[ChannelId, OutputChannel] = {c.channel_id: c for c in channels}
         self._pause_until_ns = 0
-        batch_size = max((channel.batch_size for channel in channels), default=0)
-        self._enough_records = batch_size * max(WAITING_BATCHES, len(channels) // LEAST_SHARE)
 
     def has_credit(self) -> bool:
         """Whether every channel may be produced for."""
@@ -253,8 +238,6 @@ class TaskOutput:
         Returns:
             Milliseconds until the next is due, `None` if nothing waits.
         """
-        if self._books.records >= self._enough_records:
-            self._flush_all()
         flushes_all = is_idle and self._pause_until_ns <= now_ns
         soonest_ns: int | None = None
         flushed = 0
@@ -274,10 +257,6 @@ class TaskOutput:
         if is_idle:
             soonest_ns = min(soonest_ns, max(0, self._pause_until_ns - now_ns))
         return -(-soonest_ns // 1_000_000)
-
-    def _flush_all(self) -> None:
-        for channel in list(self._books.waiting):
-            channel.flush()
 
     @property
     def records_sent(self) -> int:

@@ -229,35 +229,6 @@ def test_joining_leaves_the_batches_of_other_channels_alone() -> None:
     assert shared == Batch([1])
 
 
-def test_all_channels_send_when_two_full_batches_wait_in_them_together() -> None:
-    ports, books = FakePorts(), ChannelBooks()
-    channels = [Channel(index, ports, books, batch_size=10, buffer_timeout_ms=-1) for index in range(4)]
-    output = output_of(*channels)
-    for channel in channels[:3]:
-        channel.add_batch(records(6))
-    output.flush_due(0, is_idle=False)
-    assert ports.sent == []
-    channels[3].add_batch(records(2))
-    output.flush_due(0, is_idle=False)
-    assert [len(message.elements[0]) for message in ports.sent] == [6, 6, 6, 2]  # type: ignore[arg-type]
-    channels[0].add_batch(records(6))
-    output.flush_due(0, is_idle=False)
-    assert len(ports.sent) == 4
-
-
-def test_many_channels_gather_a_sixteenth_of_a_full_batch_each() -> None:
-    ports, books = FakePorts(), ChannelBooks()
-    channels = [Channel(index, ports, books, batch_size=16) for index in range(64)]
-    output = output_of(*channels)
-    for channel in channels[1:]:
-        channel.add_batch(records(1))
-    output.flush_due(0, is_idle=False)
-    assert ports.sent == []
-    channels[0].add_batch(records(1))
-    output.flush_due(0, is_idle=False)
-    assert len(ports.sent) == 64
-
-
 def test_arrow_batches_travel_as_one_unless_their_columns_differ_or_they_are_large() -> None:
     small = pa.record_batch({"k": [1, 2]})
     other = pa.record_batch({"v": [3]})
