@@ -72,7 +72,13 @@ class TaskRunner:
 
     def _run(self) -> None:
         with retries_stop_at(self._is_cancelled):
-            self._run_task()
+            try:
+                self._run_task()
+            except Exception as error:
+                if self.task.phase.is_terminal:
+                    raise
+                # Without its thread the task would be silent, and nothing would restart it.
+                self.task.fail(error)
 
     def _run_task(self) -> None:
         self.task.initialize()

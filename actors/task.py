@@ -243,10 +243,11 @@ class StreamTask:
             return work()
         except (Exception, SystemExit) as error:
             # A user function that calls sys.exit() would end the loop's thread without a word.
-            self._fail(error)
+            self.fail(error)
             return None
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End with an error, on the loop's thread; reports `TaskFailed`."""
         is_starting, self._phase = self._phase is TaskPhase.CREATED, TaskPhase.FAILED
         self._close()
         # The coordinator logs it for people.

@@ -157,7 +157,7 @@ SHUFFLE = (
 SLOTS = tuple(
     Case("W2", "W8 slots", f"p={p}, a process per {mode or 'subtask'}", "tidegate", 4 * MILLION, K_SMALL,
          shell="ray", parallelism=p, mode=mode)
-    for p in (1, 2, 4, 8)
+    for p in (1, 2, 4, 8, 32)
     for mode in ("", "slot")
 )  # fmt: skip
 
