@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from ..common.errors import KeyTypeError
 from ..operators.column_key import ColumnKey, key_groups_of_column
-from ..operators.columns import Int64s, taken
+from ..operators.columns import Int64s, as_timestamps, timestamps_of
 from ..protocol.elements import Batch
 from ..protocol.execution_graph import OutputEdge
 from .output import OutputChannel
@@ -41,10 +42,18 @@ class ColumnPartitioner:
 
 
 def scatter_columns(batch: Batch, targets: Int64s, channels: Sequence[OutputChannel]) -> None:
-    """Give each channel the records of an Arrow batch, in their order, that `targets` assigns to it."""
+    """Give each channel the records of an Arrow batch, in their order, that `targets` assigns to it.
+
+    The records are sorted by channel once, and the parts refer to the memory of the result. They are copied
+    when they are joined with others or sent: otherwise one part would keep the memory of all.
+    """
     order = np.argsort(targets.astype(np.uint16), kind="stable")
     bounds = np.searchsorted(targets[order], range(len(channels) + 1)).tolist()
+    values, times = batch.values.take(pa.array(order)), timestamps_of(batch)
+    if times is not None:
+        times = times[order]
     for target, channel in enumerate(channels):
-        rows = order[bounds[target] : bounds[target + 1]]
-        if len(rows):
-            channel.add_batch(taken(batch, rows))
+        start, end = bounds[target], bounds[target + 1]
+        if start < end:
+            part_times = as_timestamps(None if times is None else times[start:end])
+            channel.add_batch(Batch(values.slice(start, end - start), part_times))

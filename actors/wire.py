@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
-import numpy as np
 import pyarrow as pa
 
 from ..common.errors import SerializationError
@@ -51,7 +50,7 @@ def encode_message(elements: list[StreamElement]) -> Payload:
     pickles: list[tuple[int, bytes]] = []
     for element in elements:
         first = len(buffers)
-        pickles.append((first, _pickled(_compacted(element), buffers)))
+        pickles.append((first, _pickled(compacted(element), buffers)))
     if len(pickles) == 1 and not buffers:
         return pickles[0][1]
     data = b"".join([piece for first, part in pickles for piece in (_PART.pack(len(part), first), part)])
@@ -64,7 +63,7 @@ def encode_elements(elements: list[StreamElement]) -> bytes:
     Raises:
         SerializationError: Something in a record cannot be pickled.
     """
-    return b"".join([_dumped(_compacted(element), [], 0) for element in elements])
+    return b"".join([_dumped(compacted(element), [], 0) for element in elements])
 
 
 def _pickled(element: StreamElement, buffers: list[memoryview]) -> bytes:
@@ -120,8 +119,8 @@ def _kept_bytes(buffers: list[memoryview]) -> int:
     return sum(sizes.values())
 
 
-def _compacted(element: StreamElement) -> StreamElement:
-    """An Arrow batch that is part of a larger one is pickled with all the memory of the larger one."""
+def compacted(element: StreamElement) -> StreamElement:
+    """An element that keeps no more memory than it needs: part of a larger Arrow batch keeps all of that."""
     if not isinstance(element, Batch) or isinstance(element.values, list):
         return element
     values = element.values
@@ -129,7 +128,9 @@ def _compacted(element: StreamElement) -> StreamElement:
     # The first is as good as exact and ten times faster, but does not count dictionaries.
     if kept_bytes <= _SLACK * pa.ipc.get_record_batch_size(values) or kept_bytes <= _SLACK * values.nbytes:
         return element
-    return Batch(values.take(pa.array(np.arange(len(values)))), element.timestamps, element.keys)
+    # It copies an array even if there is nothing to join it with.
+    copied = [pa.concat_arrays([column]) for column in values.columns]
+    return Batch(pa.RecordBatch.from_arrays(copied, schema=values.schema), element.timestamps, element.keys)
 
 
 def decode_elements(data: bytes) -> list[StreamElement]:

@@ -19,6 +19,7 @@ from ..actors.allocators import keep_freed_memory
 from ..actors.deferred_pandas import defer_pandas
 from ..actors.ports import TaskDeployment
 from ..actors.task import StreamTask
+from ..actors.wire import compacted
 from ..common.clock import SteadyClock
 from ..common.errors import JobExecutionError
 from ..operators.async_loop import EventLoopThread
@@ -274,7 +275,7 @@ class _LocalTaskPorts:
 
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
         records = sum(len(element) for element in elements if isinstance(element, Batch))
-        return elements, max(1, records) * ESTIMATED_RECORD_BYTES
+        return [compacted(each) for each in elements], max(1, records) * ESTIMATED_RECORD_BYTES
 
     def decode(self, payload: Any, position: int) -> tuple[list[StreamElement], int | None]:
         return payload, None

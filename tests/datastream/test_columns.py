@@ -78,6 +78,25 @@ def test_map_and_filter_see_whole_batches() -> None:
     assert collect(stream) == [("a", 6), ("c", 8), ("b", 10), ("a", 12)]
 
 
+SIZES = pa.schema({"kept": pa.int64(), "used": pa.int64()})
+
+
+class Sizes(KeyedBatchFunction):
+    """How much memory a batch keeps, and how much its records take."""
+
+    def process_batch(self, batch: pa.RecordBatch, ctx: KeyedBatchFunction.Context) -> pa.RecordBatch:
+        count = len(batch)
+        kept, used = batch.get_total_buffer_size(), batch.nbytes
+        return pa.record_batch({"kept": [kept] * count, "used": [used] * count}, schema=SIZES)
+
+
+def test_a_part_of_a_batch_does_not_keep_the_memory_of_the_others() -> None:
+    table = pa.table({"k": [f"key {number}" for number in range(100_000)]})
+    found = collect(environment(parallelism=4).from_arrow(table).key_by("k").process_batches(Sizes(), SIZES))
+    assert len(found) == 100_000
+    assert all(kept <= 1.25 * used for kept, used in found)
+
+
 def test_polars_frames_if_asked() -> None:
     stream = (
         environment()
