@@ -276,7 +276,9 @@ TOTALS = pa.schema({"k": pa.string(), "total": pa.int64()})
 
 
 def test_a_batch_function_has_the_state_of_all_its_keys() -> None:
-    stream = environment().from_arrow(TABLE, batch_rows=4).key_by("k").process_batches(Totals(), TOTALS)
+    # So batches of 4 and 2 records are not joined on their way.
+    env = environment(options={"tidegate.batch.size": "2"})
+    stream = env.from_arrow(TABLE, batch_rows=4).key_by("k").process_batches(Totals(), TOTALS)
     assert collect(stream) == [("a", 4), ("b", 2), ("c", 4), ("b", 7), ("a", 10)]
 
 
