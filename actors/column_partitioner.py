@@ -41,14 +41,24 @@ class ColumnPartitioner:
         scatter_columns(batch, targets, self._channels)
 
 
+def sorted_by_channel(targets: Int64s, count: int) -> tuple[Int64s, list[int]]:
+    """The positions of records sorted by channel, in their order within each, and where each channel begins.
+
+    Args:
+        targets: The channel of each record.
+        count: The number of channels; the result has one bound more, the number of records.
+    """
+    order = np.argsort(targets.astype(np.uint16), kind="stable")
+    return order, np.searchsorted(targets[order], range(count + 1)).tolist()
+
+
 def scatter_columns(batch: Batch, targets: Int64s, channels: Sequence[OutputChannel]) -> None:
     """Give each channel the records of an Arrow batch, in their order, that `targets` assigns to it.
 
     The records are sorted by channel once, and the parts refer to the memory of the result. They are copied
     when they are joined with others or sent: otherwise one part would keep the memory of all.
     """
-    order = np.argsort(targets.astype(np.uint16), kind="stable")
-    bounds = np.searchsorted(targets[order], range(len(channels) + 1)).tolist()
+    order, bounds = sorted_by_channel(targets, len(channels))
     values, times = batch.values.take(pa.array(order)), timestamps_of(batch)
     if times is not None:
         times = times[order]

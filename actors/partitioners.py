@@ -20,7 +20,7 @@ from ..protocol.elements import Batch
 from ..protocol.execution_graph import OutputEdge
 from ..protocol.partitioning import Partitioning
 from ..state.key_codec import without_lists
-from .column_partitioner import ColumnPartitioner, scatter_columns
+from .column_partitioner import ColumnPartitioner, scatter_columns, sorted_by_channel
 from .output import OutputChannel
 
 
@@ -199,8 +199,7 @@ def _scatter(batch: Batch, targets: Any, channels: Sequence[OutputChannel]) -> N
     if not isinstance(values, list):
         scatter_columns(batch, targets, channels)
         return
-    order = np.argsort(targets.astype(np.uint16), kind="stable")
-    bounds = np.searchsorted(targets[order], range(len(channels) + 1)).tolist()
+    order, bounds = sorted_by_channel(targets, len(channels))
     values, times = _taken(values, order), None
     if batch.timestamps is not None:
         times = _taken(batch.timestamps, order)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tidegate.actors.interfaces import interface_addresses
-from tidegate.actors.listeners import Listeners, ListenOn, listen_on
+from tidegate.actors.listeners import Address, Listeners, ListenOn, listen_on
 from tidegate.protocol.ids import Attempt
 from tidegate.protocol.listening import ListenRule
 
@@ -45,14 +45,19 @@ def test_an_address_that_the_node_does_not_have_is_named(listeners: list[Listene
         listeners[0].address("node", ListenOn("192.0.2.77"))
 
 
+def on_two_nodes(both: tuple[Process, Process]) -> dict[int, Address]:
+    """The addresses of both, as if each were on a node of its own."""
+    return {
+        number: process.connections.address(f"node {number}", ListenOn(f"127.0.0.{number + 1}"))
+        for number, process in enumerate(both)
+    }
+
+
 def test_the_error_for_an_unreachable_address_names_both_and_the_settings() -> None:
     both = Process(), Process()
     try:
         begin(both, timeout_ms=1_000)
-        known = {
-            number: process.connections.address(f"node {number}", ListenOn(f"127.0.0.{number + 1}"))
-            for number, process in enumerate(both)
-        }
+        known = on_two_nodes(both)
         both[1].connections.close()
         both[0].connections.connect(Attempt(1), known)
         assert (
@@ -67,10 +72,7 @@ def test_the_end_that_waits_for_a_connection_names_both_addresses_too() -> None:
     both = Process(), Process()
     try:
         begin(both, timeout_ms=1_000)
-        known = {
-            number: process.connections.address(f"node {number}", ListenOn(f"127.0.0.{number + 1}"))
-            for number, process in enumerate(both)
-        }
+        known = on_two_nodes(both)
         both[1].connections.connect(Attempt(1), known)
         assert both[1].wait_for_failure() == (
             f"from 127.0.0.1 to 127.0.0.2:{known[1].port} (tidegate.network.address and "

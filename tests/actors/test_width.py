@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -13,23 +12,14 @@ from tidegate.protocol.ids import Attempt, ChannelId
 from tidegate.protocol.link import LinkId
 from tidegate.protocol.link_watch import LinkWatch
 
+from benchmarks.channels import bytes_of_each, ignore
+
 WIDTH = 200
 
 
 def size_of_each(make: Callable[[], Any]) -> float:
     """Bytes of each of the `WIDTH` parts of what is made."""
-    make()
-    tracemalloc.start()
-    try:
-        made, size = make(), tracemalloc.get_traced_memory()[0]
-        del made
-    finally:
-        tracemalloc.stop()
-    return size / WIDTH
-
-
-def ignore(*_: Any) -> None:
-    pass
+    return bytes_of_each(make, WIDTH)
 
 
 def peer(number: int) -> Peer:
