@@ -22,9 +22,10 @@ from ..protocol.frames import (
     data_of,
     data_parts,
     received_of,
+    refusal_of,
 )
 from ..protocol.ids import ChannelId
-from ..protocol.link import LinkId, Parts, Progress
+from ..protocol.link import LinkId, LinkRefused, Parts, Progress
 from ..protocol.link_watch import LinkWatch
 from .listeners import Carrier
 from .tls import TlsSocket
@@ -187,7 +188,7 @@ class Peer:
         """Take what has arrived.
 
         Raises:
-            ConnectionError: The connection has ended.
+            ConnectionError: The connection has ended, or the other end refuses it.
             FrameError: What arrived makes no sense.
         """
         turns = 0
@@ -236,6 +237,9 @@ class Peer:
             self._confirmed(received_of(frame))
             if frame.kind is FrameKind.PING:
                 self._send_bare(FrameKind.PONG)
+        elif frame.kind is FrameKind.REFUSAL:
+            # This end began after it had sent its proof, but the other end does not take the connection yet.
+            raise ConnectionResetError(str(LinkRefused(refusal_of(frame))))
         else:
             raise FrameError(f"a frame {frame.kind.name} after the handshake")
 

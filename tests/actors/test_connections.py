@@ -7,11 +7,23 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from tidegate.actors.listeners import Address, ListenOn
 from tidegate.protocol.elements import Message
-from tidegate.protocol.frames import DataKind, FrameKind, LargePayload, Refusal, refusal_frame
+from tidegate.protocol.frame_reader import FrameReader
+from tidegate.protocol.frames import (
+    NONCE_BYTES,
+    DataKind,
+    Frame,
+    FrameKind,
+    LargePayload,
+    Refusal,
+    data_of,
+    refusal_frame,
+)
 from tidegate.protocol.ids import Attempt
+from tidegate.protocol.link import Listener
 
-from .processes import CHANNEL, DEADLINE_S, Process, addresses, begin, connect, message
+from .processes import CHANNEL, DEADLINE_S, TIMEOUT_MS, Process, addresses, begin, connect, message
 
 
 @pytest.fixture
@@ -137,3 +149,45 @@ def test_a_stranger_is_disconnected_and_changes_nothing(
     assert both[1].wait_for(1) == [0]
     assert not both[0].failed
     assert not both[1].failed
+
+
+def frames_of(connection: socket.socket, reader: FrameReader) -> Iterator[Frame]:
+    """What comes on a connection, frame by frame."""
+    while count := connection.recv_into(reader.buffers()[0]):
+        reader.received(count)
+        while (frame := reader.next_frame()) is not None:
+            yield frame
+
+
+def accepted(server: socket.socket, secret: bytes) -> tuple[socket.socket, Iterator[Frame]]:
+    """The next connection, after its handshake, and the frames that follow."""
+    connection, reader = server.accept()[0], FrameReader()
+    connection.settimeout(DEADLINE_S)
+    listener = Listener(lambda link: secret, lambda link: 0, bytes(NONCE_BYTES))
+    frames = frames_of(connection, reader)
+    for frame in frames:
+        answer = listener.answer(frame)
+        if isinstance(answer, int):
+            break
+        connection.sendall(answer.encoded())
+    reader.is_proved = True
+    return connection, frames
+
+
+def test_a_refusal_of_a_connection_that_this_end_has_proved_is_answered_with_a_new_one() -> None:
+    process, secret = Process(), bytes(32)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE_S)
+        process.connections.begin(Attempt(1), 0, secret, [1], TIMEOUT_MS)
+        mine = process.connections.address("here", ListenOn("127.0.0.1"))
+        theirs = Address("there", "", "127.0.0.1", server.getsockname()[1])
+        process.connections.connect(Attempt(1), {0: mine, 1: theirs})
+        process.connections.send(1, message(7), DataKind.ELEMENTS)
+        busy, _ = accepted(server, secret)
+        busy.sendall(refusal_frame(Refusal.BUSY).encoded())
+        busy.close()
+        resumed, frames = accepted(server, secret)
+        assert data_of(next(frames))[2] == 7
+        resumed.close()
+    assert not process.failed
+    process.connections.close()
