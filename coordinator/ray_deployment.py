@@ -238,9 +238,11 @@ def known_jobs(address: str | None) -> dict[str, JobHandle]:
     found = ray.util.list_named_actors(all_namespaces=True)
     names = [each["name"] for each in found if each["namespace"] == NAMESPACE]
     ids = sorted(name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
-    handles: dict[str, JobHandle] = {}
-    handles.update(failed_jobs(time.time_ns() // 1_000_000))
-    for each in ids:
+    # A coordinator whose job has failed leaves soon, maybe before it answers.
+    failed = failed_jobs(time.time_ns() // 1_000_000)
+    running = [each for each in ids if each not in failed]
+    handles: dict[str, JobHandle] = dict(failed)
+    for each in running:
         handles[each] = RayJobHandle(ray.get_actor(_name_of(each), namespace=NAMESPACE), each)
     return handles
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 
 import pytest
+import ray
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.job_details import JobDetails
 from tidegate.coordinator.job_report import JobReport
+from tidegate.coordinator.ray_deployment import NAMESPACE, _name_of, known_jobs
 from tidegate.coordinator.ray_failed_jobs import KEPT_MS, MOST_KEPT, failed_jobs, forget_failed, keep_failed
 from tidegate.coordinator.statistics import JobStatistics
 
@@ -39,6 +42,23 @@ def test_a_failed_job_is_known_for_an_hour_with_its_cause() -> None:
     assert found.details().plan == {"nodes": []}
     assert found.wait(None)
     assert job.job_id not in failed_jobs(NOW_MS + KEPT_MS)
+
+
+@ray.remote(num_cpus=0)
+class Leaving:
+    """A coordinator that answers nothing more."""
+
+
+def test_the_end_of_a_failed_job_does_not_depend_on_a_coordinator_that_leaves() -> None:
+    job, now_ms = failed("no checkpoint at /savepoints"), time.time_ns() // 1_000_000
+    leaving = Leaving.options(name=_name_of(job.job_id), namespace=NAMESPACE, lifetime="detached").remote()
+    try:
+        ray.get(leaving.__ray_ready__.remote())
+        keep_failed(job, now_ms)
+        assert known_jobs(None)[job.job_id].report() == job.report
+    finally:
+        ray.kill(leaving)
+        forget_failed(job.job_id)
 
 
 def test_a_failed_job_is_forgotten_when_its_driver_knows() -> None:
