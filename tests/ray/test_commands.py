@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,7 +18,19 @@ from tidegate.console.main import commands, main
 from tidegate.coordinator.job_client import JobClient
 
 from . import jobs  # noqa: F401 (the fixture `on_ray` takes it from here)
-from .jobs import FileSink, Gate, configuration, counts, eventually, expected, half_way, records_in, running
+from .jobs import (
+    FileSink,
+    Gate,
+    configuration,
+    counts,
+    eventually,
+    expected,
+    half_way,
+    pid_of,
+    processes,
+    records_in,
+    running,
+)
 
 pytestmark = pytest.mark.usefixtures("on_ray")
 COUNT = 2_000
@@ -197,7 +211,13 @@ def test_what_takes_too_long_has_its_own_exit_code_and_goes_on(
     job: JobClient, name: str, tmp_path: Path, command: Command
 ) -> None:
     half_way_by_hand(job)
-    code, document, _ = command("savepoint", "trigger", name, str(tmp_path / "sp"), "--timeout", "0.0001")
+    source = pid_of(processes(job, 3), "numbers")
+    # A process that stands still takes no snapshot, however late the first question about it comes.
+    os.kill(source, signal.SIGSTOP)
+    try:
+        code, document, _ = command("savepoint", "trigger", name, str(tmp_path / "sp"), "--timeout", "0.0001")
+    finally:
+        os.kill(source, signal.SIGCONT)
     assert (code, document["error"]["reason"]) == (7, "timed_out")
     Gate(tmp_path).open()
     job.result()
