@@ -19,8 +19,7 @@ class EpochStageOperator(StreamOperator):
     """Gathers records, runs them epoch by epoch somewhere else, and emits the results when they arrive.
 
     A barrier waits for no run: records without results, and results that have not been emitted, are operator
-    state. A subclass
-    says how records become tables, where epochs run, and how results leave.
+    state. A subclass says how records become tables, where epochs run, and how results leave.
 
     Args:
         limits: What bounds the epochs.

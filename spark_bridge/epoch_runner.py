@@ -41,7 +41,7 @@ class EpochRunner:
         self._lease = lease
         self._threads = threads
         self._start_timeout_s = start_timeout_s
-        self._jobs: queue.SimpleQueue[tuple[EpochJob, int, Callable[[Any], None]] | None] = (
+        self._jobs: queue.SimpleQueue[tuple[EpochJob, int, int, Callable[[Any], None]] | None] = (
             queue.SimpleQueue()
         )
         self._is_closed = False
@@ -54,9 +54,16 @@ class EpochRunner:
         for number in range(self._threads):
             self._thread(functools.partial(self._work, f"tidegate-{number}"), f"epochs-{number}")
 
-    def submit(self, job: EpochJob, records: int, finished: Callable[[Any], None]) -> None:
-        """Run the job of an epoch with so many records, then call `finished` with its results."""
-        self._jobs.put((job, records, finished))
+    def submit(self, number: int, job: EpochJob, records: int, finished: Callable[[Any], None]) -> None:
+        """Run the job of an epoch in Spark.
+
+        Args:
+            number: Of the epoch. Spark's web UI shows it.
+            job: Does the work.
+            records: How many records the epoch has.
+            finished: To be called with the results, on the task's loop.
+        """
+        self._jobs.put((job, number, records, finished))
 
     def close(self) -> None:
         """Cancel what runs. Results that arrive later are dropped."""
@@ -91,10 +98,10 @@ class EpochRunner:
 
     def _work(self, pool: str) -> None:
         while (entry := self._jobs.get()) is not None:
-            job, records, finished = entry
+            job, number, records, finished = entry
             traced: list[Work] = []
             try:
-                results = self._run(job, records, pool, traced)
+                results = self._run(job, number, records, pool, traced)
             except Exception as error:
                 self._mail(_raising(error))
             else:
@@ -110,13 +117,13 @@ class EpochRunner:
 
         return deliver
 
-    def _run(self, job: EpochJob, records: int, pool: str, traced: list[Work]) -> Any:
+    def _run(self, job: EpochJob, number: int, records: int, pool: str, traced: list[Work]) -> Any:
         session = self._lease.session()
         group = f"tidegate-{self._context.operator_uid}-{next(_groups)}"
         session.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
         self._running[group] = session
         try:
-            with traced_epoch(session, self._context, group, records, traced.append):
+            with traced_epoch(session, self._context, group, number, records, traced.append):
                 return job(session)
         finally:
             del self._running[group]

@@ -14,14 +14,19 @@ from ..telemetry.spans import SPARK_EPOCH, SPARK_JOB, SPARK_JOB_ID, SPARK_RECORD
 logger = logging.getLogger(__name__)
 
 MAX_JOBS = 50
-"""So many jobs of one epoch have a span of their own."""
+"""The first jobs of an epoch have a span of their own, up to this number."""
 
 _GROUP, _DESCRIPTION = "spark.jobGroup.id", "spark.job.description"
 
 
 @contextlib.contextmanager
 def traced_epoch(
-    session: Any, context: OperatorContext, group: str, records: int, trace: Callable[[Work], None]
+    session: Any,
+    context: OperatorContext,
+    group: str,
+    number: int,
+    records: int,
+    trace: Callable[[Work], None],
 ) -> Iterator[None]:
     """What is done within is an epoch: a span, with one for each Spark job that it started from this thread.
 
@@ -29,13 +34,14 @@ def traced_epoch(
         session: The Spark session.
         context: Of the stage. Spark's web UI shows its name.
         group: Job group of the epoch, by which its jobs are found.
+        number: Of the epoch. Spark's web UI shows it.
         records: How many records the epoch has.
         trace: Takes the span, on this thread.
     """
     spark = session.sparkContext
     before = {name: spark.getLocalProperty(name) for name in (_GROUP, _DESCRIPTION)}
     spark.setLocalProperty(_GROUP, group)
-    spark.setLocalProperty(_DESCRIPTION, f"an epoch of {context.name_with_subtask}")
+    spark.setLocalProperty(_DESCRIPTION, f"{context.name_with_subtask}: epoch {number}")
     started_ns = time.time_ns()
     try:
         yield

@@ -102,12 +102,13 @@ class SparkStageOperator(EpochStageOperator):
         assert self._runner is not None, "an epoch runs only after the runner has started"
         failpoints.reach("spark_stage")
         table = self._records.joined(tables)
-        self._runner.submit(lambda session: self._run(session, table), table.num_rows, finished)
+        records = table.num_rows
+        self._runner.submit(number, lambda session: self._run(session, number, table), records, finished)
 
     def emit_results(self, results: pa.Table) -> None:
         for batch in results.to_batches():
-            # A slice would include its whole table wherever it is pickled; a copy does not.
-            self.emit(Batch(batch.take(pa.array(range(batch.num_rows), pa.int64()))))
+            # A slice shares its table; where it leaves the process only its own rows are copied.
+            self.emit(Batch(batch))
 
     def close(self) -> None:
         if self._runner is not None:
@@ -116,18 +117,19 @@ class SparkStageOperator(EpochStageOperator):
 
     # ------------------------------------------------------------ on a thread of the runner
 
-    def _run(self, shared: Any, table: pa.Table) -> pa.Table:
+    def _run(self, shared: Any, number: int, table: pa.Table) -> pa.Table:
+        where = f"{self._where}, epoch {number}"
         try:
-            with self._lease.losses(self._where):
+            with self._lease.losses(where):
                 frame = self._function(to_dataframe(self._session_of(shared), table))
-                self._check_schema(frame)
+                self._check_schema(where, frame)
                 return to_arrow(frame, self._schema)
         except TidegateError:
             raise
         except Exception as error:
             raise UserCodeError(
-                f"{self._where}: its Spark job failed on an epoch of {table.num_rows} records: "
-                f"{cause_of(error)}"
+                f"{where}: its Spark job failed on {table.num_rows} records: {cause_of(error)}. Correct the "
+                f"function: a restarted job runs it on these records again"
             ) from error
 
     def _session_of(self, shared: Any) -> Any:
@@ -150,18 +152,17 @@ class SparkStageOperator(EpochStageOperator):
                 ) from error
         return session
 
-    def _check_schema(self, frame: Any) -> None:
+    def _check_schema(self, where: str, frame: Any) -> None:
         from pyspark.sql import DataFrame
 
         if not isinstance(frame, DataFrame):
             raise UserCodeError(
-                f"{self._where}: the stage's function returned "
-                f"{type(frame).__name__}; return a Spark DataFrame"
+                f"{where}: the stage's function returned {type(frame).__name__}; return a Spark DataFrame"
             )
         found = arrow_schema_of(frame)
         if found.names != self._schema.names or not _types_fit(found, self._schema):
             raise UserCodeError(
-                f"{self._where}: the stage was declared with the schema "
+                f"{where}: the stage was declared with the schema "
                 f"{_text(self._schema)} but its function returned {_text(found)}; select and cast "
                 f"the columns, or correct the declaration"
             )
