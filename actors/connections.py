@@ -21,7 +21,7 @@ from ..protocol.elements import Message
 from ..protocol.frame_reader import new_scratch
 from ..protocol.frames import DataKind, FrameError, Refusal
 from ..protocol.ids import Attempt
-from ..protocol.link import LinkId, LinkRefused
+from ..protocol.link import LinkId, LinkRefused, ends_link
 from ..protocol.link_watch import LOOKS, LinkAction, LinkWatch
 from .connection_log import ConnectionLog, explained, is_exhausted
 from .handshakes import STRANGERS, Handshake, Incoming, Outgoing
@@ -323,12 +323,12 @@ class Connections:
             connection, selectors.EVENT_READ, lambda mask: self._ready(peer, connection, mask)
         )
         peer.watch.up()
-        try:
+
+        def begin() -> None:
             peer.resume(connection, handshake.reader, handshake.their_received)
-        except (LinkRefused, FrameError) as error:
-            self._fail(peer, str(error))
-            return
-        self._guarded(peer, connection, peer.begin)
+            peer.begin()
+
+        self._guarded(peer, connection, begin)
 
     def _handshake_failed(self, handshake: Handshake, cause: str, is_suspicious: bool = True) -> None:
         if isinstance(handshake, Outgoing):
@@ -353,9 +353,11 @@ class Connections:
     def _guarded(self, peer: Peer, connection: Carrier, work: Callable[[], None]) -> None:
         try:
             work()
-        except FrameError as error:
-            # The other end is proved, so this is damage that opening again would not heal.
-            self._fail(peer, f"it sent {error}")
+        except (FrameError, LinkRefused) as error:
+            if ends_link(error):
+                self._fail(peer, f"it sent {error}" if isinstance(error, FrameError) else str(error))
+            else:
+                self._lose(peer, str(error))
         except OSError as error:
             if peer.socket is connection:
                 self._lose(peer, str(error))

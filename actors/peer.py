@@ -13,7 +13,6 @@ from ..protocol.frame_reader import FrameReader
 from ..protocol.frames import (
     DataKind,
     Frame,
-    FrameError,
     FrameKind,
     Payload,
     bare_frame,
@@ -21,11 +20,9 @@ from ..protocol.frames import (
     credit_of,
     data_of,
     data_parts,
-    received_of,
-    refusal_of,
 )
 from ..protocol.ids import ChannelId
-from ..protocol.link import LinkId, LinkRefused, Parts, Progress
+from ..protocol.link import LinkId, Parts, Progress, confirmed_by
 from ..protocol.link_watch import LinkWatch
 from .listeners import Carrier
 from .tls import TlsSocket
@@ -188,7 +185,8 @@ class Peer:
         """Take what has arrived.
 
         Raises:
-            ConnectionError: The connection has ended, or the other end refuses it.
+            ConnectionError: The connection has ended.
+            LinkRefused: The other end refuses it.
             FrameError: What arrived makes no sense.
         """
         turns = 0
@@ -219,8 +217,13 @@ class Peer:
     def take_frames(self) -> None:
         """Take the frames that are here."""
         self.watch.heard()
-        while (frame := self._reader.next_frame()) is not None:
+        frame = self._reader.next_frame()
+        if frame is None:
+            return
+        while frame is not None:
             self._take(frame)
+            frame = self._reader.next_frame()
+        self.watch.works()
 
     def _take(self, frame: Frame) -> None:
         if frame.kind is FrameKind.DATA:
@@ -233,15 +236,10 @@ class Peer:
             self._confirmed(received)
             self._credited(self, credits)
             self.progress.received += 1
-        elif frame.kind in (FrameKind.PING, FrameKind.PONG):
-            self._confirmed(received_of(frame))
+        else:
+            self._confirmed(confirmed_by(frame))
             if frame.kind is FrameKind.PING:
                 self._send_bare(FrameKind.PONG)
-        elif frame.kind is FrameKind.REFUSAL:
-            # This end began after it had sent its proof, but the other end does not take the connection yet.
-            raise ConnectionResetError(str(LinkRefused(refusal_of(frame))))
-        else:
-            raise FrameError(f"a frame {frame.kind.name} after the handshake")
 
     def _confirmed(self, received: int) -> None:
         if received > self.progress.confirmed:

@@ -16,6 +16,9 @@ Handshake, for a secret that only the processes of one attempt know:
 A mac is HMAC-SHA256 of what both have said so far and of who says it, so no answer can be used twice or
 sent back to its author. Nothing else that arrives is looked at before. Over TLS, `bound_secret` replaces the
 secret, so that a third process with a certificate cannot pass the answers on.
+
+The dialer sends frames directly after its proof, without an answer to it. A refusal of the proof therefore
+arrives like a frame of a connection in use.
 """
 
 from __future__ import annotations
@@ -25,7 +28,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .frames import VERSION, Bytes, Challenge, Frame, FrameError, Hello, Proof, Refusal, version_of
+from .frames import (
+    VERSION,
+    Bytes,
+    Challenge,
+    Frame,
+    FrameError,
+    FrameKind,
+    Hello,
+    Proof,
+    Refusal,
+    received_of,
+    refusal_of,
+    version_of,
+)
 from .ids import Attempt
 
 Parts = tuple[Bytes, ...]
@@ -68,6 +84,33 @@ def bound_secret(secret: bytes, binding: bytes) -> bytes:
         binding: The certificates that both ends see on this connection; empty without TLS.
     """
     return hmac.digest(secret, b"tls" + binding, "sha256") if binding else secret
+
+
+def confirmed_by(frame: Frame) -> int:
+    """Take a frame that arrived after the handshake and has neither a message nor credit.
+
+    Returns:
+        How many numbered frames the other end has received.
+
+    Raises:
+        LinkRefused: The listener refused the proof. It has taken nothing that followed the proof.
+        FrameError: The frame belongs to a handshake.
+    """
+    if frame.kind is FrameKind.REFUSAL:
+        raise LinkRefused(refusal_of(frame))
+    if frame.kind not in (FrameKind.PING, FrameKind.PONG):
+        raise FrameError(f"a frame {frame.kind.name} after the handshake")
+    return received_of(frame)
+
+
+def ends_link(error: FrameError | LinkRefused) -> bool:
+    """Whether a new connection cannot help after what happened on one whose other end is proved.
+
+    Damage would be repeated, and so would a disagreement on what was received. Any other refusal concerns
+    this connection only: the listener may still read the previous one, or may not be deployed yet. If all
+    connections are refused, the link fails when `LinkWatch` gives it up.
+    """
+    return isinstance(error, FrameError) or error.why is Refusal.PROGRESS
 
 
 class Progress:

@@ -2,62 +2,83 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from random import Random
 
 from tidegate.protocol.frame_reader import FrameReader
 from tidegate.protocol.frames import (
+    VERSION,
     Bytes,
+    Challenge,
     DataKind,
     Frame,
     FrameError,
     FrameKind,
+    Hello,
     LargePayload,
     Payload,
+    Proof,
+    Refusal,
     bare_frame,
     credit_frame,
     credit_of,
     data_of,
     data_parts,
-    received_of,
+    refusal_frame,
+    refusal_of,
 )
 from tidegate.protocol.ids import Attempt, ChannelId
-from tidegate.protocol.link import Dialer, LinkId, LinkRefused, Listener, Progress
+from tidegate.protocol.link import (
+    Dialer,
+    LinkId,
+    LinkRefused,
+    Listener,
+    Progress,
+    confirmed_by,
+    ends_link,
+)
+from tidegate.protocol.link_watch import LinkAction, LinkWatch
+
+from .link_network import Connection
 
 SECRET = b"s" * 32
 CHANNEL = ChannelId(7, 1, 2)
 ATTEMPT = Attempt(5)
+TIMEOUT_MS = 60_000
+HANDSHAKE_MS = 5_000
+KERNEL_MS = 5_000
+"""After this time the kernel ends a connection that is silent."""
+CALM_MS = 5
+"""Between two reads when no more faults occur."""
+PASSING = tuple(each for each in Refusal if each is not Refusal.PROGRESS)
+"""Refusals of one connection, after which another one may be accepted."""
 
 
-class Wire:
-    """One direction of a connection: bytes that were written and not read.
+@dataclass(eq=False)
+class Shaking:
+    """A handshake under way at one end."""
 
-    Where it `is_cut`, the reader sees its end behind them.
-    """
-
-    def __init__(self) -> None:
-        self.bytes = bytearray()
-        self.is_cut = False
-
-
-class Connection:
-    """Both directions. A connection that is lost may still hold bytes that its reader has not seen."""
-
-    def __init__(self) -> None:
-        self.wires = {0: Wire(), 1: Wire()}
-        """By the number of the reader."""
+    connection: Connection
+    answers: Dialer | Listener
+    deadline_ms: int
+    reader: FrameReader = field(default_factory=FrameReader)
 
 
 class End:
-    """One process's end of the link, and the handshake or connection that it is in."""
+    """One process's end of the link, and the handshakes and the connection that it is in."""
 
     def __init__(self, world: LinkWorld, number: int) -> None:
         self.world = world
         self.link = LinkId(ATTEMPT, number, 1 - number)
         self.progress = Progress()
+        self.watch = LinkWatch(TIMEOUT_MS, self.link.dials, 0)
         self.connection: Connection | None = None
         self.reader = FrameReader()
-        self.dialing: tuple[Connection, Dialer, FrameReader] | None = None
-        self.listening: list[tuple[Connection, Listener, FrameReader]] = []
+        self.dialing: Shaking | None = None
+        self.listening: list[Shaking] = []
+        self.refuses: list[Refusal] = []
+        """Why this end refuses the next proofs."""
+        self.is_deployed = True
         self.got: list[int] = []
         self.credits: list[int] = []
 
@@ -84,27 +105,46 @@ class End:
 
     def _write(self, data: bytes) -> None:
         if self.connection is not None:
-            self.world.write(self.connection, 1 - self.link.mine, data)
+            self.connection.write(self.link.theirs, data)
 
     # ------------------------------------------------------------ connections
 
-    def dial(self) -> None:
-        """Open a connection, after the one before was closed here."""
-        self.connection = None
-        connection = Connection()
-        self.world.connections.append(connection)
+    def look(self, now_ms: int) -> None:
+        """Do what is due."""
+        for each in [*self.listening, *([self.dialing] if self.dialing else [])]:
+            if each.deadline_ms <= now_ms:
+                self.lose(each.connection, "the other end did not answer the handshake in time")
+        action = self.watch.look(
+            now_ms, self.dialing is not None, self.progress.confirmed < self.progress.sent
+        )
+        if action is LinkAction.DIAL:
+            self._dial()
+        elif action is LinkAction.PING:
+            self.ping()
+        elif action is LinkAction.BREAK and self.connection is not None:
+            self.lose(self.connection, "silent")
+        elif action is LinkAction.FAIL:
+            self.world.problems.append(f"end {self.link.mine} gives up: {self.watch.cause}")
+
+    def _dial(self) -> None:
+        """Begin a handshake."""
+        connection = self.world.new_connection()
         dialer = Dialer(self.link, SECRET, self.world.nonce(), self.progress.received)
-        self.dialing = (connection, dialer, FrameReader())
-        self.world.write(connection, self.link.theirs, dialer.hello.encoded())
-        self.world.ends[self.link.theirs].accept(connection)
+        self.dialing = Shaking(connection, dialer, self.world.now_ms + HANDSHAKE_MS)
+        connection.write(self.link.theirs, dialer.hello.encoded())
+        self.world.reaches(connection, self.link.theirs)
 
     def accept(self, connection: Connection) -> None:
-        listener = Listener(self._secret_of, lambda _: self.progress.received, self.world.nonce())
-        self.listening.append((connection, listener, FrameReader()))
+        """Another process has opened a connection."""
 
-    def _secret_of(self, link: LinkId) -> bytes:
-        assert link == self.link
-        return SECRET
+        def secret_of(link: LinkId) -> bytes:
+            assert link == self.link
+            if not self.is_deployed:
+                raise LinkRefused(Refusal.ATTEMPT_UNKNOWN)
+            return SECRET
+
+        listener = Listener(secret_of, lambda _: self.progress.received, self.world.nonce())
+        self.listening.append(Shaking(connection, listener, self.world.now_ms + HANDSHAKE_MS))
 
     def read(self, connection: Connection, most: int) -> None:
         """Take some bytes of a connection."""
@@ -113,24 +153,35 @@ class End:
         try:
             if connection is self.connection:
                 self._feed(self.reader, data)
-                self._take_frames(self.reader)
-            elif self.dialing is not None and connection is self.dialing[0]:
-                self._dialing(data)
+                self._take_frames()
+            elif self.dialing is not None and connection is self.dialing.connection:
+                self._dialing(self.dialing, data)
             else:
                 self._listening(connection, data)
         except (FrameError, LinkRefused) as error:
-            self.lose(connection)
-            self.world.problem(connection, error)
+            self._failed(connection, error)
         if wire.is_cut and not wire.bytes:
-            self.lose(connection)
+            self.lose(connection, "the other end closed the connection")
 
-    def lose(self, connection: Connection) -> None:
-        """This end sees that a connection has ended."""
+    def _failed(self, connection: Connection, error: FrameError | LinkRefused) -> None:
+        is_final = connection is self.connection and ends_link(error)
+        if is_final or isinstance(error, FrameError):
+            self.world.problems.append(f"{type(error).__name__}: {error}")
+        is_mine = any(each.connection is connection for each in self.listening)
+        if is_mine and isinstance(error, LinkRefused):
+            connection.write(self.link.theirs, refusal_frame(error.why).encoded())
+        self.lose(connection, str(error))
+
+    def lose(self, connection: Connection, cause: str) -> None:
+        """This end closes a connection, or sees that it has ended."""
+        connection.close(self.link.mine)
         if connection is self.connection:
             self.connection = None
-        if self.dialing is not None and connection is self.dialing[0]:
+            self.watch.down(cause)
+        if self.dialing is not None and connection is self.dialing.connection:
             self.dialing = None
-        self.listening = [each for each in self.listening if each[0] is not connection]
+            self.watch.down(cause)
+        self.listening = [each for each in self.listening if each.connection is not connection]
 
     @staticmethod
     def _feed(reader: FrameReader, data: bytes) -> None:
@@ -141,65 +192,76 @@ class End:
         assert not left
         reader.received(len(data))
 
-    def _dialing(self, data: bytes) -> None:
-        assert self.dialing is not None
-        connection, dialer, reader = self.dialing
-        self._feed(reader, data)
-        frame = reader.next_frame()
-        if frame is not None:
-            proof, received = dialer.answer(frame)
-            self.world.write(connection, self.link.theirs, proof.encoded())
-            self.dialing = None
-            self._resume(connection, reader, received)
+    def _dialing(self, shaking: Shaking, data: bytes) -> None:
+        assert isinstance(shaking.answers, Dialer)
+        self._feed(shaking.reader, data)
+        frame = shaking.reader.next_frame()
+        if frame is None:
+            return
+        if frame.kind is FrameKind.REFUSAL:
+            raise LinkRefused(refusal_of(frame))
+        proof, received = shaking.answers.answer(frame)
+        shaking.connection.write(self.link.theirs, proof.encoded())
+        self.dialing = None
+        self._resume(shaking, received)
 
     def _listening(self, connection: Connection, data: bytes) -> None:
-        for known, listener, reader in self.listening:
-            if known is connection:
-                self._feed(reader, data)
-                self._shake_hands(connection, listener, reader)
+        for shaking in self.listening:
+            if shaking.connection is connection:
+                self._feed(shaking.reader, data)
+                self._shake_hands(shaking)
                 return
 
-    def _shake_hands(self, connection: Connection, listener: Listener, reader: FrameReader) -> None:
-        while (frame := reader.next_frame()) is not None:
-            answer = listener.answer(frame)
+    def _shake_hands(self, shaking: Shaking) -> None:
+        assert isinstance(shaking.answers, Listener)
+        while (frame := shaking.reader.next_frame()) is not None:
+            answer = shaking.answers.answer(frame)
             if isinstance(answer, Frame):
-                self.world.write(connection, self.link.theirs, answer.encoded())
-            else:
-                self.listening = [each for each in self.listening if each[0] is not connection]
-                self._resume(connection, reader, answer)
-                return
+                shaking.connection.write(self.link.theirs, answer.encoded())
+                continue
+            if self.refuses:
+                raise LinkRefused(self.refuses.pop())
+            self.listening.remove(shaking)
+            self._resume(shaking, answer)
+            return
 
-    def _resume(self, connection: Connection, reader: FrameReader, received: int) -> None:
-        reader.is_proved = True
-        self.connection, self.reader = connection, reader
+    def _resume(self, shaking: Shaking, received: int) -> None:
+        if self.connection is not None:
+            self.connection.close(self.link.mine)
+        shaking.reader.is_proved = True
+        self.connection, self.reader = shaking.connection, shaking.reader
+        self.watch.up()
         for parts in self.progress.resumes(received):
             self._write(b"".join(parts))
-        self._take_frames(reader)
+        self._take_frames()
 
     # ------------------------------------------------------------ in
 
-    def _take_frames(self, reader: FrameReader) -> None:
-        while (frame := reader.next_frame()) is not None:
-            if frame.kind is FrameKind.DATA:
-                received, channel, number, _, payload = data_of(frame)
-                assert channel == CHANNEL
-                data, buffers = (
-                    (payload, ()) if isinstance(payload, bytes) else (payload.data, payload.buffers)
-                )
-                assert bytes(data).replace(str(number).encode(), b"") == b""
-                assert all(set(buffer) <= {number % 256} for buffer in buffers)
-                self.progress.confirms(received)
-                self.got.append(number)
-                self.progress.received += 1
-            elif frame.kind is FrameKind.CREDIT:
-                received, credits = credit_of(frame)
-                self.progress.confirms(received)
-                self.credits += [size_bytes for _, size_bytes in credits]
-                self.progress.received += 1
-            else:
-                self.progress.confirms(received_of(frame))
-                if frame.kind is FrameKind.PING:
-                    self._write(bare_frame(FrameKind.PONG, self.progress.received).encoded())
+    def _take_frames(self) -> None:
+        self.watch.heard()
+        while (frame := self.reader.next_frame()) is not None:
+            self._take(frame)
+            self.watch.works()
+
+    def _take(self, frame: Frame) -> None:
+        if frame.kind is FrameKind.DATA:
+            received, channel, number, _, payload = data_of(frame)
+            assert channel == CHANNEL
+            data, buffers = (payload, ()) if isinstance(payload, bytes) else (payload.data, payload.buffers)
+            assert bytes(data).replace(str(number).encode(), b"") == b""
+            assert all(set(buffer) <= {number % 256} for buffer in buffers)
+            self.progress.confirms(received)
+            self.got.append(number)
+            self.progress.received += 1
+        elif frame.kind is FrameKind.CREDIT:
+            received, credits = credit_of(frame)
+            self.progress.confirms(received)
+            self.credits += [size_bytes for _, size_bytes in credits]
+            self.progress.received += 1
+        else:
+            self.progress.confirms(confirmed_by(frame))
+            if frame.kind is FrameKind.PING:
+                self._write(bare_frame(FrameKind.PONG, self.progress.received).encoded())
 
 
 class LinkWorld:
@@ -207,65 +269,99 @@ class LinkWorld:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
+        self.now_ms = 0
         self.connections: list[Connection] = []
+        self.opened = 0
+        self.silent: list[tuple[Connection, int]] = []
+        """Silent connections, and when the kernel ends them."""
         self.ends = {number: End(self, number) for number in (0, 1)}
         self.sent = {0: 0, 1: 0}
         self.credited = {0: 0, 1: 0}
         self.problems: list[str] = []
+        self.is_calm = False
 
     def nonce(self) -> bytes:
         return self.random.randbytes(32)
 
-    def write(self, connection: Connection, reader: int, data: bytes) -> None:
-        wire = connection.wires[reader]
-        if not wire.is_cut:
-            wire.bytes += data
+    def new_connection(self) -> Connection:
+        connection = Connection()
+        self.connections.append(connection)
+        self.opened += 1
+        return connection
 
-    def problem(self, connection: Connection, error: Exception) -> None:
-        """An end closes a connection because of what came on it; only a refusal may be, for the next try."""
-        if isinstance(error, LinkRefused) and error.why.name == "BUSY":
-            self.cut(connection, loses=False)
+    def reaches(self, connection: Connection, dialed: int) -> None:
+        """A connection is opened; sometimes it reaches a process that does not know the secret."""
+        if self.is_calm or self.random.random() > 0.1:
+            self.ends[dialed].accept(connection)
+        elif self.random.random() < 0.5:
+            connection.write(1 - dialed, refusal_frame(self.random.choice(list(Refusal))).encoded())
+            connection.close(dialed)
         else:
-            self.problems.append(f"{type(error).__name__}: {error}")
+            connection.write(1 - dialed, Challenge(self.nonce(), 0, self.nonce()).frame().encoded())
 
-    def cut(self, connection: Connection, loses: bool) -> None:
-        """A connection is lost: each end sees that when it has read what the network still brings."""
-        for wire in connection.wires.values():
-            wire.is_cut = True
-            if loses and wire.bytes:
-                del wire.bytes[self.random.randrange(len(wire.bytes)) :]
+    def stranger(self) -> None:
+        """A process that does not know the secret opens a connection."""
+        connection = self.new_connection()
+        for frame in (Hello(VERSION, ATTEMPT, 0, 1, self.nonce()), Proof(0, self.nonce())):
+            connection.write(1, frame.frame().encoded())
+        connection.close(0)
+        self.ends[1].accept(connection)
 
     def step(self) -> None:
         """One thing happens."""
         random, kind = self.random, self.random.random()
+        self.now_ms += random.choice((0, 0, 1, 60, 200))
         end = self.ends[random.randrange(2)]
         mine = end.link.mine
         if kind < 0.25:
-            end.send(self.sent[mine])
-            self.sent[mine] += 1
+            self.send(end)
         elif kind < 0.35:
             self.credited[mine] += 1
             end.give_credit(self.credited[mine])
-        elif kind < 0.4:
+        elif kind < 0.39:
             end.ping()
-        elif kind < 0.47 and self.connections:
-            self.cut(random.choice(self.connections[-2:]), loses=random.random() < 0.7)
+        elif kind < 0.46 and self.connections:
+            self.fault(random.choice(self.connections[-2:]))
+        elif kind < 0.5:
+            self.refusal()
         else:
             self.carry(end, random.choice((1, 7, 100, 5_000, 60_000)))
 
+    def send(self, end: End) -> None:
+        """An end sends its next message."""
+        end.send(self.sent[end.link.mine])
+        self.sent[end.link.mine] += 1
+
+    def fault(self, connection: Connection) -> None:
+        """Something happens to a connection."""
+        if self.random.random() < 0.2:
+            connection.fall_silent()
+            self.silent.append((connection, self.now_ms + KERNEL_MS))
+        else:
+            connection.cut(self.random, loses=self.random.random() < 0.7)
+
+    def refusal(self) -> None:
+        """A process is refused, or will be."""
+        listener = self.ends[1]
+        kind = self.random.random()
+        if kind < 0.4:
+            listener.refuses.append(self.random.choice(PASSING))
+        elif kind < 0.7:
+            listener.is_deployed = not listener.is_deployed
+        else:
+            self.stranger()
+
     def carry(self, end: End, most: int) -> None:
-        """An end reads, or dials if it has no connection."""
-        mine = self.ends[end.link.mine]
-        readable = [
-            each
-            for each in self.connections
-            if each.wires[mine.link.mine].bytes or each.wires[mine.link.mine].is_cut
-        ]
+        """An end reads, and does what is due."""
+        for connection, until_ms in self.silent:
+            if until_ms <= self.now_ms:
+                connection.cut(self.random, loses=True)
+        self.silent = [each for each in self.silent if each[1] > self.now_ms]
+        readable = [each for each in self.connections if each.can_read(end.link.mine)]
         if readable:
             connection = self.random.choice(readable)
-            mine.read(connection, min(most, self._room(mine, connection)))
-        if mine.link.dials and mine.connection is None and mine.dialing is None:
-            mine.dial()
+            end.read(connection, min(most, self._room(end, connection)))
+        end.look(self.now_ms)
 
     @staticmethod
     def _room(end: End, connection: Connection) -> int:
@@ -275,11 +371,13 @@ class LinkWorld:
 
     def settle(self) -> None:
         """No more faults: everything that was sent arrives, or something is wrong."""
+        self.is_calm = self.ends[1].is_deployed = True
         for connection in self.connections:
-            self.cut(connection, loses=True)
+            connection.cut(self.random, loses=True)
         for _ in range(100_000):
             if self.is_quiet() or self.problems:
                 return
+            self.now_ms += CALM_MS
             for end in self.ends.values():
                 self.carry(end, 60_000)
         self.problems.append("what was sent never arrives")

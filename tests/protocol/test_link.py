@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +23,15 @@ from tidegate.protocol.frames import (
     Refusal,
     data_of,
     data_parts,
+    refusal_frame,
 )
 from tidegate.protocol.ids import Attempt, ChannelId
 from tidegate.protocol.link import Dialer, LinkId, LinkRefused, Listener, Progress
+from tidegate.protocol.link_watch import LONGEST_PAUSE_MS, LinkWatch
 
 from ..simulation.mutants.base import Mutant
-from .link_world import ATTEMPT, SECRET, LinkWorld, run_link
+from . import link_world
+from .link_world import ATTEMPT, PASSING, SECRET, TIMEOUT_MS, LinkWorld, run_link
 
 SEEDS = 300
 
@@ -36,6 +40,51 @@ SEEDS = 300
 def test_everything_arrives_once_and_in_order_over_connections_that_are_lost(first: int) -> None:
     for seed in range(first, first + 100):
         assert run_link(seed) == [], f"seed {seed}"
+
+
+def gives_up_in_time(seed: int) -> bool:
+    """Whether both ends give a link up whose proofs are all refused, after few attempts."""
+    world = LinkWorld(seed)
+    world.is_calm = True
+    world.ends[1].refuses += [world.random.choice(PASSING)] * 10_000
+    while len(world.problems) < 2 and world.now_ms < 2 * TIMEOUT_MS:
+        world.now_ms += 50
+        for end in world.ends.values():
+            world.carry(end, 1_000)
+    assert all("gives up" in problem for problem in world.problems)
+    return len(world.problems) == 2 and world.opened < 2 * TIMEOUT_MS // LONGEST_PAUSE_MS
+
+
+def test_a_link_whose_proofs_are_all_refused_is_given_up_after_a_few_attempts() -> None:
+    assert all(gives_up_in_time(seed) for seed in range(3))
+
+
+REFUSAL_BYTES = len(refusal_frame(Refusal.BUSY).encoded())
+
+
+@pytest.mark.parametrize("piece_bytes", range(1, REFUSAL_BYTES + 1))
+def test_a_refusal_of_the_proof_may_arrive_in_pieces_among_what_both_ends_send(piece_bytes: int) -> None:
+    for before, between, why in itertools.product(range(3), range(3), PASSING):
+        world = LinkWorld(1)
+        dialer, listener = world.ends[0], world.ends[1]
+        world.is_calm = True
+        listener.refuses = [why]
+        for _ in range(before):
+            world.send(dialer)
+            world.send(listener)
+        while listener.refuses:
+            for end in (dialer, listener):
+                world.carry(end, 1_000)
+        assert dialer.connection is not None
+        for _ in range(between):
+            world.send(dialer)
+        while dialer.connection is not None and dialer.connection.can_read(0):
+            dialer.read(dialer.connection, piece_bytes)
+            world.send(dialer)
+        assert world.opened == 1
+        world.settle()
+        assert world.check() == []
+        assert world.opened == 2
 
 
 # ---------------------------------------------------------------- planted bugs
@@ -134,6 +183,50 @@ def _exchanges_body_and_buffer(original: Any) -> Any:
     return frame
 
 
+def _no_frame_after_the_handshake(original: Any) -> Any:
+    def confirmed_by(frame: Frame) -> int:
+        if frame.kind is FrameKind.REFUSAL:
+            raise link_module.FrameError("a frame REFUSAL after the handshake")
+        return int(original(frame))
+
+    return confirmed_by
+
+
+def _always(original: Any) -> Any:
+    return lambda error: True
+
+
+def _confirms_nothing(original: Any) -> Any:
+    return lambda frame: 0 if frame.kind is FrameKind.REFUSAL else original(frame)
+
+
+def _works_before_the_listener_accepts(original: Any) -> Any:
+    def up(self: LinkWatch) -> None:
+        original(self)
+        self.works()
+
+    return up
+
+
+def _never_opens_again(original: Any) -> Any:
+    def down(self: LinkWatch, cause: str) -> None:
+        original(self, cause)
+        if cause == Refusal.BUSY.explanation:
+            self._dials = False
+
+    return down
+
+
+def _gives_up_what_is_refused(original: Any) -> Any:
+    def resumes(self: Progress, received: int) -> Any:
+        parts = original(self, received)
+        self._kept.clear()
+        self.confirmed = self.sent
+        return parts
+
+    return resumes
+
+
 BUGS = [
     Mutant("no resumption", Progress, "resumes", _resumes_nothing),
     Mutant("resumption skips a frame", Progress, "resumes", _resumes_one_late),
@@ -147,6 +240,15 @@ BUGS = [
     Mutant("the start of a large frame is lost", FrameReader, "_begin_large", _forgets_start_of_large),
     Mutant("what follows a large frame is lost", FrameReader, "_take_large", _loses_what_follows_a_large),
     Mutant("a buffer takes the place of the body", LargeFrame, "frame", _exchanges_body_and_buffer),
+    # Cuts between real hosts found the next one, and this simulation did not: it carried no refusals.
+    Mutant(
+        "a refusal is no frame after the proof", link_world, "confirmed_by", _no_frame_after_the_handshake
+    ),
+    Mutant("every refusal ends the link", link_world, "ends_link", _always),
+    Mutant("a refusal is taken for an answer", link_world, "confirmed_by", _confirms_nothing),
+    Mutant("a refused connection worked", LinkWatch, "up", _works_before_the_listener_accepts),
+    Mutant("no connection after a refusal", LinkWatch, "down", _never_opens_again),
+    Mutant("what is sent after the proof has arrived", Progress, "resumes", _gives_up_what_is_refused),
 ]
 
 
@@ -158,7 +260,7 @@ def test_a_planted_bug_is_found(bug: Mutant) -> None:
 
 def _fails(seed: int) -> bool:
     try:
-        return bool(run_link(seed))
+        return bool(run_link(seed)) or not gives_up_in_time(seed)
     except (AssertionError, IndexError, link_module.FrameError):
         return True
 

@@ -23,6 +23,7 @@ def test_a_dialer_opens_a_connection_at_once_and_a_listener_waits_for_it() -> No
 def test_a_lost_connection_is_opened_at_once_and_then_after_growing_pauses() -> None:
     watch = LinkWatch(TIMEOUT_MS, True, 0)
     watch.up()
+    watch.works()
     watch.down("reset")
     assert watch.look(10, False, False) is LinkAction.DIAL
     pauses = []
@@ -70,3 +71,42 @@ def test_a_process_that_was_suspended_does_not_give_up_when_it_wakes() -> None:
     watch.down("reset")
     assert watch.look(100, True, False) is LinkAction.NOTHING
     assert watch.look(1_000_000, True, False) is LinkAction.NOTHING
+
+
+def test_a_connection_that_is_refused_after_the_handshake_is_an_attempt_that_failed() -> None:
+    watch, dialed = LinkWatch(TIMEOUT_MS, True, 0), 0
+    for now_ms in range(0, 2 * TIMEOUT_MS, 10):
+        action = watch.look(now_ms, is_dialing=False, awaits=True)
+        if action is LinkAction.FAIL:
+            assert now_ms == TIMEOUT_MS
+            assert dialed < 20
+            return
+        if action is LinkAction.DIAL:
+            dialed += 1
+            watch.up()
+            watch.heard()
+            watch.down("refused")
+    raise AssertionError(f"it dialed {dialed} times and did not fail")
+
+
+def test_connections_that_are_proved_and_then_silent_are_given_up() -> None:
+    watch = LinkWatch(TIMEOUT_MS, True, 0)
+    for now_ms in range(0, 3 * TIMEOUT_MS, 10):
+        action = watch.look(now_ms, is_dialing=False, awaits=True)
+        if action is LinkAction.DIAL:
+            watch.up()
+        elif action is LinkAction.BREAK:
+            watch.down("silent")
+        elif action is LinkAction.FAIL:
+            assert now_ms <= 1.5 * TIMEOUT_MS
+            return
+    raise AssertionError("it did not fail")
+
+
+def test_a_connection_that_has_nothing_to_carry_works_when_it_lasts() -> None:
+    watch = LinkWatch(TIMEOUT_MS, True, 0)
+    watch.down("refused")
+    watch.up()
+    actions(watch, TIMEOUT_MS)
+    watch.down("reset")
+    assert watch.look(TIMEOUT_MS, False, False) is LinkAction.DIAL
