@@ -26,9 +26,11 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .elements import Watermark, WatermarkStatus
+from .epoch_messages import FromLeader, ToLeader
 from .ids import CheckpointId
 from .invalid_event import InvalidEvent
 
@@ -190,6 +192,126 @@ class WakeAt:
 
 EpochCommand = StartEpoch | EmitEpoch | ForwardControl | StoreEpochs | SpillRecords | WakeAt
 
+
+# ---------------------------------------------------------------- of a stage with several subtasks
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredShare:
+    """The records of an epoch in a checkpoint."""
+
+    number: int
+    records: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageRestored:
+    """The subtask opens; comes first, also without a checkpoint.
+
+    Attributes:
+        began: The last epoch that any subtask had begun to emit; 0 for none.
+        gathering: The last epoch that any subtask had gathered; at least 1.
+        has_results: Whether results of epochs up to `began` were restored to this subtask.
+        shares: What was restored to this subtask of the epochs after `began`.
+    """
+
+    began: int = 0
+    gathering: int = 1
+    has_results: bool = False
+    shares: Sequence[RestoredShare] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierPassed:
+    """The snapshot that a barrier asked for has been taken."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class RunReturned:
+    """A run of an epoch returned: how each subtask gets its part of the results."""
+
+    number: int
+    parts: tuple[object, ...] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsArrived:
+    """The subtask's part of an epoch's results is here."""
+
+    number: int
+
+
+ShareEvent = (
+    StageRestored
+    | RecordsGathered
+    | ControlReceived
+    | BarrierReceived
+    | BarrierPassed
+    | RunnerStarted
+    | RunReturned
+    | ResultsArrived
+    | ResultsEmitted
+    | TimePassed
+    | InputEnded
+    | FromLeader
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SendToLeader:
+    """Send a message to the leader."""
+
+    message: ToLeader
+
+
+@dataclass(frozen=True, slots=True)
+class StartRun:
+    """Run an epoch. Its end is a `RunReturned`."""
+
+    number: int
+    offers: tuple[object, ...] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectResults:
+    """Get the subtask's part of an epoch's results, then report `ResultsArrived`."""
+
+    number: int
+    part: object = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreShares:
+    """The stage's state at the barrier.
+
+    Attributes:
+        began: The last epoch that this subtask began to emit.
+        gathering: The epoch that it gathers.
+        numbers: Epochs whose records it contains.
+        held: Epochs whose results it contains, as this subtask holds them.
+        emitting: The epoch whose results it contains, those that have not been emitted.
+    """
+
+    began: int
+    gathering: int
+    numbers: tuple[int, ...]
+    held: tuple[int, ...] = ()
+    emitting: int | None = None
+
+
+ShareCommand = (
+    SendToLeader
+    | StartRun
+    | CollectResults
+    | EmitEpoch
+    | ForwardControl
+    | StoreShares
+    | SpillRecords
+    | WakeAt
+)
 
 # ---------------------------------------------------------------- the machine
 
