@@ -1,13 +1,11 @@
-"""Starts and ends a Spark session. What is odd about RayDP and PySpark stays in this file.
+"""Starts and ends a Spark session. What is odd about PySpark stays here; RayDP's part is `raydp_session`.
 
-RayDP starts four Java processes for a session with one executor: the launcher of its master, the
-master, the driver (a child of this process) and the executor. They end when their owner does, also
-when that is killed: the driver and the launcher with their standard input, the others through Ray.
+The driver's Java is a child of this process. It ends with its standard input, so also when this process is
+killed.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import secrets
@@ -15,20 +13,21 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from .settings import EXECUTOR_CPU, SparkSessionError, SparkSettings, spark_configs
 
-_NAMESPACE_TIMEOUT_S = 30.0
 _EXIT_TIMEOUT_S = 10.0
 _EXIT_NOTICED_S = 2.0
 """A connection breaks before the operating system reports that the process has ended."""
 _POLL_S = 0.1
+_WARM_UP = (
+    "select /*+ broadcast(b) */ a.id, concat('n', b.id) as name "
+    "from range(8) a join range(4) b on a.id = b.id where a.id > 1"
+)
 _NOTE_S = 5.0
-_MASTER_EXISTS = "RAY_APP_MASTER exists"
 
 
 logger = logging.getLogger(__name__)
@@ -41,19 +40,50 @@ def start_session(settings: SparkSettings) -> Any:
         SparkSessionError: No executor could be placed, or the process or its Ray namespace has a session
             already.
     """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     _refuse_foreign_session()
     deadline_s = time.monotonic() + settings.start_timeout_s
+    gateway, conf = _launch_java(settings, _configs(settings))
+    try:
+        if settings.use_raydp:
+            from .raydp_session import start_app_master
+
+            conf.setMaster(start_app_master(gateway, dict(conf.getAll())))
+        session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        if settings.use_raydp:
+            _warm_up(session)
+            _await_executor(session, settings, deadline_s)
+    except BaseException:
+        _forget_session()
+        _end_process(gateway)
+        raise
+    return session
+
+
+def _configs(settings: SparkSettings) -> dict[str, str]:
+    if settings.use_raydp:
+        from .raydp_session import raydp_configs
+
+        return raydp_configs(settings)
+    # Java would look the host name up, which not every machine can.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return {"spark.master": f"local[{settings.executor_cores}]", **spark_configs(settings)}
+
+
+def _launch_java(settings: SparkSettings, configs: dict[str, str]) -> tuple[Any, Any]:
+    """The driver's Java, and the configuration for its context. What Java prints goes to a file."""
+    from pyspark import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
     log_dir = Path(settings.log_dir)
     log_dir.mkdir(parents=True, exist_ok=True)
-    with _java_output_to(log_dir / f"spark-driver-{os.getpid()}.out"):
-        session = _start_raydp(settings) if settings.use_raydp else _start_local(settings)
-    if settings.use_raydp:
-        try:
-            _await_executor(session, settings, deadline_s)
-        except BaseException:
-            end_session(session)
-            raise
-    return session
+    # Names an application in Spark's UI and logs.
+    conf = SparkConf().setAppName(f"tidegate-{secrets.token_hex(4)}").setAll(list(configs.items()))
+    with (log_dir / f"spark-driver-{os.getpid()}.out").open("ab") as log:
+        launch: Any = launch_gateway
+        return launch(conf, {"stdout": log, "stderr": log}), conf
 
 
 def is_alive(session: Any) -> bool:
@@ -97,32 +127,17 @@ def _is_of_connection(error: Exception) -> bool:
 
 
 def end_session(session: Any) -> None:
-    """Stop a session, dead or alive, the Java process that runs it, and what it holds in Ray.
+    """Stop a session, dead or alive, and the Java process that runs it. What it holds in Ray ends with that.
 
     PySpark by itself keeps that process until the interpreter exits.
     """
     gateway = session.sparkContext._gateway
-    if session.sparkContext.master.startswith("local"):
-        # A session that was lost cannot be stopped any more.
-        with suppress(*connection_errors()):
-            session.stop()
-    else:
-        _end_raydp(session)
+    # A session that was lost cannot be stopped any more.
+    with suppress(*connection_errors()):
+        session.stop()
     _forget_session()
     if gateway.proc is not None:
         _end_process(gateway)
-
-
-def _end_raydp(session: Any) -> None:
-    import raydp
-
-    try:
-        raydp.stop_spark()
-    except connection_errors():
-        # RayDP stops nothing of a session whose Java is dead; its executors would keep their memory.
-        from .ray_actors import kill_left_behind
-
-        kill_left_behind(session.sparkContext.appName)
 
 
 def _refuse_foreign_session() -> None:
@@ -136,46 +151,26 @@ def _refuse_foreign_session() -> None:
         )
 
 
-def _start_local(settings: SparkSettings) -> Any:
-    from pyspark.sql import SparkSession
+def _warm_up(session: Any) -> None:
+    """Run a small query once there is an executor. The driver loads and compiles for it while that starts."""
 
-    # Java would look the host name up, which not every machine can.
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master(f"local[{settings.executor_cores}]").appName("tidegate")
-    for key, value in spark_configs(settings).items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
-
-
-def _start_raydp(settings: SparkSettings) -> Any:
-    from .ray_actors import await_no_session
-
-    deadline_s = time.monotonic() + _NAMESPACE_TIMEOUT_S
-    while True:
-        # The session of a killed process may take a few seconds to die.
-        await_no_session(deadline_s)
+    def run() -> None:
         try:
-            with _without_blocking_get_warning():
-                return _init_raydp(settings)
-        except Exception as error:
-            if _MASTER_EXISTS not in str(error):
-                raise
-            logger.info("Spark session: another one has just started in this Ray namespace")
+            session.sparkContext.setJobDescription("warm-up of the session")
+            warm_up_query(session).collect()
+        except Exception:
+            # The session may have ended. What uses it gets the error.
+            logger.debug("Spark session: no warm-up", exc_info=True)
+
+    threading.Thread(target=run, name="tidegate-spark-warm-up", daemon=True).start()
 
 
-def _init_raydp(settings: SparkSettings) -> Any:
-    import raydp
+def warm_up_query(session: Any) -> Any:
+    """A DataFrame of two rows, with a filter, a join, a projection, and Arrow data through a Python worker.
 
-    return raydp.init_spark(
-        # Names an actor, so two sessions of a cluster must not share it.
-        f"tidegate-{secrets.token_hex(4)}",
-        num_executors=settings.num_executors,
-        executor_cores=settings.executor_cores,
-        executor_memory=settings.executor_memory,
-        # It would join the driver's Java to Ray, for Ray datasets made from data frames.
-        fault_tolerant_mode=False,
-        configs=spark_configs(settings),
-    )
+    The imports of the first Python worker of an executor take longer than the rest of its first task.
+    """
+    return session.sql(_WARM_UP).mapInArrow(lambda batches: batches, "id long, name string")
 
 
 def _await_executor(session: Any, settings: SparkSettings, deadline_s: float) -> None:
@@ -213,39 +208,6 @@ def not_started(settings: SparkSettings) -> SparkSessionError:
         f"and `java` 17 on the PATH of its node. Free what is held, lower tidegate.spark.executor-memory, "
         f"add nodes, or {advice}"
     )
-
-
-@contextmanager
-def _java_output_to(path: Path) -> Iterator[None]:
-    """Send what the driver's Java prints by itself to a file instead of the task's own output.
-
-    `launch_gateway` has a parameter for it, which the session builder does not pass on.
-    """
-    import pyspark.context
-
-    context: Any = pyspark.context
-    launch = context.launch_gateway
-    with path.open("ab") as log:
-        context.launch_gateway = functools.partial(launch, popen_kwargs={"stdout": log, "stderr": log})
-        try:
-            yield
-        finally:
-            context.launch_gateway = launch
-
-
-@contextmanager
-def _without_blocking_get_warning() -> Iterator[None]:
-    """RayDP waits for Ray in this thread; Ray warns as if that blocked the actor's event loop."""
-
-    def keep(record: logging.LogRecord) -> bool:
-        return "blocking ray.get" not in record.getMessage()
-
-    logger = logging.getLogger("ray._private.worker")
-    logger.addFilter(keep)
-    try:
-        yield
-    finally:
-        logger.removeFilter(keep)
 
 
 def connection_errors() -> tuple[type[Exception], ...]:

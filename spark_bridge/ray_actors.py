@@ -1,8 +1,8 @@
 """The actors by which Spark sessions hold names and resources in Ray.
 
-A session of RayDP has three kinds, all with names: its master, whose name begins with that of the session,
-the application master, and the executors. The last two have the same names in every session of a namespace:
-where one of a lost session is left, the next session gets no executor and waits for one in vain.
+A session of RayDP has two kinds, with names: the application master and the executors. The names are the same
+in every session of a namespace. Where an executor of a lost session is left, the next session gets none and
+waits for one in vain. The application master ends with the driver's Java, which owns it.
 """
 
 from __future__ import annotations
@@ -20,38 +20,31 @@ logger = logging.getLogger(__name__)
 
 _APP_MASTER = "RAY_APP_MASTER"
 _EXECUTOR = "raydp-executor-"
-_MASTER = "_SPARK_MASTER"
 _POLL_S = 0.5
 _WATCH_S = 2.0
 _MISSES = 2
 """How often in a row the application master must be missing; Ray may be slow to answer."""
 
 
-def left_behind(names: Sequence[str], ended: str | None = None) -> list[str]:
+def left_behind(names: Sequence[str]) -> list[str]:
     """Which actors of a namespace belong to no session any more.
 
     Args:
         names: Of all actors of the namespace.
-        ended: The name of a session that has ended, if one has.
     """
-    own = None if ended is None else ended + _MASTER
-    if any(name.endswith(_MASTER) and name != own for name in names):
-        # What has a common name may belong to that session.
-        return [name for name in names if name == own]
+    if _APP_MASTER in names:
+        # Executors may belong to its session.
+        return []
     return [name for name in names if _is_of_session(name)]
 
 
 def _is_of_session(name: str) -> bool:
-    return name == _APP_MASTER or name.startswith(_EXECUTOR) or name.endswith(_MASTER)
+    return name == _APP_MASTER or name.startswith(_EXECUTOR)
 
 
-def kill_left_behind(ended: str | None = None) -> None:
-    """Kill the actors that belong to no session, so that Ray can give their names and resources away.
-
-    Args:
-        ended: The name of a session that has ended, if one has.
-    """
-    for name in left_behind(ray.util.list_named_actors(), ended):
+def kill_left_behind() -> None:
+    """Kill the actors that belong to no session, so that Ray can give their names and resources away."""
+    for name in left_behind(ray.util.list_named_actors()):
         logger.info("Spark session: killing the actor %s, which an ended session left behind", name)
         try:
             ray.kill(ray.get_actor(name), no_restart=True)

@@ -14,6 +14,7 @@ import pytest
 from tidegate.common import WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
 from tidegate.protocol.epochs import EpochLimits
+from tidegate.spark_bridge.launch import warm_up_query
 from tidegate.spark_bridge.session import SparkSessionError, SparkSessionHost, session_host
 from tidegate.spark_bridge.stage import SparkStageOperator, StageSettings
 
@@ -111,6 +112,12 @@ def test_a_session_with_other_settings_has_to_wait_for_the_jobs_that_use_it() ->
     with_two_cores = session_host().acquire(other)
     assert with_two_cores.session().sparkContext.defaultParallelism == 2
     with_two_cores.release()
+
+
+def test_the_query_that_warms_a_session_up_is_valid() -> None:
+    lease = session_host().acquire(jobs.SPARK)
+    assert [tuple(row) for row in warm_up_query(lease.session()).collect()] == [(2, "n2"), (3, "n3")]
+    lease.release()
 
 
 def test_a_session_of_somebody_else_is_left_alone() -> None:
