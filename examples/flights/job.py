@@ -27,7 +27,7 @@ from tidegate.datastream.connectors.file_system import FileSink, FileSource
 from tidegate.datastream.state import ValueStateDescriptor
 
 KEYED_OPERATOR = "inherited delay"
-EPOCH_RECORDS = 25_000
+EPOCH_RECORDS = 50_000
 
 
 class InheritedDelay(KeyedProcessFunction):
@@ -85,15 +85,19 @@ def is_bad_weather(wind_speed: float | None, precip: float | None, visib: float 
 
 def join_in_spark(files: InputFiles) -> Callable[[Any], Any]:
     """What the Spark stage runs on the flights of every epoch."""
-    weather_path, airlines_path = f"file://{files.weather}", f"file://{files.airlines}"
+    sides = {"weather": f"file://{files.weather}", "airlines": f"file://{files.airlines}"}
 
     def join(flights: Any) -> Any:
         from pyspark.sql.functions import broadcast
 
-        read = flights.sparkSession.read
-        weather, airlines = read.parquet(weather_path), read.parquet(airlines_path)
-        joined = flights.join(broadcast(weather), ["origin", "time_hour"], "left")
-        joined = joined.join(broadcast(airlines), "carrier", "left")
+        spark = flights.sparkSession
+        for name, path in sides.items():
+            # Read once in a session: to read a file for each epoch takes more time than to join with it.
+            if not spark.catalog.tableExists(name):
+                spark.read.parquet(path).createOrReplaceTempView(name)
+                spark.catalog.cacheTable(name)
+        joined = flights.join(broadcast(spark.table("weather")), ["origin", "time_hour"], "left")
+        joined = joined.join(broadcast(spark.table("airlines")), "carrier", "left")
         # An aircraft's legs must stay in their order. One sorted partition costs less than `orderBy`,
         # which would first run the joins once more to find out where to cut.
         return joined.select(*JOINED.names).coalesce(1).sortWithinPartitions("seq")
