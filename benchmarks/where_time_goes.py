@@ -1,27 +1,36 @@
-"""Where a record's nanoseconds go: W2 with 10,000 keys in the local shell, sampled by py-spy.
+"""Where a record's nanoseconds go: W2 with 10,000 keys, sampled by py-spy.
 
     python -m benchmarks.where_time_goes [--records 6000000] [--out docs/performance/where-time-goes.svg]
+    python -m benchmarks.where_time_goes --parallelism 32 [--processes 8] [--share-process]
 
 A sample counts for the part of Tidegate or of the job to which its innermost known frame belongs.
-The picture's total is the CPU time of the whole process for a record, between the first and the last.
+In the local shell it draws a picture, and the total is the CPU time of the whole process for a record,
+between the first and the last. With `--parallelism` the job runs on Ray (W8): it prints the CPU time of all
+threads by their names, from the first record on (`ray::IDLE` are those of Tidegate's tasks and connections),
+and the shares of the parts in these threads of some task processes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from . import launch, pictures, systems
+import psutil
+
+from . import idle, launch, pictures, systems
 from .peers.measure import Orders
 
 RATE = 250
+LONGEST_S = 600
 KEYS = 10_000
 # In this order: the first pattern that a frame contains says what its time is spent for.
 PARTS = (
@@ -39,6 +48,9 @@ PARTS = (
     ("protocol/", "task: gate, credits, batches"),
 )
 OTHER = "Python and others"
+CONNECTIONS = "connections: sockets, frames, credit"
+LOADING = "_find_and_load"
+LOOK_PAUSE_S = 0.2
 
 
 def part_of(stack: str) -> str | None:
@@ -57,11 +69,19 @@ def part_of(stack: str) -> str | None:
     return OTHER
 
 
-def shares(lines: Iterable[str]) -> dict[str, float]:
+def part_on_ray(stack: str) -> str | None:
+    """What a sampled stack of a task process is for; None for Ray's threads, and while it loads modules."""
+    if LOADING in stack:
+        return None
+    return CONNECTIONS if "Connections._run" in stack else part_of(stack)
+
+
+def shares(lines: Iterable[str], part_of: Callable[[str], str | None] = part_of) -> dict[str, float]:
     """The share of each part in the samples, the largest first.
 
     Args:
         lines: py-spy's raw format: a stack, a space, how often it was seen.
+        part_of: The part of a stack, None if it does not count.
     """
     counted: Counter[str] = Counter()
     for line in lines:
@@ -87,12 +107,60 @@ def sampled(records: int, folder: Path) -> tuple[dict[str, float], float]:
     return shares(raw.read_text().splitlines()), spent_ns / records
 
 
+def sampled_on_ray(orders: Orders, processes: int, folder: Path) -> dict[str, float]:
+    """Runs the job on a Ray of its own, and prints the CPU time of its threads.
+
+    Returns:
+        The shares of the parts in some of its task processes.
+    """
+    command = [sys.executable, "-m", "benchmarks.jobs.workloads", json.dumps(asdict(orders))]
+    samplers: dict[int, subprocess.Popen[bytes]] = {}
+    before: idle.Threads = {}
+    after: idle.Threads = {}
+    with subprocess.Popen(command, cwd=systems.ROOT) as job:
+        while job.poll() is None:
+            # A thread that has ended keeps what it had used when it was last looked at.
+            after.update(idle.threads(_family(job.pid)))
+            for task in sorted(
+                {pid for (pid, _), (name, _) in after.items() if name.startswith("TaskActor")}
+            ):
+                if len(samplers) < processes and task not in samplers:
+                    samplers[task] = _sampler(task, folder)
+            if not any(name.startswith("start-") for name in launch.read_marks(Path(orders.marks_dir))):
+                before, began_s = dict(after), time.monotonic()
+            time.sleep(LOOK_PAUSE_S)
+    if job.returncode:
+        raise SystemExit(f"the job ended with {job.returncode}")
+    idle.show_threads(before, after, time.monotonic() - began_s)
+    for sampler in samplers.values():
+        sampler.wait()
+    return shares((line for file in folder.glob("*.raw") for line in file.open()), part_on_ray)
+
+
+def _family(root: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return list(psutil.Process(root).children(recursive=True))
+    return []
+
+
+def _sampler(pid: int, folder: Path) -> subprocess.Popen[bytes]:
+    command = ["py-spy", "record", "--pid", str(pid), "--rate", str(RATE), "--format", "raw", "--nonblocking"]
+    output = ["--full-filenames", "--duration", str(LONGEST_S), "--output", str(folder / f"{pid}.raw")]
+    return subprocess.Popen([*command, *output], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def main() -> None:
-    """Runs the job and draws."""
+    """Runs the job; prints where its time goes, and draws it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--records", type=int, default=6_000_000)
     parser.add_argument("--out", type=Path, default=systems.ROOT / "docs/performance/where-time-goes.svg")
+    parser.add_argument("--parallelism", type=int, help="on Ray, with so many sources and keyed subtasks")
+    parser.add_argument("--processes", type=int, default=8, help="on Ray: how many are sampled")
+    parser.add_argument("--share-process", action="store_true", help="on Ray: a process for each slot")
     options = parser.parse_args()
+    if options.parallelism:
+        show_ray(options)
+        return
     with tempfile.TemporaryDirectory() as folder:
         found, record_ns = sampled(options.records, Path(folder))
     for part, share in found.items():
@@ -101,6 +169,26 @@ def main() -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     parts = {part: share * record_ns for part, share in found.items()}
     options.out.write_text(pictures.shares(parts, f"{record_ns:,.0f} ns of CPU time for a record"))
+
+
+def show_ray(options: argparse.Namespace) -> None:
+    """Runs the job on Ray and prints where the time of its task processes goes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for each in (folder / "marks", folder / "state"):
+            each.mkdir()
+        orders = Orders(
+            "W2",
+            options.records,
+            KEYS,
+            str(folder / "marks"),
+            str(folder / "state"),
+            shell="ray",
+            parallelism=options.parallelism,
+            mode="slot" if options.share_process else "",
+        )
+        for part, share in sampled_on_ray(orders, options.processes, folder).items():
+            print(f"{share:6.1%}  {part}")
 
 
 if __name__ == "__main__":

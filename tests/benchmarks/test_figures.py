@@ -16,7 +16,7 @@ from tidegate.benchmarks.peers.latency import BUCKET_NS, Schedule, percentile_ms
 from tidegate.benchmarks.peers.measure import Orders
 from tidegate.benchmarks.pictures import series
 from tidegate.benchmarks.processes import ProcessTree, cpu_between, is_of_ray, size_bytes
-from tidegate.benchmarks.where_time_goes import OTHER, shares
+from tidegate.benchmarks.where_time_goes import CONNECTIONS, OTHER, part_on_ray, shares
 
 OURS = plan.Case("W2", "W2", "tidegate ray", "tidegate", 1_000)
 PEER = plan.Case("W2", "W2", "bytewax", "bytewax", 500)
@@ -222,6 +222,16 @@ def test_a_sample_counts_for_its_innermost_known_frame_and_only_inside_a_task() 
     found = shares(lines)
     assert list(found.values()) == [0.6, 0.3, 0.1]
     assert list(found) == ["state: value() and update()", "loop around the function", OTHER]
+
+
+def test_a_sample_of_a_task_process_counts_in_tidegates_threads_and_not_while_it_loads_modules() -> None:
+    lines = [
+        "StreamTask.step (actors/task.py:5);_flush (actors/output.py:1) 3",
+        "Connections._run (actors/connections.py:1);select (selectors.py:9) 1",
+        "StreamTask.step (actors/task.py:5);_find_and_load (<frozen importlib._bootstrap>:1) 50",
+        "main_loop (ray/_private/worker.py:1) 100",
+    ]
+    assert shares(lines, part_on_ray) == {"task: gate, credits, batches": 0.75, CONNECTIONS: 0.25}
 
 
 def test_what_ray_runs_for_itself_is_told_from_the_jobs_processes() -> None:
