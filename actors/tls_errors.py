@@ -43,6 +43,28 @@ def ended_early() -> TlsError:
     )
 
 
+def about_own(error: ssl.SSLError, files: TlsFiles) -> str:
+    """What is wrong with the certificate of this process, and what to do.
+
+    Args:
+        error: What OpenSSL raised for it.
+        files: Where it is.
+    """
+    mine = f"the certificate {files.certificate} ({CERTIFICATE})"
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return f"{mine} cannot be used: {error.reason or error}. Create a certificate for TLS 1.2 or later"
+    if error.verify_code == _EXPIRED:
+        return f"{mine} has expired. Renew it"
+    if error.verify_code == _NOT_YET_VALID:
+        return f"{mine} is not valid yet. Check the clock of this node"
+    if error.verify_code in _NO_CHAIN:
+        return (
+            f"{mine} is not signed by a certificate in {files.authority} ({AUTHORITY}). Use one CA for all "
+            f"nodes"
+        )
+    return f"{mine} is not valid: {error.verify_message}. Create one that servers and clients of TLS may use"
+
+
 def _about_theirs(error: ssl.SSLCertVerificationError, files: TlsFiles) -> str:
     code = error.verify_code
     if code == _EXPIRED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 from ..common.configuration import Configuration
 from ..common.options import CheckpointingOptions, DeploymentOptions
 from .command import Command
+from .doctor.certificates import check_certificates
 from .doctor.cluster import check_cluster, check_token
 from .doctor.finding import Finding, Severity, worst
 from .doctor.machine import check_limits, check_local_dir, check_ports, check_shared_memory
@@ -50,9 +52,10 @@ def doctor(
 ) -> None:
     """Check whether jobs can run here, and suggest fixes.
 
-    It checks versions, Java, limits, ports, the token, directories and the cluster. Directories are those of
-    the settings; a probe file is written to each and removed again. Exit code 0: all checks passed, or only
-    what some jobs need is missing; 8: there are warnings; 1: jobs would not run.
+    It checks versions, Java, limits, ports, the token, certificates, directories and the cluster.
+    Directories are those of the settings; a probe file is written to each and removed again. Exit
+    code 0: all checks passed, or only what some jobs need is missing; 8: there are warnings; 1: jobs would
+    not run.
     """
     configuration = configuration_of(settings, conf_file)
     checks = _checks(configuration, address)
@@ -93,6 +96,7 @@ def _checks(configuration: Configuration, address: str | None) -> list[Callable[
         *(lambda check=check, uri=uri: check_storage(check, uri, is_shared) for check, uri in stored),
         check_ports,
         check_token,
+        lambda: check_certificates(address, os.environ),
         lambda: check_cluster(address, checkpoint_dir),
     ]
 
