@@ -47,8 +47,8 @@ OPTIONS = {
     "execution.checkpointing.interval": "500 ms",
     "heartbeat.timeout": "15 s",
 }
-HELD_UP = "process@numbers/0:100:sleep=8"
-"""A source that stops for some time: the barriers of the other one wait for its."""
+HELD_UP = "process@numbers/0:100:sleep={}"
+"""A source that stops for some seconds: the barriers of the other one wait for its."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Scenario:
         restarts: Whether the job may restart; if not, its links must resume.
         needs_failure: The cut lasts, longer than its time, until an attempt has failed.
         moment: `running`, `aligning` or `starting`.
+        held_up_s: How long a source stops, for `aligning`: longer than `ALIGNING_MS` and the cut together.
         options: Further options of the job.
     """
 
@@ -75,6 +76,7 @@ class Scenario:
     restarts: bool = False
     needs_failure: bool = False
     moment: str = "running"
+    held_up_s: int = 8
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -107,13 +109,18 @@ SCENARIOS: dict[str, Scenario] = {
     "link": Scenario((Cut(A_AND_B, 2), Cut(A_AND_B, 5))),
     "half-open": Scenario(tuple(Cut((pair,), seconds) for seconds in (2, 5) for pair in A_AND_B)),
     "head": Scenario((Cut(HEAD_AND_A, 2), Cut(HEAD_AND_A, 5))),
+    "aligning-short": Scenario((Cut(A_AND_B, 2),), moment="aligning", held_up_s=5),
+    "aligning-unaligned-short": Scenario(
+        (Cut(A_AND_B, 2),), moment="aligning", held_up_s=5, options=UNALIGNED
+    ),
+    "starting-short": Scenario((Cut(A_AND_B, 2),), moment="starting"),
     "aligning": Scenario((Cut(A_AND_B, 5),), moment="aligning"),
     "aligning-unaligned": Scenario((Cut(A_AND_B, 5),), moment="aligning", options=UNALIGNED),
     "starting": Scenario((Cut(A_AND_B, 5),), moment="starting"),
     "link-long": Scenario((Cut(A_AND_B, 60),), True, True),
     "half-open-long": Scenario((Cut(A_AND_B[:1], 60), Cut(A_AND_B[1:], 60)), True, True),
     "aligning-long": Scenario((Cut(A_AND_B, 60),), True, True, "aligning"),
-    "aligning-unaligned-long": Scenario((Cut(A_AND_B, 60),), True, True, "aligning", UNALIGNED),
+    "aligning-unaligned-long": Scenario((Cut(A_AND_B, 60),), True, True, "aligning", options=UNALIGNED),
     "starting-long": Scenario((Cut(A_AND_B, 60),), True, True, "starting"),
     # The last one: Ray counts a node as dead that its head does not reach for 65 s, and ends it.
     "head-long": Scenario((Cut(HEAD_AND_A, 60),), True, True),
@@ -159,7 +166,7 @@ class Run:
     def _start(self) -> JobClient:
         if self._scenario.moment != "aligning":
             return self._job.start()
-        os.environ[VARIABLE] = HELD_UP
+        os.environ[VARIABLE] = HELD_UP.format(self._scenario.held_up_s)
         try:
             return self._job.start()
         finally:
