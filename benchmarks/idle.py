@@ -208,6 +208,16 @@ def cpu_s(figures: Spent) -> float:
     return sum(cpu for _, cpu, _ in figures.values())
 
 
+def show_memory(processes: list[psutil.Process]) -> None:
+    """Print the memory of all processes: each page shared by some of them counts for its share."""
+    used: dict[str, float] = defaultdict(float)
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used[kind_of(process)] += process.memory_full_info().pss / (1 << 20)
+    parts = ", ".join(f"{kind} {mib:.0f}" for kind, mib in sorted(used.items(), key=lambda item: -item[1]))
+    print(f"memory: {sum(used.values()):.0f} MiB; {parts}")
+
+
 def gcs_mib() -> float:
     """Resident memory of Ray's head."""
     for process in family():
@@ -270,6 +280,7 @@ def main() -> None:
     show_idle(before, spent(family()), seconds)
     if options.threads:
         show_threads(threads_before, threads(family()), seconds)
+    show_memory(family())
     print(f"gcs_server: {memory:.0f} MiB, at the end {gcs_mib():.0f} MiB")
     if client is not None:
         client.cancel().result()
