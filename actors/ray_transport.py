@@ -99,15 +99,10 @@ class RayTaskPorts:
         Returns:
             How long it may wait until credit is due, at most `wait_ns`.
         """
-        due_ns = self._returns.due_in_ns(self.now_ns())
-        if due_ns == 0:
-            self._return_all_credit()
-        return min(due_ns, wait_ns) if due_ns else wait_ns
-
-    def _return_all_credit(self) -> None:
-        held = self._returns.take_all()
-        if held:
-            self._network.give_credit(held)
+        due, wait_ns = self._returns.rest(wait_ns, self.now_ns())
+        if due:
+            self._network.give_credit(due)
+        return wait_ns
 
     # ------------------------------------------------------------ everything else
 
@@ -126,7 +121,9 @@ class RayTaskPorts:
 
     def close(self) -> None:
         """Give all credit back, and end the background thread when it is idle."""
-        self._return_all_credit()
+        held = self._returns.take_all()
+        if held:
+            self._network.give_credit(held)
         self._background.shutdown(wait=False)
 
     def wait_for_uploads(self) -> None:

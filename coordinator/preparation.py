@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,24 +41,6 @@ class TaskProcess:
     """Whether these were the same as those before."""
     stopping: dict[SubtaskId, None] = field(default_factory=dict)
     stop_deadline_ms: int | None = None
-
-
-def without_connections(process: TaskProcess, processes: Iterable[TaskProcess]) -> list[TaskProcess]:
-    """What has to end after the network failed for one process, so that connections between nodes are new.
-
-    Ray keeps its connection between two processes. After an outage TCP waits as long again before it sends
-    anything on it, and the messages of every attempt that runs in these processes wait too.
-
-    Args:
-        process: The one that reported the failure.
-        processes: All of the job.
-
-    Returns:
-        Those on its node; only itself if no process is on another node.
-    """
-    all_of_them = list(processes)
-    here = [each for each in all_of_them if each.node_id == process.node_id]
-    return here if len(here) < len(all_of_them) else [process]
 
 
 @dataclass(frozen=True, slots=True)

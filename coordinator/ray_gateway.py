@@ -19,6 +19,7 @@ from ..common.errors import ConfigurationError, first_line
 from ..protocol.execution_graph import ExecutionGraph, Subtask, build_execution_graph
 from ..protocol.heartbeats import Heartbeats, Silent
 from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.network_failure import without_connections
 from ..protocol.plan import JobGraph
 from ..protocol.task_events import (
     Numbered,
@@ -32,7 +33,7 @@ from ..protocol.task_events import (
 from ..protocol.task_metrics import Heartbeat
 from .local_state import local_state_hint
 from .ping_pacing import PingPacing
-from .preparation import Preparation, TaskProcess, without_connections
+from .preparation import Preparation, TaskProcess
 from .ray_cluster_view import ClusterView, look_at_nodes
 from .ray_routes import Answered, RayRoutes
 from .slots import (
@@ -329,8 +330,11 @@ class RayTaskGateway:
         """End the process of a subtask whose state or whose connections cannot be relied on."""
         process = self._process_of(failed.subtask)
         if process is not None and failed.attempt == self._attempt:
-            others = self._processes.values() if failed.is_network_error else ()
-            self._kill_all(without_connections(process, others) if others else [process], failed.cause)
+            ended = [process.key]
+            if failed.is_network_error:
+                nodes = {key: each.node_id for key, each in self._processes.items()}
+                ended = without_connections(process.key, nodes)
+            self._kill_all([self._processes[key] for key in ended], failed.cause)
 
     def _names(self, process: TaskProcess) -> str:
         return ", ".join(self._graph.subtasks[subtask].name for subtask in process.subtasks)

@@ -7,6 +7,8 @@ together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .ids import ChannelId
 
 CREDIT_STEPS = 4
@@ -45,6 +47,21 @@ class CreditReturns:
             self._held_since_ns = now_ns
         self._held[channel] = total_bytes
         return 0
+
+    def rest(self, wait_ns: int, now_ns: int) -> tuple[Mapping[ChannelId, int], int]:
+        """The task has nothing to do.
+
+        Args:
+            wait_ns: How long it would wait.
+            now_ns: The time.
+
+        Returns:
+            What to give back now, by channel in bytes, and how long the task may wait at most.
+        """
+        due_ns = self.due_in_ns(now_ns)
+        if due_ns == 0:
+            return self.take_all(), wait_ns
+        return {}, min(due_ns, wait_ns) if due_ns else wait_ns
 
     def due_in_ns(self, now_ns: int) -> int | None:
         """Nanoseconds until what is held must be given back, 0 if now, `None` if nothing is held."""

@@ -407,7 +407,7 @@ class Incarnation:
             nonlocal wait_ns
             outcome = process.task.step()
             process.check()
-            wait_ns = None if outcome.is_over else outcome.wait_ns
+            wait_ns = process.after(outcome)
 
         self.shell.run_as(process, step)
         if wait_ns == 0:

@@ -138,8 +138,8 @@ class Network:
             return None
         return current if self._world.chance(_STRAY) else None
 
-    def _used_up(self, message: tuple[Attempt, ChannelId, int]) -> None:
-        """A receiver gave the credit of a message back.
+    def used_up(self, message: tuple[Attempt, ChannelId, int]) -> None:
+        """A receiver has consumed a message.
 
         If it never looked at the records in it, it still holds them: credit is what is to be checked.
         """
@@ -153,14 +153,10 @@ class Network:
         else:
             self._under_way[attempt, channel] -= payload.size_bytes
 
-    def return_credit(self, receiver: Process, channel: ChannelId, number: int, size_bytes: int) -> None:
-        """Give the credit of a message back to the sender."""
+    def return_credit(self, receiver: Process, channel: ChannelId, size_bytes: int) -> None:
+        """Give credit back to the sender."""
         owner, attempt = receiver.owner, receiver.attempt
-        self._used_up((attempt, channel, number))
         sender = owner.sender_of(channel)
-
-        if not size_bytes:
-            return
 
         def arrive() -> None:
             if sender is not None and sender.is_alive and sender.attempt == attempt:

@@ -283,6 +283,8 @@ class Plan:
     requests: tuple[Request, ...] = ()
     shares_processes: bool = False
     """Whether the subtasks of a slot run in one process."""
+    holds_credit: bool = False
+    """Whether tasks give the credit of small messages back together."""
 
     @property
     def is_exactly_once(self) -> bool:
@@ -298,6 +300,8 @@ class Plan:
 
 _SHARES_PROCESSES = 8
 """In one of this many seeds the subtasks of a slot share a process; the others stay what they were."""
+_HOLDS_CREDIT = 5
+"""The rest of the seeds in which tasks hold credit back, by the same number."""
 
 
 def draw_plan(seed: int) -> Plan:
@@ -313,6 +317,7 @@ def draw_plan(seed: int) -> Plan:
     requests = _draw_requests(random, runs, settings)
     shares_processes = seed % _SHARES_PROCESSES == 0
     plan = Plan(seed, stages, splits, records, runs, settings, faults, requests, shares_processes)
+    plan = replace(plan, holds_credit=seed % _SHARES_PROCESSES == _HOLDS_CREDIT)
     # Drawn by themselves: the other seeds stay what they were.
     plan = replace(plan, faults=replace(plan.faults, stalls=draw_stalls(Random(f"stalls of {seed}"))))
     plan = _with_losses(plan, Random(f"losses of {seed}"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..actors.ports import TaskDeployment
-from ..actors.task import StreamTask, TaskPhase
+from ..actors.task import StepOutcome, StreamTask, TaskPhase
 from ..coordinator.slots import process_key
 from ..operators.async_loop import TaskEventLoop
 from ..protocol.checkpoint_events import SubtaskDeclined
@@ -23,6 +23,7 @@ from ..protocol.elements import (
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import TaskEvent
 from .outside import outside
+from .simulated_credit import SimulatedCredit
 from .simulated_event_loop import simulated_event_loop
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Process:
     attempt: Attempt
     slowness: int
     task: StreamTask = field(init=False)
+    credit: SimulatedCredit = field(init=False)
     is_alive: bool = True
     is_stepping: bool = False
     is_storing: bool = False
@@ -89,7 +91,15 @@ class Process:
         key = process_key(deployment.subtask)
         process = Process(owner, deployment.subtask_id, key, deployment.attempt, slowness)
         process.task = StreamTask(deployment, _TaskPorts(process))
+        process.credit = SimulatedCredit(process, deployment.settings.channel_credit_bytes)
         return process
+
+    def after(self, outcome: StepOutcome) -> int | None:
+        """The task has taken a step; nanoseconds until it wants to take another one, `None` for never."""
+        if outcome.is_over:
+            self.credit.give_all()
+            return None
+        return self.credit.rest_ns(outcome.wait_ns) if outcome.wait_ns else 0
 
     def gets(self, message: Message) -> None:
         """A message arrives: a barrier that may overtake ends older alignments before its turn comes."""
@@ -167,7 +177,9 @@ class _TaskPorts:
 
     def return_credit(self, channel: ChannelId, sequence_number: int, size_bytes: int) -> None:
         self._shell.point()
-        self._shell.network.return_credit(self._process, channel, sequence_number, size_bytes)
+        self._shell.network.used_up((self._process.attempt, channel, sequence_number))
+        if size_bytes:
+            self._process.credit.consumed(channel, size_bytes)
 
     def report(self, event: TaskEvent) -> None:
         self._shell.point()

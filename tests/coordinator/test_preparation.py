@@ -7,7 +7,6 @@ from tidegate.coordinator.preparation import (
     NodeView,
     Preparation,
     TaskProcess,
-    without_connections,
 )
 from tidegate.coordinator.slots import ProcessResources, total
 
@@ -118,16 +117,3 @@ def test_a_coordinator_leaves_a_drained_node_only_for_another_one_that_can_take_
     assert not view.must_leave("b", "role=work"), "it is not being drained"
     assert not view.must_leave("a", "head"), "there is no other head"
     assert not view.must_leave("a", "role=none")
-
-
-def test_a_network_failure_between_nodes_ends_the_processes_on_one_of_them() -> None:
-    processes = [
-        TaskProcess(f"p{number}", None, HALF, [], 0, node_id="ab"[number % 2]) for number in range(4)
-    ]
-    assert without_connections(processes[0], processes) == [processes[0], processes[2]]
-    assert without_connections(processes[3], processes) == [processes[1], processes[3]]
-
-
-def test_a_network_failure_within_a_node_ends_one_process() -> None:
-    processes = [TaskProcess(f"p{number}", None, HALF, [], 0, node_id="a") for number in range(3)]
-    assert without_connections(processes[1], processes) == [processes[1]]

@@ -13,6 +13,7 @@ from tidegate.actors.output import OutputChannel, TaskOutput
 from tidegate.actors.task import StreamTask
 from tidegate.coordinator.report_order import ReportOrder
 from tidegate.protocol.alignment import BarrierAligner, BarrierTracker, ResumeChannels, TakeSnapshot
+from tidegate.protocol.credit_returns import CreditReturns
 from tidegate.protocol.elements import Probe
 from tidegate.protocol.mode_switch import SwitchingHandler
 from tidegate.protocol.sequence_gaps import Gap, SequenceGaps
@@ -54,6 +55,30 @@ def _any_attempt(original: Any) -> Any:
         return original(self, replace(message, attempt=self._attempt))
 
     return accept
+
+
+def _credit_kept_at_rest(original: Any) -> Any:
+    return lambda self, wait_ns, now_ns: ({}, wait_ns)
+
+
+def _held_from_the_last(original: Any) -> Any:
+    def consumed(self: CreditReturns, channel: Any, size_bytes: int, now_ns: int) -> int:
+        due_bytes = int(original(self, channel, size_bytes, now_ns))
+        self._held_since_ns = now_ns
+        return due_bytes
+
+    return consumed
+
+
+def _held_is_given_twice(original: Any) -> Any:
+    def consumed(self: CreditReturns, channel: Any, size_bytes: int, now_ns: int) -> int:
+        held_bytes = self._held.get(channel, 0)
+        due_bytes = int(original(self, channel, size_bytes, now_ns))
+        if due_bytes and held_bytes:
+            self._held[channel] = held_bytes
+        return due_bytes
+
+    return consumed
 
 
 def _credit_lost(original: Any) -> Any:
@@ -210,6 +235,18 @@ MUTANTS = {
     "any-order": Mutant("sequence numbers are ignored", InputGate, "accept", _any_order),
     "any-attempt": Mutant("messages of old attempts are taken", InputGate, "accept", _any_attempt),
     "credit-lost": Mutant("the credit of some messages never returns", InputGate, "_take", _credit_lost),
+    "credit-kept-at-rest": Mutant(
+        "a task that rests keeps the credit of small messages", CreditReturns, "rest", _credit_kept_at_rest
+    ),
+    "credit-held-longer": Mutant(
+        "each small message extends the time that credit is held",
+        CreditReturns,
+        "consumed",
+        _held_from_the_last,
+    ),
+    "held-credit-twice": Mutant(
+        "credit that was held is given back twice", CreditReturns, "consumed", _held_is_given_twice
+    ),
     "credit-early": Mutant(
         "credit returns when a message arrives, not when it is taken up",
         InputGate,
