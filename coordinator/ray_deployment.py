@@ -243,12 +243,12 @@ def known_jobs(address: str | None) -> dict[str, JobHandle]:
     running = [each for each in ids if each not in failed]
     handles: dict[str, JobHandle] = dict(failed)
     for each in running:
-        handles[each] = RayJobHandle(ray.get_actor(_name_of(each), namespace=NAMESPACE), each)
+        handles[each] = RayJobHandle(ray.get_actor(coordinator_name(each), namespace=NAMESPACE), each)
     return handles
 
 
-def _name_of(job_id: str) -> str:
-    """Name of a job's coordinator."""
+def coordinator_name(job_id: str) -> str:
+    """The name of the actor of a job's coordinator."""
     return f"{_PREFIX}{job_id}"
 
 
@@ -275,7 +275,7 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     early = {key: resources[key].actor_options() for key in start_order(graph)} if is_fixed else {}
     # Without checkpoints there is nothing to resume from, so a lost coordinator is a lost job.
     is_resumable = spec.settings.takes_checkpoints
-    name = _name_of(spec.job_id)
+    name = coordinator_name(spec.job_id)
     hand_over(name, HandedOverJob(cloudpickle.dumps((spec, otlp)), early, is_resumable))
     actor = (
         ray.remote(concurrency_groups={"events": 1})(CoordinatorActor)  # type: ignore[call-overload]

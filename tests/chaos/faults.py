@@ -18,7 +18,7 @@ from ray.exceptions import RayError
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.job_client import JobClient
 from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.ray_deployment import NAMESPACE
+from tidegate.coordinator.ray_deployment import NAMESPACE, coordinator_name
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.state.stored_checkpoint import read_checkpoint
 
@@ -94,7 +94,7 @@ class Target:
 
         def ask(_: JobReport) -> int:
             with contextlib.suppress(RayError, ValueError):
-                actor = ray.get_actor(f"job-{self.client.get_job_id()}", namespace=NAMESPACE)
+                actor = ray.get_actor(coordinator_name(self.client.get_job_id()), namespace=NAMESPACE)
                 pid: int = ray.get(actor.__ray_call__.remote(lambda actor: os.getpid()))
                 return pid
             return 0

@@ -10,7 +10,7 @@ import ray
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.job_details import JobDetails
 from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.ray_deployment import NAMESPACE, _name_of, known_jobs
+from tidegate.coordinator.ray_deployment import NAMESPACE, coordinator_name, known_jobs
 from tidegate.coordinator.ray_failed_jobs import KEPT_MS, MOST_KEPT, failed_jobs, forget_failed, keep_failed
 from tidegate.coordinator.statistics import JobStatistics
 
@@ -51,7 +51,9 @@ class Leaving:
 
 def test_the_end_of_a_failed_job_does_not_depend_on_a_coordinator_that_leaves() -> None:
     job, now_ms = failed("no checkpoint at /savepoints"), time.time_ns() // 1_000_000
-    leaving = Leaving.options(name=_name_of(job.job_id), namespace=NAMESPACE, lifetime="detached").remote()
+    leaving = Leaving.options(
+        name=coordinator_name(job.job_id), namespace=NAMESPACE, lifetime="detached"
+    ).remote()
     try:
         ray.get(leaving.__ray_ready__.remote())
         keep_failed(job, now_ms)
