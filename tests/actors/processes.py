@@ -16,7 +16,7 @@ from tidegate.protocol.ids import Attempt, ChannelId
 from tidegate.protocol.link import LinkId
 
 CHANNEL = ChannelId(1, 0, 0)
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 TIMEOUT_MS = 10_000
 
 

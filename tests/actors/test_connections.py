@@ -117,8 +117,9 @@ def test_a_process_that_never_hears_the_addresses_of_the_others_fails_what_it_se
 
 
 def test_a_process_with_another_secret_is_not_let_in(both: tuple[Process, Process]) -> None:
-    for number, process in enumerate(both):
-        process.connections.begin(Attempt(1), number, secrets.token_bytes(32), [1 - number], 1_000)
+    # The other end must not give up first: it would then refuse with another cause.
+    for number, (process, timeout_ms) in enumerate(zip(both, (1_000, 60_000), strict=True)):
+        process.connections.begin(Attempt(1), number, secrets.token_bytes(32), [1 - number], timeout_ms)
     connect(both)
     both[0].connections.send(1, message(0), DataKind.ELEMENTS)
     assert "did not prove that it knows the secret" in both[0].wait_for_failure()

@@ -56,7 +56,7 @@ def test_an_error_between_two_steps_is_reported() -> None:
     # So little credit is given back while the task rests.
     runner.task.put(StartRunning())
     runner.task.put(Message(ATTEMPT, subtask.inputs[0].channel, 0, payload, 10, None))
-    assert coordinator.has_failed.wait(30)
+    assert coordinator.has_failed.wait(120)
     assert "the network is broken" in str(coordinator.failed)
     runner.thread.join(30)
     assert not runner.thread.is_alive()

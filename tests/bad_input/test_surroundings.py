@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from .. import free_ports
+
 JOB = """
 from tidegate.common import Configuration
 from tidegate.datastream import StreamExecutionEnvironment
@@ -60,10 +62,7 @@ def last_error(done: subprocess.CompletedProcess[str]) -> str:
 @pytest.fixture
 def free_port() -> int:
     """A port of this machine on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    return free_ports.free_port()
 
 
 def test_a_java_of_another_version_is_refused_before_the_job_starts(tmp_path: Path) -> None:

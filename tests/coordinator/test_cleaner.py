@@ -16,7 +16,7 @@ from tidegate.state.storage import CheckpointStorage
 
 from .fakes import SOURCE, TOTALS, FakeCluster, job_spec
 
-MEETING_S = 10
+MEETING_S = 60
 
 
 class LaterCluster(FakeCluster):

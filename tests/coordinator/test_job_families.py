@@ -154,14 +154,14 @@ def test_the_page_of_a_job_is_told_and_closed_with_it() -> None:
             cluster.coordinator, PrometheusSettings((0,)), OtlpMetricSettings(collector, 3_600_000)
         )
         url = cluster.coordinator.metrics.url
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=120) as answer:
             page = {family.name for family in text_string_to_metric_families(answer.read().decode())}
         reporters.close()
         (received,) = receiver.resource_metrics
     sent = {metric.name for scope in received.scope_metrics for metric in scope.metrics}
     assert page == set(take(cluster)) == {name.replace(".", "_") for name in sent}
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(url, timeout=30)
+        urllib.request.urlopen(url, timeout=120)
 
 
 def test_a_job_without_reporters_has_no_page() -> None:

@@ -146,7 +146,7 @@ def running(job: LocalExecutor) -> Iterator[threading.Thread]:
     thread = threading.Thread(target=job.run)
     thread.start()
     try:
-        assert Endless.began.wait(30)
+        assert Endless.began.wait(120)
         yield thread
     finally:
         if not job.wait(0):

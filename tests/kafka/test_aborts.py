@@ -12,7 +12,8 @@ from tidegate.connectors.kafka.client import KafkaProperties
 from tidegate.connectors.kafka.producer import TransactionalProducer
 from tidegate.connectors.kafka.serialization import KafkaMessage
 
-from .broker import WAIT_S, Broker, free_port
+from ..free_ports import free_port
+from .broker import WAIT_S, Broker
 from .log import open_transactions
 
 _PRODUCE, _END_TRANSACTION = 0, 26

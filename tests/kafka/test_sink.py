@@ -30,7 +30,8 @@ from tidegate.operators.base import OperatorContext
 
 from ..datastream.jobs import HeldSource, environment
 from ..forked import Forks
-from .broker import WAIT_S, Broker, free_port
+from ..free_ports import free_port
+from .broker import WAIT_S, Broker
 from .log import committed_values, open_transactions
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kafka" / "exactly_once.py"

@@ -24,7 +24,8 @@ from tidegate.datastream.connectors.kafka import (
 )
 
 from ..datastream.jobs import environment
-from .broker import WAIT_S, Broker, free_port
+from ..free_ports import free_port
+from .broker import WAIT_S, Broker
 from .waiting import wait_until
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()

@@ -11,7 +11,7 @@ from tidegate.operators.checkpoint_lock import CheckpointLock
 from tidegate.operators.source_buffer import SourceBuffer, SourceCancelled
 from tidegate.protocol.elements import Batch, Watermark
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 def in_thread(work: Callable[[], None]) -> threading.Thread:

@@ -17,7 +17,7 @@ import ray
 from tidegate.common import Configuration, Types, WatermarkStrategy
 from tidegate.coordinator.job_client import JobClient
 from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.ray_deployment import NAMESPACE
+from tidegate.coordinator.ray_deployment import NAMESPACE, coordinator_name
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.datastream import (
     Committer,
@@ -34,7 +34,8 @@ from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.protocol.elements import Batch
 
 T = TypeVar("T")
-DEADLINE_S = 60
+DEADLINE_S = 120
+"""No test is right or wrong by this time; on a busy machine a job takes long to start."""
 BETWEEN_QUESTIONS_S = 0.05
 KEYS = 50
 
@@ -55,6 +56,11 @@ def eventually(
         assert time.monotonic() < end_s, f"{what} did not happen within {deadline_s} s"
         if client is not None:
             client.wait(BETWEEN_QUESTIONS_S)
+
+
+def files_below(directory: Path) -> list[Path]:
+    """All files, also while a job deletes some: `rglob` fails for a directory that disappears."""
+    return [Path(folder, name) for folder, _, names in os.walk(directory) for name in names]
 
 
 def assert_gone(pids: Iterable[int]) -> None:
@@ -201,6 +207,10 @@ def expected(count: int) -> Counter[tuple[int, int]]:
     return Counter((number % KEYS, number // KEYS + 1) for number in range(count))
 
 
+BY_HAND_MS = 3_600_000
+"""An interval in which no test triggers a checkpoint but by hand."""
+
+
 def configuration(directory: Path, parallelism: int = 2, interval_ms: int | None = 100) -> Configuration:
     settings = Configuration()
     settings.set_string("execution.target", "ray")
@@ -212,6 +222,8 @@ def configuration(directory: Path, parallelism: int = 2, interval_ms: int | None
     settings.set_string("tidegate.slot.cpus", "0.5")
     if interval_ms is not None:
         settings.set_string("execution.checkpointing.interval", f"{interval_ms} ms")
+        # Otherwise the first checkpoint of a long interval may come at any time.
+        settings.set_string("tidegate.checkpointing.random-initial-delay", "false")
         settings.set_string("execution.checkpointing.dir", str(directory / "checkpoints"))
         # A loaded machine makes a checkpoint slow, which is not what is tested.
         settings.set_string("execution.checkpointing.tolerable-failed-checkpoints", "100")
@@ -283,7 +295,7 @@ def kill(pid: int) -> None:
 
 def coordinator(client: JobClient) -> Any:
     """The actor of a job's coordinator."""
-    return ray.get_actor(f"job-{client.get_job_id()}", namespace=NAMESPACE)
+    return ray.get_actor(coordinator_name(client.get_job_id()), namespace=NAMESPACE)
 
 
 def coordinator_pid(client: JobClient) -> int:

@@ -19,6 +19,7 @@ from tidegate.coordinator.job_client import JobClient
 
 from . import jobs  # noqa: F401 (the fixture `on_ray` takes it from here)
 from .jobs import (
+    BY_HAND_MS,
     FileSink,
     Gate,
     configuration,
@@ -60,8 +61,7 @@ def name() -> str:
 @pytest.fixture
 def job(tmp_path: Path, name: str) -> Iterator[JobClient]:
     """A job that waits half way, and takes checkpoints by hand only."""
-    settings = configuration(tmp_path, interval_ms=3_600_000)
-    settings.set_string("tidegate.checkpointing.random-initial-delay", "false")
+    settings = configuration(tmp_path, interval_ms=BY_HAND_MS)
     settings.set_string("pipeline.name", name)
     stream = counts(settings, COUNT, Gate(tmp_path), source_parallelism=1)
     with running(stream, FileSink(tmp_path / "out.txt")) as client:

@@ -94,8 +94,7 @@ def test_a_coordinator_killed_after_the_end_does_not_run_the_job_again(tmp_path:
         # The same history of checkpoints, by their times: no second run made one of its own.
         assert client.result().report == before
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
-    left = [path for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()]
-    assert left == []
+    assert jobs.files_below(tmp_path / "checkpoints") == []
 
 
 def test_without_checkpoints_none_can_be_asked_for_and_a_lost_coordinator_is_a_clear_error_and_leaves_nothing(

@@ -37,7 +37,8 @@ def half_way(directory: Path, points: str = "", interval_ms: int = 100) -> Itera
     finally:
         del os.environ[VARIABLE]
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
-    assert list((directory / "checkpoints").glob("*/shared/**/*.parquet")) == []
+    left = jobs.files_below(directory / "checkpoints")
+    assert [path for path in left if "shared" in path.parts and path.suffix == ".parquet"] == []
 
 
 def back(client: JobClient, before: int) -> None:
@@ -62,7 +63,7 @@ def test_at_a_point_of_a_checkpoint(tmp_path: Path, point: str) -> None:
 
 
 def test_before_the_next_trigger(tmp_path: Path) -> None:
-    with half_way(tmp_path, interval_ms=600_000) as (client, first):
+    with half_way(tmp_path, interval_ms=jobs.BY_HAND_MS) as (client, first):
         jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING, client)
         client.trigger_checkpoint()
         tasks = jobs.half_way(client)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -13,7 +12,9 @@ from pathlib import Path
 import pytest
 from tidegate.coordinator.embedded_ray_guard import has_mark
 
-TIMEOUT_S = 60
+from .jobs import eventually
+
+TIMEOUT_S = 120
 PROGRAM = """
 import os, subprocess, sys
 from tidegate.common import Configuration, WatermarkStrategy
@@ -55,13 +56,10 @@ def test_all_processes_end_when_the_driver_is_killed(tmp_path: Path, ending: sig
         assert driver.pid not in pids
         # At least: gcs_server, raylet, its two agents, the coordinator, and one task.
         assert len(pids) >= 6
-        processes = [os.pidfd_open(pid) for pid in pids]
     finally:
         started_s = time.monotonic()
         driver.send_signal(ending)
         driver.wait(TIMEOUT_S)
-    for process in processes:
-        assert select.select([process], [], [], TIMEOUT_S)[0], "a process of the embedded Ray is left"
-        os.close(process)
+    # Also those that were about to start when the driver was killed.
+    eventually("the end of the embedded Ray", lambda: not marked(mark))
     print(f"{len(pids)} processes ended {time.monotonic() - started_s:.2f} s after the signal")
-    assert marked(mark) == []

@@ -22,7 +22,7 @@ COUNT = 4_000
 
 
 def test_a_job_can_be_watched_checkpointed_and_cancelled(tmp_path: Path) -> None:
-    settings = jobs.configuration(tmp_path, parallelism=1, interval_ms=3_600_000)
+    settings = jobs.configuration(tmp_path, parallelism=1, interval_ms=jobs.BY_HAND_MS)
     stream = jobs.counts(settings, COUNT, jobs.Gate(tmp_path))
     with jobs.running(stream, jobs.FileSink(tmp_path / "output")) as client:
         # Half of the records are processed and the gate stays shut, so the job cannot end by itself.
@@ -91,7 +91,7 @@ def test_a_job_that_nobody_asks_about_leaves_nothing_behind(tmp_path: Path) -> N
     with pytest.raises(JobExecutionError, match=r"forgotten.*tidegate\.coordinator\.linger"):
         client.report()
     assert Counter(jobs.records_in(tmp_path / "output")) == jobs.expected(COUNT)
-    assert [path for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()] == []
+    assert jobs.files_below(tmp_path / "checkpoints") == []
 
 
 def test_whoever_only_looks_at_an_ended_job_does_not_keep_it(tmp_path: Path) -> None:

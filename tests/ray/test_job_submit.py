@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 from ray.job_submission import JobStatus, JobSubmissionClient
 
+from ..free_ports import free_ports
 from .jobs import Gate, assert_gone, eventually, expected, records_in
 
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
@@ -135,15 +135,10 @@ def wheel(directory: Path) -> Path:
     return path
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+def ports_of_head() -> list[int]:
+    """The ports for `head_command`."""
+    first = free_ports(5)
+    return list(range(first, first + 5))
 
 
 def head_command(ports: list[int], temp_dir: str) -> list[str]:
@@ -171,10 +166,10 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     shutil.copy(Path(__file__).with_name("jobs.py"), project)
     runtime_env = {"py_modules": [str(wheel(tmp_path_factory.mktemp("wheel")))]}
     temp_dir = tempfile.mkdtemp(prefix="tgh", dir="/tmp")
-    ports = free_ports(5)
+    ports = ports_of_head()
     process = subprocess.Popen(
         head_command(ports, temp_dir),
-        env={**os.environ, "HOME": str(home), "RAY_JOB_STOP_WAIT_TIME_S": "60"},
+        env={**os.environ, "HOME": str(home), "RAY_JOB_STOP_WAIT_TIME_S": str(TIMEOUT_S)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -286,7 +281,7 @@ def test_jobs_go_on_without_their_drivers_and_do_not_see_each_other(head: Head, 
         Gate(directories[name]).open()
         assert_gone(processes[name].values())
         assert sorted(records_in(directories[name] / "out.txt")) == sorted(expected(count).elements())
-    eventually("the end of the coordinators", lambda: head.jobs("--all") == [])
+    eventually("the end of the coordinators", lambda: head.jobs("--all") == [], deadline_s=TIMEOUT_S)
 
 
 def test_ray_job_stop_ends_in_a_savepoint_from_which_the_job_goes_on(head: Head, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -25,11 +24,9 @@ def test_after_kill_9_state_comes_from_local_copies_and_none_is_left(tmp_path: P
     with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
         before = jobs.half_way(client)
         # Without storage nothing but the copies can bring the state back.
-        # The job goes on, so files and folders disappear by themselves, which `os.walk` ignores.
-        for folder, _, names in os.walk(tmp_path / "checkpoints"):
-            if "shared" in Path(folder).parts:
-                for name in names:
-                    Path(folder, name).unlink(missing_ok=True)
+        for path in jobs.files_below(tmp_path / "checkpoints"):
+            if "shared" in path.parts:
+                path.unlink(missing_ok=True)
         jobs.kill(jobs.pid_of(before, "count") if victim == "task" else jobs.coordinator_pid(client))
         known = set(before.values())
         jobs.eventually("another process", lambda: set(client.processes().values()) - known, client)

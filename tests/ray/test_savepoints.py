@@ -87,7 +87,7 @@ def test_a_job_without_checkpoints_stops_with_a_savepoint_and_goes_on_from_it(tm
         assert client.wait(jobs.DEADLINE_S) is JobStatus.FINISHED
     assert Counter(jobs.records_in(output)) == jobs.expected(COUNT)
     work = tmp_path / "savepoints" / "savepoint-work"
-    jobs.eventually("the end of the work", lambda: not [each for each in work.rglob("*") if each.is_file()])
+    jobs.eventually("the end of the work", lambda: not jobs.files_below(work))
 
 
 def test_a_stop_with_drain_survives_the_coordinator_and_ends_the_job_once(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_kill_during_a_stop_ends_in_a_savepoint_or_in_a_job_that_goes_on(
     """A task dies with its part of the savepoint, or the coordinator when the stop's checkpoint exists."""
     gate, output = jobs.Gate(tmp_path), tmp_path / "output"
     monkeypatch.setenv(VARIABLE, point)
-    settings = jobs.configuration(tmp_path / "one", parallelism=1, interval_ms=3_600_000)
+    settings = jobs.configuration(tmp_path / "one", parallelism=1, interval_ms=jobs.BY_HAND_MS)
     with jobs.running(jobs.counts(settings, COUNT, gate), jobs.FileSink(output)) as client:
         jobs.eventually("a running job", lambda: client.report().status is JobStatus.RUNNING, client)
         client.trigger_checkpoint()

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ from .test_job_submit import (
     TIDEGATE,
     TIMEOUT_S,
     Ended,
-    free_ports,
     head_command,
     pids_of_session,
+    ports_of_head,
     run,
 )
 
@@ -30,6 +31,7 @@ CONFIG = Path(__file__).parents[2] / "k8s" / "overlays" / "job-on-volume" / "con
 # Sets nothing that config.yaml sets.
 DRIVER = """
 import sys
+from glob import glob
 from pathlib import Path
 
 import jobs
@@ -61,10 +63,10 @@ class Deployment:
     @property
     def jobs(self) -> list[str]:
         """The runs that have begun, by the ids of their jobs."""
-        return [path.parents[1].name for path in self.checkpoints.glob("*/epochs/1")]
+        return [Path(path).parents[1].name for path in glob(f"{self.checkpoints}/*/epochs/1")]
 
     def has_checkpoint(self) -> bool:
-        return any(self.checkpoints.glob("*/chk-*/MANIFEST"))
+        return bool(glob(f"{self.checkpoints}/*/chk-*/MANIFEST"))
 
     def entrypoint(self, interval: str, *options: str) -> list[str]:
         conf = ("--conf-file", "config.yaml", "-D", f"execution.checkpointing.interval={interval}", *options)
@@ -77,7 +79,7 @@ class Deployment:
 @contextmanager
 def cluster() -> Iterator[str]:
     """A Ray cluster, whose processes are all killed in the end; its address."""
-    temp_dir, ports = tempfile.mkdtemp(prefix="tgs", dir="/tmp"), free_ports(5)
+    temp_dir, ports = tempfile.mkdtemp(prefix="tgs", dir="/tmp"), ports_of_head()
     process = subprocess.Popen(
         head_command(ports, temp_dir), stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -95,7 +97,9 @@ def killed(process: subprocess.Popen[str]) -> None:
     process.kill()
     process.wait()
     for pid in pids_of_session(process.pid):
-        os.kill(pid, signal.SIGKILL)
+        # Some end with the first.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from tidegate.spark_bridge.stage import SparkStageOperator
 
 from ..operators.harness import OperatorUnderTest
 
-WAIT_S = 60
+WAIT_S = 180
 NO_LIMIT = sys.maxsize
 NUMBERS = pa.schema([("id", pa.int64())])
 

@@ -37,7 +37,7 @@ def endpoint(settings: PrometheusSettings) -> Iterator[PrometheusEndpoint]:
 def test_names_and_labels_of_all_kinds_come_through_as_they_are() -> None:
     with (
         endpoint(PrometheusSettings((0,))) as page,
-        urllib.request.urlopen(page.url, timeout=30) as answer,
+        urllib.request.urlopen(page.url, timeout=120) as answer,
     ):
         assert answer.headers["Content-Type"].startswith("text/plain")
         found = list(text_string_to_metric_families(answer.read().decode()))

@@ -19,8 +19,8 @@ MANY = 210
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    """A console that waits half a second for a client."""
-    with served(all_jobs(tmp_path), ServerSettings(port=0, stall_timeout_s=0.5)) as found:
+    """A console that waits a second and a half for a client: longer than a thread here waits for its turn."""
+    with served(all_jobs(tmp_path), ServerSettings(port=0, stall_timeout_s=1.5)) as found:
         yield found
 
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from tests.console.web.serving import ServedConsole, ToldJobs
 
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 90_000
 """Two loaded cores are slow; nothing here waits so long when all is well."""
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 

@@ -18,7 +18,7 @@ from tidegate.state import read_snapshot
 
 from tests.console.web.serving import TOKEN, ToldJobs
 
-WAIT_S = 60
+WAIT_S = 120
 
 
 class Totals(KeyedProcessFunction):
@@ -78,6 +78,8 @@ def test_the_graph_shows_figures_that_grow(page: Page, client: JobClient) -> Non
 
 
 def test_the_state_of_the_last_checkpoint_can_be_looked_through(page: Page, client: JobClient) -> None:
+    while not all(client.query_state("totals", "total", key, consistency="live") for key in range(5)):
+        assert client.wait(0.05) is not JobStatus.FAILED, client.report().cause
     client.trigger_checkpoint()
     page.goto(f"/#/jobs/{client.get_job_id()}/state")
     totals = page.get_by_role("region", name="State of Totals")
