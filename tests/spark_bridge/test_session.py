@@ -91,7 +91,7 @@ def test_a_stage_whose_java_is_killed_reports_a_lost_session() -> None:
         list(results)
     cause = str(failed.value).partition("\n\n")[0]
     for words in (
-        "operator stage (1/1): the Spark session was lost: ",
+        "operator stage (1/1), epoch 1: the Spark session was lost: ",
         f"its Java process {pid} was killed by SIGKILL",
         f"{jobs.SPARK.log_dir}/spark-{os.getpid()}.log",
     ):
