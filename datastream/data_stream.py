@@ -37,6 +37,7 @@ from ..protocol.partitioning import Partitioning
 from ..state.descriptors import MapStateDescriptor
 from .closeable_iterator import CloseableIterator
 from .data_stream_sink import DataStreamSink
+from .job_settings import listen_rule
 from .joined_streams import CoGroupedStreams, JoinedStreams
 from .operator_settings import OperatorSettings
 from .projection import projection
@@ -299,6 +300,7 @@ class DataStream(OperatorSettings):
             input_schema,
             epoch_limits(self._env.configuration, max_epoch_records, interval, max_concurrent_epochs),
             dict(configs or {}),
+            listen_rule(self._env.configuration),
         )
         function = SparkQuery(func) if isinstance(func, str) else func
         stream = self._then("SparkStage", SparkStageOperator(function, schema, settings))
@@ -339,7 +341,8 @@ class DataStream(OperatorSettings):
     def _end_in_spark(self, name: str, target: Any, input_schema: pa.Schema | None) -> DataStreamSink:
         from ..spark_bridge.sink import SparkSink, SparkSinkOperator
 
-        sink = SparkSink(target, input_schema, spark_settings(self._env.configuration))
+        configuration = self._env.configuration
+        sink = SparkSink(target, input_schema, spark_settings(configuration), listen_rule(configuration))
         return self._in_spark(
             self._end(name, SparkSinkOperator(sink)).force_non_parallel().disable_chaining()
         )

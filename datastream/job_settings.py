@@ -146,10 +146,7 @@ def job_settings(
         reconnect_timeout_ms=_network_timeout_ms(
             configuration, NetworkOptions.RECONNECT_TIMEOUT, "a busy process would count as lost"
         ),
-        listen_rule=ListenRule.parse(
-            configuration.get(NetworkOptions.ADDRESS),
-            configuration.get(NetworkOptions.BIND_PORT),
-        ),
+        listen_rule=listen_rule(configuration),
         heartbeat_timeout_ms=configuration.get(DeploymentOptions.HEARTBEAT_TIMEOUT).to_millis(),
         slot_request_timeout_ms=configuration.get(DeploymentOptions.SLOT_REQUEST_TIMEOUT).to_millis(),
         redundant_processes=_not_negative(configuration, DeploymentOptions.REDUNDANT_PROCESSES),
@@ -166,6 +163,13 @@ def job_settings(
         configuration=_shown(configuration, backend),
         archive_dir=_shared(configuration, JobManagerOptions.ARCHIVE_DIR),
         fail_points=failpoints.parse(os.environ.get(failpoints.VARIABLE, "")),
+    )
+
+
+def listen_rule(configuration: Configuration) -> ListenRule:
+    """On which address and ports the processes of a job listen for those of other nodes."""
+    return ListenRule.parse(
+        configuration.get(NetworkOptions.ADDRESS), configuration.get(NetworkOptions.BIND_PORT)
     )
 
 

@@ -1,57 +1,117 @@
-"""Arrow tables into Spark and out again, with exactly the same types both ways.
+"""Records of a stage into Spark and results out again, directly between subtasks and executors.
 
-PySpark 3.5 has no public call for this (`createDataFrame` goes through pandas, which turns a nullable
-integer into a float). It does have the parts, which its own pandas path uses; RayDP bounds PySpark at
-3.5.7, so they are those of one version.
+Executors fetch the partitions of an epoch from the subtasks that hold them, and push the partitions of the
+result to subtasks (see `exchange_client` and `exchange_server`). No record passes through Spark's driver
+process: it gets one row for each partition. Types are the same both ways. All calls of PySpark are public;
+`pyspark.sql.pandas.types` converts schemas.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-_MAX_PARTITION_ROWS = 50_000
-_MAX_PARTITION_BYTES = 32 * 1024 * 1024
-"""A partition travels inside its task's description, which Spark refuses beyond 128 MiB."""
+from . import exchange_client
+from .exchange_client import push_partition, read_partition
+from .exchange_server import Endpoint, Pushed, SparkExchangeError
+from .failures import cause_of
+
+_MOST_PARTITION_BYTES = 128 << 20
+"""A Spark task that failed starts again at the beginning of its partition."""
+_LEAST_PARTITION_ROWS = 5_000
+"""A Spark task costs more than its records below this number."""
+
+_FAILED = re.compile(r"exchange_client\.ExchangeError: (.*)", re.DOTALL)
+_PUSHED = "target int, partition int, attempt bigint, rows bigint"
 
 
-def to_dataframe(session: Any, table: pa.Table) -> Any:
-    """A Spark DataFrame with the rows and columns of an Arrow table.
+def input_frame(session: Any, endpoints: Sequence[Endpoint]) -> Any:
+    """A Spark DataFrame of all records that subtasks serve, in the order of the endpoints.
 
-    The data goes through the driver to the executors, wherever they run; no shared disk is needed.
+    It is valid until the runs end.
 
     Raises:
-        TypeError: A column has a type that Spark does not have.
+        TypeError: A column has a type that Spark does not have, or the types differ between subtasks.
     """
-    from pyspark.sql import DataFrame
-    from pyspark.sql.pandas.serializers import ArrowStreamSerializer
-    from pyspark.sql.pandas.types import to_arrow_schema
+    _travels()
+    parts = [(end.reach, number) for end in endpoints for number in range(end.partitions)]
+    schema = plain_schema(_common([end.schema for end in endpoints]))
 
-    jvm = session._jvm
-    schema = _spark_schema(table.schema)
-    # Spark's Java side reads one layout of a type: no dictionaries, no nanoseconds, no large strings.
-    plain = table.cast(to_arrow_schema(schema))
-    rows = _partition_rows(plain, session.sparkContext.defaultParallelism)
-    batches = plain.combine_chunks().to_batches(max_chunksize=rows)
-    if not batches:
-        return session.createDataFrame([], schema)
-    server = session._sc._serialize_to_jvm(
-        batches,
-        ArrowStreamSerializer(),
-        jvm.PythonSQLUtils.readArrowStreamFromFile,
-        jvm.ArrowIteratorServer,
-    )
-    frame = jvm.PythonSQLUtils.toDataFrame(server, schema.json(), session._jsparkSession)
-    return DataFrame(frame, session)
+    def fetch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                reach, partition = parts[number]
+                yield from read_partition(reach, partition, schema)
+
+    return session.range(0, len(parts), 1, len(parts)).mapInArrow(fetch, spark_schema(schema))
 
 
-def to_arrow(frame: Any, schema: pa.Schema) -> pa.Table:
-    """The rows of a Spark DataFrame, in its order, as an Arrow table of `schema`."""
-    batches = frame._collect_as_arrow()
-    if not batches:
-        return schema.empty_table()
-    return pa.Table.from_batches(batches).cast(schema)
+def push(frame: Any, schema: pa.Schema, endpoints: Sequence[Endpoint]) -> list[Pushed]:
+    """Run a Spark job whose executors push its results to subtasks.
+
+    Args:
+        frame: Its results.
+        schema: What the results are converted to; only units of time and widths of integers may differ.
+        endpoints: Of the subtasks.
+
+    Returns:
+        The partitions that count. Tasks that failed, or ran twice, may have pushed others.
+    """
+    _travels()
+    reaches = [end.reach for end in endpoints]
+
+    def put(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None, "only Spark tasks call this"
+        partition, attempt = task.partitionId(), task.taskAttemptId()
+        target, rows = push_partition(reaches, partition, attempt, batches, schema)
+        types = (pa.int32(), pa.int32(), pa.int64(), pa.int64())
+        values = (target, partition, attempt, rows)
+        columns = [pa.array([value], kind) for value, kind in zip(values, types, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, ["target", "partition", "attempt", "rows"])
+
+    # By position: names may contain dots, or occur twice.
+    numbered = frame.toDF(*[f"c{number}" for number in range(len(frame.columns))])
+    return [Pushed(*row) for row in numbered.mapInArrow(put, _PUSHED).collect()]
+
+
+def to_arrow(frame: Any) -> pa.Table:
+    """The rows of a small Spark DataFrame, in its order; they pass through Spark's driver process."""
+    rows = frame.mapInArrow(packing(), "batch binary").collect()
+    tables = [pa.ipc.open_stream(row[0]).read_all() for row in rows]
+    return pa.concat_tables(tables) if tables else arrow_schema_of(frame).empty_table()
+
+
+def packing() -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What executors do with a partition: each Arrow batch becomes one row.
+
+    A function of its own, since such travel by value: the executors need PyArrow and not Tidegate.
+    """
+
+    def packed(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            if batch.num_rows:
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, batch.schema) as stream:
+                    stream.write_batch(batch)
+                yield pa.record_batch([pa.array([sink.getvalue().to_pybytes()])], names=["batch"])
+
+    return packed
+
+
+def exchange_error(error: Exception) -> SparkExchangeError | None:
+    """The reason why executors could not exchange records with a subtask; `None` if that is not why.
+
+    Args:
+        error: What Spark raised.
+    """
+    found = _FAILED.search(cause_of(error))
+    return None if found is None else SparkExchangeError(found[1])
 
 
 def arrow_schema_of(frame: Any) -> pa.Schema:
@@ -61,15 +121,23 @@ def arrow_schema_of(frame: Any) -> pa.Schema:
     return to_arrow_schema(frame.schema)
 
 
-def _partition_rows(table: pa.Table, parallelism: int) -> int:
-    """Rows of a partition: enough partitions for all cores, none of them too big for a task."""
-    records: int = table.num_rows
-    even = -(-records // max(1, parallelism))
-    fitting = _MAX_PARTITION_BYTES * records // max(1, int(table.nbytes))
-    return max(1, min(even, fitting, _MAX_PARTITION_ROWS))
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The layout of the same types that Spark reads: no dictionaries, no nanoseconds, no large strings.
+
+    Raises:
+        TypeError: A column has a type that Spark does not have.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(spark_schema(schema))
 
 
-def _spark_schema(schema: pa.Schema) -> Any:
+def spark_schema(schema: pa.Schema) -> Any:
+    """Spark's schema for Arrow data.
+
+    Raises:
+        TypeError: A column has a type that Spark does not have.
+    """
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -81,3 +149,32 @@ def _spark_schema(schema: pa.Schema) -> Any:
             f"({', '.join(f'{field.name}: {field.type}' for field in schema)}): {error}. Convert it "
             f"before the stage, or declare another input_schema"
         ) from error
+
+
+def partitions_of(table: pa.Table, parallelism: int) -> int:
+    """How many partitions to make of a table: one for each core, fewer of few records, more of large ones.
+
+    Args:
+        table: The records.
+        parallelism: How many tasks Spark can run at a time.
+    """
+    records: int = table.num_rows
+    enough = min(parallelism, -(-records // _LEAST_PARTITION_ROWS))
+    return max(1, enough, -(-int(table.nbytes) // _MOST_PARTITION_BYTES))
+
+
+def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise TypeError(
+            f"the records of an epoch do not have the same types in all subtasks ({error}); declare an "
+            f"input_schema"
+        ) from error
+
+
+def _travels() -> None:
+    """Let the functions of `exchange_client` travel by value: executors have no Tidegate."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(exchange_client)  # type: ignore[no-untyped-call]

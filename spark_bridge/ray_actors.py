@@ -122,3 +122,9 @@ def watch_app_master(ended: threading.Event, lost: Callable[[str], None]) -> Non
         lost(f"its application master in Ray ({_APP_MASTER}) has ended, and its executors with it")
 
     threading.Thread(target=watch, name="tidegate-spark-watch", daemon=True).start()
+
+
+def node_address() -> str:
+    """The address by which Ray knows this node."""
+    address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    return address

@@ -21,7 +21,7 @@ from ..state.list_files import EncodedItems, write_list_file
 from ..state.snapshot_columns import StoredValues
 from ..state.snapshot_files import StateLocation
 from ..state.storage import CheckpointStorage
-from .exchange import arrow_schema_of, to_arrow
+from .exchange import to_arrow
 from .failures import errors_of_tasks
 from .state_types import spark_schema
 from .state_writing import COPIED, PLACE, WRITTEN, Copying, KeyedWriting
@@ -128,7 +128,7 @@ def written_items(
     where = StateLocation(uid, operator.name, handle.state_name)
     parallelism = len(operator.subtasks)
     with errors_of_tasks():
-        table = to_arrow(frame, arrow_schema_of(frame)).combine_chunks()
+        table = to_arrow(frame).combine_chunks()
     if handle.mode == BROADCAST:
         bounds = [0, *[table.num_rows] * parallelism]
     elif "subtask" in table.column_names:

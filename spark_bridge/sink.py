@@ -22,11 +22,14 @@ from ..operators.base import OperatorContext
 from ..operators.sinks import Committer, Sink, SinkOperator, SinkWriter
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
+from ..protocol.listening import ANY_PORT, ListenRule
+from . import exchange
 from .epochs import EpochBuffer
-from .exchange import to_dataframe
+from .exchange_server import ExchangeServer
 from .failures import cause_of
 from .java import require_java
 from .session import SparkSessionLease, SparkSettings, session_host
+from .stage_server import exchange_server
 
 _NO_CHECKPOINT = 0
 """Id of the one epoch of a job without checkpoints."""
@@ -123,18 +126,26 @@ class SparkSink(Sink):
         target: What is done with an epoch.
         input_schema: Arrow schema of the records; see `EpochBuffer`.
         settings: How the session is started.
+        listen_rule: Where executors of other nodes reach the sink.
     """
 
-    def __init__(self, target: EpochTarget, input_schema: pa.Schema | None, settings: SparkSettings) -> None:
+    def __init__(
+        self,
+        target: EpochTarget,
+        input_schema: pa.Schema | None,
+        settings: SparkSettings,
+        listen_rule: ListenRule = ANY_PORT,
+    ) -> None:
         self._target = target
         self._input_schema = input_schema
         self._settings = settings
+        self._listen_rule = listen_rule
 
     def create_writer(self) -> EpochWriter:
         return EpochWriter(self._input_schema, self._settings)
 
     def create_committer(self) -> Committer:
-        return _EpochCommitter(self._target, self._settings)
+        return _EpochCommitter(self._target, self._settings, self._listen_rule)
 
     def validate(self) -> None:
         require_java().use()
@@ -197,9 +208,11 @@ class EpochWriter(SinkWriter):
 
 
 class _EpochCommitter(Committer):
-    def __init__(self, target: EpochTarget, settings: SparkSettings) -> None:
+    def __init__(self, target: EpochTarget, settings: SparkSettings, listen_rule: ListenRule) -> None:
         self._target = target
         self._settings = settings
+        self._listen_rule = listen_rule
+        self._server: ExchangeServer | None = None
         self._lease: SparkSessionLease | None = None
         self._where = ""
         self._owner = ""
@@ -211,6 +224,7 @@ class _EpochCommitter(Committer):
         self._owner = f"{context.job_id}-{quote(context.operator_uid, safe='')}"
         self._attempt = int(context.attempt)
         self._lease = session_host().acquire(self._settings)
+        self._server = exchange_server(self._where, self._settings, self._listen_rule, context.local_dir)
 
     def commit(self, committables: list[Any]) -> None:
         assert self._lease is not None
@@ -218,8 +232,7 @@ class _EpochCommitter(Committer):
         for epoch in committables:
             try:
                 with self._lease.losses(self._where):
-                    table = pa.ipc.open_stream(epoch.data).read_all()
-                    self._target.commit(to_dataframe(session, table), epoch, self._attempt)
+                    self._commit(session, epoch)
             except TidegateError:
                 raise
             except Exception as error:
@@ -227,6 +240,17 @@ class _EpochCommitter(Committer):
                     f"{self._where}: epoch {epoch.number} could not be written: {cause_of(error)}. It stays "
                     f"in the checkpoint and is written when the job restarts"
                 ) from error
+
+    def _commit(self, session: Any, epoch: Epoch) -> None:
+        assert self._server is not None
+        table = pa.ipc.open_stream(epoch.data).read_all()
+        cores = self._settings.num_executors * self._settings.executor_cores
+        run = self._server.serve(table, exchange.partitions_of(table, cores), memory_bytes=0)
+        try:
+            frame = exchange.input_frame(session, [run.endpoint])
+            self._target.commit(frame, epoch, self._attempt)
+        finally:
+            run.close()
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         if not self._is_clean and self._lease is not None and not self._lease.is_starting():
@@ -236,6 +260,8 @@ class _EpochCommitter(Committer):
                 self._target.clean_up(session, self._owner, self._attempt)
 
     def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
         if self._lease is not None:
             self._lease.release()
 

@@ -16,6 +16,7 @@ from ..operators.base import OperatorContext
 from ..operators.enumerators import Boundedness
 from ..operators.sources import Source, SourceReader
 from ..protocol.elements import Batch
+from .exchange import packing
 from .java import require_java
 from .session import SparkSessionLease, SparkSettings, session_host
 
@@ -131,7 +132,7 @@ class _SparkReader(SourceReader):
         self._check_order(frame)
         if position.after is not None:
             frame = frame.where(_behind(self._order_by, position.after))
-        packed = frame.orderBy(*self._order_by).mapInArrow(_packing(), "batch binary")
+        packed = frame.orderBy(*self._order_by).mapInArrow(packing(), "batch binary")
         before = position.after
         for row in packed.toLocalIterator(prefetchPartitions=True):
             batch = pa.ipc.open_stream(row[0]).read_next_batch()
@@ -169,23 +170,6 @@ class _SparkReader(SourceReader):
                 f"{self._where}: order_by ({', '.join(self._order_by)}) does not tell rows apart: two rows "
                 f"have the same; name more columns, or make the rows distinct"
             )
-
-
-def _packing() -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What the executors do with a partition: each Arrow batch becomes one row.
-
-    A function of its own, for such travel by value: the executors need PyArrow and not Tidegate.
-    """
-
-    def packed(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            if batch.num_rows:
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, batch.schema) as stream:
-                    stream.write_batch(batch)
-                yield pa.record_batch([pa.array([sink.getvalue().to_pybytes()])], names=["batch"])
-
-    return packed
 
 
 def _behind(order_by: list[str], after: tuple[Any, ...]) -> Any:

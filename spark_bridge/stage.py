@@ -7,6 +7,7 @@ run again.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,12 +22,15 @@ from ..operators.epoch_stage import EpochStageOperator
 from ..operators.output import Output
 from ..protocol.elements import Batch
 from ..protocol.epochs import EpochLimits
+from ..protocol.listening import ANY_PORT, ListenRule
+from . import exchange
 from .epoch_runner import EpochRunner
 from .epochs import RecordTables
-from .exchange import arrow_schema_of, to_arrow, to_dataframe
+from .exchange_server import Run
 from .failures import cause_of
 from .java import require_java
 from .session import SparkSettings, session_host
+from .stage_server import exchange_server
 
 EPOCH = "epoch"
 """The name of an epoch's records in the query of `SparkQuery`."""
@@ -42,12 +46,14 @@ class StageSettings:
             batches, from the fields of rows and dicts, or inferred with columns `_1`, `_2`, …
         limits: What bounds its epochs.
         configs: Settings of Spark SQL for this stage alone.
+        listen_rule: Where executors of other nodes reach the stage.
     """
 
     session: SparkSettings
     input_schema: pa.Schema | None
     limits: EpochLimits
     configs: Mapping[str, str] = field(default_factory=dict)
+    listen_rule: ListenRule = ANY_PORT
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,8 @@ class SparkStageOperator(EpochStageOperator):
         self._where = f"operator {context.name_with_subtask}"
         self._records = RecordTables(self._where, self._settings.input_schema)
         self._own_session_lock = threading.Lock()
+        session = self._settings.session
+        self._server = exchange_server(self._where, session, self._settings.listen_rule, context.local_dir)
 
     def to_table(self, batch: Batch) -> pa.Table:
         return self._records.table(batch.values)
@@ -113,6 +121,7 @@ class SparkStageOperator(EpochStageOperator):
     def close(self) -> None:
         if self._runner is not None:
             self._runner.close()
+        self._server.close()
         super().close()
 
     # ------------------------------------------------------------ on a thread of the runner
@@ -120,17 +129,25 @@ class SparkStageOperator(EpochStageOperator):
     def _run(self, shared: Any, number: int, table: pa.Table) -> pa.Table:
         where = f"{self._where}, epoch {number}"
         try:
-            with self._lease.losses(where):
-                frame = self._function(to_dataframe(self._session_of(shared), table))
+            with self._lease.losses(where), contextlib.closing(self._serve(table)) as run:
+                frame = self._function(exchange.input_frame(self._session_of(shared), [run.endpoint]))
                 self._check_schema(where, frame)
-                return to_arrow(frame, self._schema)
+                return run.results(exchange.push(frame, self._schema, [run.endpoint]), self._schema)
         except TidegateError:
             raise
         except Exception as error:
+            failed = exchange.exchange_error(error)
+            if failed is not None:
+                raise failed from error
             raise UserCodeError(
                 f"{where}: its Spark job failed on {table.num_rows} records: {cause_of(error)}. Correct the "
                 f"function: a restarted job runs it on these records again"
             ) from error
+
+    def _serve(self, table: pa.Table) -> Run:
+        session, limits = self._settings.session, self._settings.limits
+        partitions = exchange.partitions_of(table, session.num_executors * session.executor_cores)
+        return self._server.serve(table, partitions, limits.memory_bytes // limits.max_running)
 
     def _session_of(self, shared: Any) -> Any:
         if not self._settings.configs:
@@ -159,7 +176,7 @@ class SparkStageOperator(EpochStageOperator):
             raise UserCodeError(
                 f"{where}: the stage's function returned {type(frame).__name__}; return a Spark DataFrame"
             )
-        found = arrow_schema_of(frame)
+        found = exchange.arrow_schema_of(frame)
         if found.names != self._schema.names or not _types_fit(found, self._schema):
             raise UserCodeError(
                 f"{where}: the stage was declared with the schema "

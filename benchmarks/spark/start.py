@@ -26,11 +26,13 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
-from tidegate.spark_bridge.exchange import to_arrow, to_dataframe
+from tidegate.spark_bridge import exchange
+from tidegate.spark_bridge.exchange_server import ExchangeServer
 from tidegate.spark_bridge.session import SparkSettings, session_host
 
 _SAMPLE_S = 0.1
 _RECORDS = 25_000
+_MEMORY_BYTES = 64 << 20
 _KINDS = (
     ("org.apache.spark.launcher.Main", "spark-submit's launcher (Java)"),
     ("org.apache.spark.deploy.SparkSubmit", "driver (Java)"),
@@ -148,9 +150,13 @@ def first_epoch(session: Any) -> None:
         {"id": pa.array(range(_RECORDS), pa.int64()), "name": [f"n{n % 99}" for n in range(_RECORDS)]}
     )
     table = session.range(99).selectExpr("concat('n', id) as name", "id as number")
-    frame = to_dataframe(session, numbers).join(table, "name").where("id % 2 = 0")
+    server = ExchangeServer("first epoch", lambda: None, tempfile.gettempdir())
+    run = server.serve(numbers, 1, _MEMORY_BYTES)
+    frame = exchange.input_frame(session, [run.endpoint]).join(table, "name").where("id % 2 = 0")
     schema = pa.schema([("name", pa.string()), ("id", pa.int64()), ("number", pa.int64())])
-    assert to_arrow(frame, schema).num_rows == _RECORDS // 2
+    found = run.results(exchange.push(frame, schema, [run.endpoint]), schema)
+    server.close()
+    assert found.num_rows == _RECORDS // 2
 
 
 def first_python_worker(session: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,24 @@ def rows(spark: Any) -> Any:
     return spark.range(COUNT).selectExpr("id", f"'{spark.sparkContext.applicationId}' as source_application")
 
 
-def who_runs_it(frame: Any) -> Any:
+def kills_its_executor(directory: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Kills the Java of its executor while it reads the epoch, and the next one while it pushes results."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+        executor = int(daemon.rpartition(")")[2].split()[1])
+        for number, batch in enumerate(batches):
+            for moment, place in (("reading", 0), ("pushing", 3)):
+                if number == place and not (directory / moment).exists():
+                    (directory / moment).touch()
+                    os.kill(executor, signal.SIGKILL)
+            yield batch
+
+    return run
+
+
+def who_runs_it(frame: Any, directory: Path) -> Any:
+    frame = frame.mapInArrow(kills_its_executor(directory), frame.schema)
     application = frame.sparkSession.sparkContext.applicationId
     return frame.selectExpr(
         "id",
@@ -125,10 +143,15 @@ def test_results_are_exact_although_parts_of_the_session_are_killed(tmp_path: Pa
     source = jobs.HeldSparkSource(rows, spark_settings(settings), lambda *_: int(gate.read_text()))
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows").uid("rows")
     input_schema = pa.schema([OUTPUT.field("id"), OUTPUT.field("source_application")])
-    stage = stream.spark_stage(who_runs_it, OUTPUT, input_schema).uid("stage")
+    # Results of an epoch are five batches.
+    configs = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(STEP // 5)}
+    function = partial(who_runs_it, directory=tmp_path)
+    stage = stream.spark_stage(function, OUTPUT, input_schema, configs=configs).uid("stage")
     stage.sink_to_spark(lambda frame: frame.select("id").write.format("csv"), str(tmp_path / "out"))
     with stage.execute_and_collect() as results:
         records = list(islice(results, STEP))
+        assert (tmp_path / "reading").exists()
+        assert (tmp_path / "pushing").exists()
         os.kill(int(records[-1][4]), signal.SIGKILL)
         open_gate(gate, 2 * STEP)
         records += islice(results, STEP)

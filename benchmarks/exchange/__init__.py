@@ -1,0 +1,1 @@
+"""Ways to exchange Arrow data between a process and Spark's executors."""
