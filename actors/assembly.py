@@ -12,6 +12,7 @@ from ..operators.base import OperatorContext, Work
 from ..operators.chain import OperatorChain
 from ..operators.output import Receiver
 from ..operators.processing_time import ProcessingTimeService
+from ..protocol.epoch_messages import ToLeader
 from ..protocol.execution_graph import OutputEdge
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.plan import StreamNode
@@ -176,7 +177,7 @@ class _ContextFactory:
             send_to_coordinator=lambda event: self._tell_coordinator(node, event),
         )
 
-    def _tell_coordinator(self, node: StreamNode, event: ReaderEvent) -> None:
+    def _tell_coordinator(self, node: StreamNode, event: ReaderEvent | ToLeader) -> None:
         deployment = self._deployment
         self._report(FromOperator(deployment.attempt, deployment.subtask_id, node.uid, event))
 

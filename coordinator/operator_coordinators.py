@@ -1,4 +1,4 @@
-"""The halves of operators that run in the coordinator: enumerators of sources, and what aligns sources."""
+"""What runs in the coordinator for operators: enumerators and alignment of sources, leaders of epochs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any
 
 from ..common.errors import TidegateError
 from ..operators.chain import load_operator
-from ..operators.sources import Source, SourceOperator
+from ..operators.sources import SourceOperator
+from ..protocol.epoch_messages import FromLeader, ToLeader
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest
-from ..protocol.plan import JobGraph, StreamNode
+from ..protocol.plan import JobGraph
 from ..protocol.source_events import CoordinatorEvent, ReaderStarted, WatermarkLimit, WatermarkReported
 from ..protocol.task_events import FromOperator, ToOperator
 from ..protocol.trigger import NEVER_MS
 from ..protocol.watermark_alignment import WatermarkAligner
 from .enumerator_host import EnumeratorHost, HostPorts
+from .epoch_leaders import EpochLeaders
 from .ordered_ports import OrderedPorts
 from .ports import CoordinatorPorts
 from .restore import stored_operator
@@ -52,6 +54,7 @@ class OperatorCoordinators:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_numbers = count()
         self._aligner = WatermarkAligner()
+        self._leaders = EpochLeaders(self._send)
 
     def _set_nodes(self, graph: JobGraph) -> None:
         self._nodes = {node.uid: node for node in graph.operators if node.is_coordinated}
@@ -78,22 +81,25 @@ class OperatorCoordinators:
         self._attempt = attempt
         self._readers = {uid: {} for uid in self._nodes}
         self._aligner = WatermarkAligner()
+        self._leaders = EpochLeaders(self._send)
 
     def run(self, manifest: CheckpointManifest | None) -> bool:
         """All subtasks of the attempt run; whether what is here runs too."""
         for uid, node in self._nodes.items():
             stored = None if manifest is None else stored_operator(node, manifest)
             try:
-                source = _source(node)
+                operator = load_operator(node)
             except TidegateError as error:
                 self._fail(str(error), False)
                 return False
-            if not source.is_enumerated:
+            source = operator.source if isinstance(operator, SourceOperator) else None
+            if source is None or not source.is_enumerated:
                 continue
             host = EnumeratorHost(node, source, self._host_ports(uid))
             self._hosts[uid] = host
             if not host.run(self._readers[uid], None if stored is None else stored.coordinator):
                 return False
+        self._leaders.run()
         return True
 
     def stop(self) -> None:
@@ -101,14 +107,18 @@ class OperatorCoordinators:
         hosts, self._hosts = self._hosts, {}
         self._snapshots, self._timers = {}, []
         self._aligner = WatermarkAligner()
+        self._leaders.stop()
         for host in hosts.values():
             problem = host.close()
             if problem is not None:
                 self._warn(problem)
 
     def handle(self, event: FromOperator) -> None:
-        """A reader of this attempt said something."""
-        if isinstance(event.event, ReaderStarted):
+        """An operator of this attempt sent something."""
+        if isinstance(event.event, ToLeader):
+            parallelism = self._nodes[event.operator_uid].parallelism
+            self._leaders.handle(event.operator_uid, parallelism, event.subtask.index, event.event)
+        elif isinstance(event.event, ReaderStarted):
             self._readers[event.operator_uid][event.subtask.index] = event.event.splits
         elif isinstance(event.event, WatermarkReported):
             member = (event.operator_uid, event.subtask.index)
@@ -122,7 +132,7 @@ class OperatorCoordinators:
 
         return HostPorts(send, self._schedule, self.ports.run_in_background, self.ports.post, self._fail)
 
-    def _send(self, uid: str, index: int, event: CoordinatorEvent) -> None:
+    def _send(self, uid: str, index: int, event: CoordinatorEvent | FromLeader) -> None:
         self.ports.send(self._attempt, SubtaskId(self._task_ids[uid], index), ToOperator(uid, event))
 
     # ------------------------------------------------------------ checkpoints
@@ -136,6 +146,7 @@ class OperatorCoordinators:
         self._snapshots[checkpoint_id] = {
             uid: host.snapshot(checkpoint_id) for uid, host in self._hosts.items()
         }
+        self._leaders.triggered(checkpoint_id)
 
     def state_of(self, checkpoint_id: CheckpointId, uid: str) -> bytes | None:
         """What an operator's half knew when a checkpoint was triggered; `None` if it has none."""
@@ -146,10 +157,12 @@ class OperatorCoordinators:
         self._snapshots = {each: kept for each, kept in self._snapshots.items() if each > checkpoint_id}
         for host in list(self._hosts.values()):
             host.complete(checkpoint_id)
+        self._leaders.completed(checkpoint_id)
 
     def forget(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint will not complete."""
         self._snapshots.pop(checkpoint_id, None)
+        self._leaders.aborted(checkpoint_id)
 
     # ------------------------------------------------------------ time
 
@@ -170,9 +183,3 @@ class OperatorCoordinators:
 
     def _now_ms(self) -> int:
         return self.ports.now_ns() // 1_000_000
-
-
-def _source(node: StreamNode) -> Source:
-    operator = load_operator(node)
-    assert isinstance(operator, SourceOperator), "only sources have a half in the coordinator"
-    return operator.source

@@ -14,6 +14,7 @@ from ..common.errors import ConfigurationError, StateMigrationError, TidegateErr
 from ..common.type_conversion import shortened
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
+from ..protocol.epoch_messages import FromLeader, ToLeader
 from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.ids import Attempt, CheckpointId, JobId
 from ..protocol.source_events import CoordinatorEvent, ReaderEvent, SourceEventSent
@@ -53,8 +54,8 @@ class ResultPort(Protocol):
         """Whether the driver has taken enough of what was offered before."""
 
 
-def _no_coordinator(event: ReaderEvent) -> None:
-    raise ConfigurationError("only a source with an enumerator has somebody to talk to in the coordinator")
+def _no_coordinator(event: ReaderEvent | ToLeader) -> None:
+    raise ConfigurationError("only a source with an enumerator, or a stage, has a half in the coordinator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class OperatorContext:
     """Whether every source ends and only final results are wanted."""
     metrics: MetricGroup = field(default_factory=lambda: MetricGroup(MetricRegistry(), ()))
     auto_watermark_interval_ms: int = 200
-    send_to_coordinator: Callable[[ReaderEvent], None] = _no_coordinator
+    send_to_coordinator: Callable[[ReaderEvent | ToLeader], None] = _no_coordinator
     trace_work: Callable[[Work], None] = _no_trace
     """Takes what belongs into the trace of the next checkpoint; on the task's loop."""
 
@@ -421,7 +422,7 @@ class StreamOperator(ABC):
         assert self.context.raw_keyed is not None, "a task gives every operator its raw keyed state"
         return self.context.raw_keyed
 
-    def handle_coordinator_event(self, event: CoordinatorEvent) -> None:
+    def handle_coordinator_event(self, event: CoordinatorEvent | FromLeader) -> None:
         """The operator's half in the coordinator said something."""
         raise AssertionError(f"{self.context.name_with_subtask} has no half in the coordinator")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..common.errors import SerializationError, StateError, TidegateError
 from ..protocol.elements import Batch, CheckpointBarrier
+from ..protocol.epoch_messages import FromLeader
 from ..protocol.execution_graph import Subtask
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
@@ -165,7 +166,7 @@ class OperatorChain:
         """An input became idle, or active again; each operator passes it on to the next."""
         self._head.process_status(is_idle, input_index)
 
-    def handle_coordinator_event(self, operator_uid: str, event: CoordinatorEvent) -> None:
+    def handle_coordinator_event(self, operator_uid: str, event: CoordinatorEvent | FromLeader) -> None:
         """Give one of the operators what its half in the coordinator said."""
         (node,) = (node for node in self._nodes if node.uid == operator_uid)
         self._operators[node.node_id].handle_coordinator_event(event)

@@ -1,25 +1,37 @@
-"""The operator around `protocol.epochs`: gathers Arrow tables and runs epochs outside the task's loop."""
+"""The operator around `protocol.epoch_shares`: gathers Arrow tables and runs epochs outside the task loop."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
+from ..common.typeinfo import Types
 from ..protocol import epochs
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
-from ..protocol.epochs import EpochCommand, EpochEvent, EpochLimits, EpochMachine
+from ..protocol.epoch_leader import EpochLeader
+from ..protocol.epoch_messages import FromLeader, ShareEnded, ToLeader
+from ..protocol.epoch_shares import ShareMachine
+from ..protocol.epochs import EpochLimits, ShareCommand, ShareEvent
+from ..protocol.source_events import CoordinatorEvent
+from ..state.descriptors import ListStateDescriptor
 from ..state.epoch_tables import EpochTablesDescriptor
 from .base import FrozenOperator, StreamOperator
+
+RUNNING_SUBTASK = 0
+"""The subtask that runs the epochs of all."""
 
 
 class EpochStageOperator(StreamOperator):
     """Gathers records, runs them epoch by epoch somewhere else, and emits the results when they arrive.
 
     A barrier waits for no run: records without results, and results that have not been emitted, are operator
-    state. A subclass says how records become tables, where epochs run, and how results leave.
+    state. All subtasks share each epoch: one of them runs it, and each emits a part of the results. A
+    subclass says how records become tables, where epochs run, and how records and results travel.
 
     Args:
         limits: What bounds the epochs.
@@ -27,6 +39,7 @@ class EpochStageOperator(StreamOperator):
 
     STATE_NAME = "_epochs"
     RESULTS_NAME = "_epoch_results"
+    PROGRESS_NAME = "_epoch_progress"
     most_emitted = 4_096
     """A barrier waits at most until this number of results has been emitted."""
 
@@ -44,18 +57,35 @@ class EpochStageOperator(StreamOperator):
         """Prepare to run epochs; `started` is to be called when they can run, on the task's loop."""
 
     @abstractmethod
-    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[pa.Table], None]) -> None:
-        """Begin to run an epoch, without waiting for it.
+    def offer_share(self, number: int, tables: list[pa.Table]) -> Any:
+        """How the runner gets this subtask's records of an epoch (picklable), until `drop_share`.
+
+        With one subtask, the value does not leave the operator, here and in `run_epoch`.
+        """
+
+    @abstractmethod
+    def run_epoch(
+        self, number: int, offers: Sequence[Any], finished: Callable[[Sequence[Any]], None]
+    ) -> None:
+        """Begin to run an epoch, without waiting for it. Called in one subtask, which has a runner.
 
         Args:
             number: Of the epoch.
-            tables: Its records.
-            finished: To be called with the results, on the task's loop.
+            offers: Those of all subtasks.
+            finished: To be called with how each subtask gets its part of the results (picklable), on the
+                task's loop.
         """
+
+    @abstractmethod
+    def collect_results(self, number: int, part: Any) -> pa.Table:
+        """This subtask's part of an epoch's results."""
 
     @abstractmethod
     def emit_results(self, results: pa.Table) -> None:
         """Emit some results of an epoch."""
+
+    def drop_share(self, number: int) -> None:
+        """Nothing that was offered is needed any more."""
 
     # ------------------------------------------------------------ life cycle
 
@@ -65,25 +95,49 @@ class EpochStageOperator(StreamOperator):
         states = self.context.operator_state
         self._tables = states.get_epoch_tables(EpochTablesDescriptor(self.STATE_NAME, where))
         self._stored_results = states.get_epoch_tables(EpochTablesDescriptor(self.RESULTS_NAME, where))
+        progress = ListStateDescriptor(self.PROGRESS_NAME, Types.TUPLE([Types.LONG(), Types.LONG()]))
+        self._progress = states.get_union_list_state(progress)
 
     def open(self) -> None:
         self.declare_states()
-        self._machine = EpochMachine(self._limits)
-        self._results: dict[int, pa.Table] = {}
+        subtasks = self.context.parallelism
+        self._machine = ShareMachine(self._limits, subtasks)
+        # With one subtask, nothing has to leave the process.
+        self._leader = EpochLeader(subtasks) if subtasks == 1 else None
+        self._results: dict[int, list[pa.Table]] = {}
         self._unsent: deque[pa.Table] = deque()
+        self._events: deque[ShareEvent] = deque()
+        self._from_leader: deque[FromLeader] = deque()
+        self._is_handling = False
         self._has_ended = False
-        self._restore_results()
-        for number in self._tables.epochs():
-            tables = self._tables.tables(number)
-            records, size_bytes = sum(map(len, tables)), sum(table.nbytes for table in tables)
-            self._handle(epochs.EpochRestored(number, records, size_bytes, size_bytes))
-        self.start_runner(lambda: self._handle(epochs.RunnerStarted()))
+        self._handle(self._restored())
+        if self.context.subtask_index == RUNNING_SUBTASK:
+            self.start_runner(lambda: self._handle(epochs.RunnerStarted()))
 
-    def _restore_results(self) -> None:
+    def _restored(self) -> epochs.StageRestored:
+        progress = self._progress.get()
+        if not progress:
+            # Before this state existed, the only subtask numbered its epochs anew after each restore.
+            self._tables.regroup(1)
+        began = max((each for each, _ in progress), default=0)
+        gathering = max((each for _, each in progress), default=1)
+        self._restore_results(began)
+        shares = []
+        for number in self._tables.epochs():
+            if number <= began:
+                self._tables.drop(number)
+                continue
+            tables = self._tables.tables(number)
+            size_bytes = sum(table.nbytes for table in tables)
+            shares.append(epochs.RestoredShare(number, sum(map(len, tables)), size_bytes))
+        return epochs.StageRestored(began, gathering, began in self._results, shares)
+
+    def _restore_results(self, began: int) -> None:
+        """All subtasks held the results of epochs that one of them had begun to emit."""
         for number in self._stored_results.epochs():
-            self._unsent += self._stored_results.tables(number)
-        if self._unsent:
-            self._handle(epochs.ResultsRestored())
+            if number <= began:
+                self._results.setdefault(began, []).extend(self._stored_results.tables(number))
+            self._stored_results.drop(number)
 
     # ------------------------------------------------------------ events
 
@@ -105,30 +159,42 @@ class EpochStageOperator(StreamOperator):
         if not self._has_ended:
             self._has_ended = True
             self._handle(epochs.InputEnded())
-        return self._machine.is_empty
+        return self._machine.is_drained
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         self._handle(epochs.BarrierReceived(barrier.checkpoint_id))
-        return super().snapshot_state(barrier)
+        frozen = super().snapshot_state(barrier)
+        self._handle(epochs.BarrierPassed(barrier.checkpoint_id))
+        return frozen
 
-    def _finished(self, number: int, results: pa.Table) -> None:
-        if self._machine.phases.get(number) is not epochs.EpochPhase.RUNNING:
-            # A run that was repeated: the first results count.
+    def handle_coordinator_event(self, event: CoordinatorEvent | FromLeader) -> None:
+        """A message of the leader. What it leads to must not be emitted after the barrier of a stop."""
+        assert isinstance(event, FromLeader), "only the leader of the epochs sends something to a stage"
+        self._from_leader.append(event)
+        self.context.mailbox(lambda: self._handle(self._from_leader.popleft()))
+
+    def _handle(self, event: ShareEvent) -> None:
+        """Commands may lead to further events, which come after the other commands."""
+        self._events.append(event)
+        if self._is_handling:
             return
-        self._results[number] = results
-        self._handle(epochs.EpochFinished(number))
-
-    def _handle(self, event: EpochEvent) -> None:
-        for command in self._machine.handle(event, self.context.processing_time.now_ms()):
-            self._perform(command)
+        self._is_handling = True
+        while self._events:
+            now_ms = self.context.processing_time.now_ms()
+            for command in self._machine.handle(self._events.popleft(), now_ms):
+                self._perform(command)
+        self._is_handling = False
 
     # ------------------------------------------------------------ commands
 
-    def _perform(self, command: EpochCommand) -> None:
+    def _perform(self, command: ShareCommand) -> None:
         match command:
-            case epochs.StartEpoch(number):
-                tables = self._tables.tables(number)
-                self.run_epoch(number, tables, lambda results: self._finished(number, results))
+            case epochs.SendToLeader(message):
+                self._send(message)
+            case epochs.StartRun(number, offers):
+                self.run_epoch(number, offers, lambda parts: self._returned(number, parts))
+            case epochs.CollectResults(number, part):
+                self._collect(number, part)
             case epochs.EmitEpoch(number):
                 self._begin_emission(number)
             case epochs.ForwardControl(element):
@@ -138,16 +204,34 @@ class EpochStageOperator(StreamOperator):
             case epochs.WakeAt(timestamp_ms):
                 wake = epochs.TimePassed()
                 self.context.processing_time.call_at(timestamp_ms, lambda: self._handle(wake))
-            case epochs.StoreEpochs(numbers):
-                assert self._tables.epochs() == list(numbers), "the state is not what the epochs hold"
-                self._store_results()
+            case epochs.StoreShares():
+                self._store(command)
+
+    def _send(self, message: ToLeader) -> None:
+        if isinstance(message, ShareEnded):
+            offer = self.offer_share(message.number, self._tables.tables(message.number))
+            message = replace(message, offer=offer)
+        if self._leader is None:
+            self.context.send_to_coordinator(message)
+        else:
+            self._events += [answer for _, answer in self._leader.handle(0, message)]
+
+    def _returned(self, number: int, parts: Sequence[Any]) -> None:
+        self._handle(epochs.RunReturned(number, tuple(parts)))
+
+    def _collect(self, number: int, part: Any) -> None:
+        results = self.collect_results(number, part)
+        starts = range(0, results.num_rows, self.most_emitted)
+        self._results[number] = [results.slice(start, self.most_emitted) for start in starts]
+        if self.context.parallelism > 1 and results.num_rows:
+            self._stored_results.add(number, results)
+        self._handle(epochs.ResultsArrived(number))
 
     def _begin_emission(self, number: int) -> None:
-        if number != epochs.RESTORED_RESULTS:
-            self._tables.drop(number)
-            results = self._results.pop(number)
-            starts = range(0, results.num_rows, self.most_emitted)
-            self._unsent.extend(results.slice(start, self.most_emitted) for start in starts)
+        self._tables.drop(number)
+        self._stored_results.drop(number)
+        self.drop_share(number)
+        self._unsent.extend(self._results.pop(number))
         self._emit_soon(number)
 
     def _emit_soon(self, number: int) -> None:
@@ -163,11 +247,14 @@ class EpochStageOperator(StreamOperator):
         else:
             self._handle(epochs.ResultsEmitted(number))
 
-    def _store_results(self) -> None:
+    def _store(self, stored: epochs.StoreShares) -> None:
+        assert self._tables.epochs() == list(stored.numbers), "the state is not what the epochs hold"
+        self._progress.update([(stored.began, stored.gathering)])
         for number in self._stored_results.epochs():
-            self._stored_results.drop(number)
+            if number <= stored.began:
+                self._stored_results.drop(number)
         for table in self._unsent:
-            self._stored_results.add(epochs.RESTORED_RESULTS, table)
+            self._stored_results.add(stored.began, table)
 
     def _forward(self, element: Watermark | WatermarkStatus) -> None:
         if isinstance(element, Watermark):

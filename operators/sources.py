@@ -22,6 +22,7 @@ from ..common.errors import (
 from ..common.output_tag import OutputTag
 from ..common.watermark_strategy import WatermarkStrategy
 from ..protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
+from ..protocol.epoch_messages import FromLeader
 from ..protocol.ids import CheckpointId
 from ..protocol.source_events import (
     CoordinatorEvent,
@@ -339,8 +340,9 @@ class SourceOperator(PolledOperator):
             self.context.send_to_coordinator(SplitRequested())
         return False
 
-    def handle_coordinator_event(self, event: CoordinatorEvent) -> None:
+    def handle_coordinator_event(self, event: CoordinatorEvent | FromLeader) -> None:
         assert self._reader is not None
+        assert not isinstance(event, FromLeader), "only stages have epochs"
         if isinstance(event, NoMoreSplits):
             self._no_more_splits = True
             return

@@ -1,6 +1,6 @@
 """The epochs of one subtask of a stage: gathers, holds and emits the subtask's share of each of them.
 
-    gathering ──end──> waiting ──run──> running ──results──> held ──emit──> emitting ──> (gone)
+    gathering ──end──> waiting ──run──> running ──results──> finished ──emit──> emitting ──> (gone)
 
 * An `EpochLeader` says when an epoch ends, runs, and may leave. A subtask ends an epoch by itself when its
   share is full. It always gathers the epoch after the last one that it ended.
@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,6 +40,7 @@ from .epochs import (
     ControlReceived,
     EmitEpoch,
     EpochLimits,
+    EpochPhase,
     ForwardControl,
     InputEnded,
     RecordsGathered,
@@ -65,21 +65,10 @@ from .watermarks import MIN_WATERMARK_MS
 # ---------------------------------------------------------------- the machine
 
 
-class SharePhase(enum.Enum):
-    """What a subtask's share of an epoch is doing."""
-
-    GATHERING = enum.auto()
-    WAITING = enum.auto()
-    RUNNING = enum.auto()
-    """Only in the subtask that runs epochs; in the others the share waits."""
-    HELD = enum.auto()
-    EMITTING = enum.auto()
-
-
 @dataclass(slots=True)
 class _Share:
     number: int
-    phase: SharePhase = SharePhase.GATHERING
+    phase: EpochPhase = EpochPhase.GATHERING
     due_ms: int | None = None
     is_announced: bool = False
     records: int = 0
@@ -90,7 +79,7 @@ class _Share:
     @property
     def is_movable(self) -> bool:
         """Whether records are in memory that no run uses."""
-        return self.memory_bytes > 0 and self.phase in (SharePhase.GATHERING, SharePhase.WAITING)
+        return self.memory_bytes > 0 and self.phase in (EpochPhase.GATHERING, EpochPhase.WAITING)
 
 
 _SPILLED_PART = 4
@@ -143,12 +132,12 @@ class ShareMachine:
         return sum(share.size_bytes for share in self._shares)
 
     @property
-    def phases(self) -> dict[int, SharePhase]:
+    def phases(self) -> dict[int, EpochPhase]:
         """What each share is doing, by the number of its epoch; without an empty one that gathers."""
         return {
             share.number: share.phase
             for share in self._shares
-            if share.records or share.phase is not SharePhase.GATHERING
+            if share.records or share.phase is not EpochPhase.GATHERING
         }
 
     @property
@@ -200,13 +189,13 @@ class ShareMachine:
                 self._is_last_ended = self._is_last_ended or is_last
                 return commands
             case RunEpoch(number, offers):
-                self._share(number).phase = SharePhase.RUNNING
+                self._share(number).phase = EpochPhase.RUNNING
                 return [StartRun(number, offers)]
             case TakeResults(number, part):
                 return [CollectResults(number, part)]
             case EmitShare(number):
                 share = self._find(number)
-                if share is None or share.phase is SharePhase.EMITTING:
+                if share is None or share.phase is EpochPhase.EMITTING:
                     # A lower barrier than that of the first message, which has passed.
                     return []
                 share.emission = message
@@ -222,7 +211,7 @@ class ShareMachine:
         opened = ShareOpened(event.began + 1, self._limits.max_running)
         commands.append(SendToLeader(opened))
         if event.has_results:
-            self._shares.append(_Share(event.began, SharePhase.EMITTING))
+            self._shares.append(_Share(event.began, EpochPhase.EMITTING))
             commands.append(EmitEpoch(event.began))
         restored = {share.number: share for share in event.shares}
         for number in range(event.began + 1, max(event.gathering, event.began + 1) + 1):
@@ -316,27 +305,27 @@ class ShareMachine:
 
     def _end(self) -> list[ShareCommand]:
         share = self._shares[-1]
-        share.phase = SharePhase.WAITING
+        share.phase = EpochPhase.WAITING
         self._shares.append(_Share(share.number + 1))
         ended = ShareEnded(share.number, share.records, self._watermark_ms, self._is_idle)
         return [SendToLeader(ended)]
 
     def _hold(self, number: int) -> list[ShareCommand]:
         share = self._share(number)
-        if share.phase not in (SharePhase.WAITING, SharePhase.RUNNING):
+        if share.phase not in (EpochPhase.WAITING, EpochPhase.RUNNING):
             raise InvalidEvent(f"results of epoch {number} arrive, which is {share.phase.name}")
-        share.phase, share.memory_bytes = SharePhase.HELD, 0
+        share.phase, share.memory_bytes = EpochPhase.FINISHED, 0
         return [SendToLeader(ResultsHeld(number, self._last_barrier))]
 
     def _emit(self) -> list[ShareCommand]:
         commands: list[ShareCommand] = []
         while (emission := self._shares[0].emission) is not None and not self._awaits_barrier:
             share = self._shares[0]
-            if share.phase is SharePhase.EMITTING:
+            if share.phase is EpochPhase.EMITTING:
                 break
             self._began = share.number
-            if share.phase is SharePhase.HELD:
-                share.phase, share.size_bytes = SharePhase.EMITTING, 0
+            if share.phase is EpochPhase.FINISHED:
+                share.phase, share.size_bytes = EpochPhase.EMITTING, 0
                 commands.append(EmitEpoch(share.number))
                 break
             # No subtask had a record.
@@ -346,7 +335,7 @@ class ShareMachine:
 
     def _emitted(self, number: int) -> list[ShareCommand]:
         share = self._shares[0]
-        if share.phase is not SharePhase.EMITTING or share.number != number:
+        if share.phase is not EpochPhase.EMITTING or share.number != number:
             raise InvalidEvent(f"epoch {number} has been emitted, but its results were not to be")
         self._shares.popleft()
         controls = share.emission.controls if share.emission is not None else ()
@@ -356,9 +345,9 @@ class ShareMachine:
     def _stored(self) -> StoreShares:
         """Results that the only subtask holds are in no checkpoint: no other one can begin to emit them."""
         in_phase = {share.number: share.phase for share in self._shares}
-        emitting = [number for number, phase in in_phase.items() if phase is SharePhase.EMITTING]
-        held = [number for number, phase in in_phase.items() if phase is SharePhase.HELD]
-        numbers = tuple(s.number for s in self._shares if s.records and s.phase is not SharePhase.EMITTING)
+        emitting = [number for number, phase in in_phase.items() if phase is EpochPhase.EMITTING]
+        held = [number for number, phase in in_phase.items() if phase is EpochPhase.FINISHED]
+        numbers = tuple(s.number for s in self._shares if s.records and s.phase is not EpochPhase.EMITTING)
         return StoreShares(
             self._began,
             self.gathering,
@@ -381,8 +370,8 @@ class ShareMachine:
         numbers = [share.number for share in self._shares]
         assert numbers == sorted(set(numbers)), "epochs are out of order"
         phases = [share.phase for share in self._shares]
-        assert phases.count(SharePhase.GATHERING) == 1, "not one epoch gathers"
-        assert phases[-1] is SharePhase.GATHERING, "an epoch gathers and is not the last"
-        assert SharePhase.EMITTING not in phases[1:], "an epoch is emitted before an earlier one"
+        assert phases.count(EpochPhase.GATHERING) == 1, "not one epoch gathers"
+        assert phases[-1] is EpochPhase.GATHERING, "an epoch gathers and is not the last"
+        assert EpochPhase.EMITTING not in phases[1:], "an epoch is emitted before an earlier one"
         for share in self._shares:
-            assert share.number > self._began or share.phase is SharePhase.EMITTING, "an epoch began twice"
+            assert share.number > self._began or share.phase is EpochPhase.EMITTING, "an epoch began twice"

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from .checkpoint_events import SubtaskAcknowledged, SubtaskDeclined, SubtaskInputEnded
 from .elements import CheckpointBarrier
+from .epoch_messages import FromLeader, ToLeader
 from .ids import Attempt, ChannelId, CheckpointId, SubtaskId
 from .source_events import CoordinatorEvent, ReaderEvent
 from .task_metrics import TaskMetrics
@@ -100,7 +101,7 @@ class ToOperator:
     """The coordinator's half of an operator speaks to its other half in a subtask."""
 
     operator_uid: str
-    event: CoordinatorEvent
+    event: CoordinatorEvent | FromLeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ class FromOperator:
     attempt: Attempt
     subtask: SubtaskId
     operator_uid: str
-    event: ReaderEvent
+    event: ReaderEvent | ToLeader
 
 
 TaskEvent = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,12 +106,24 @@ class SparkStageOperator(EpochStageOperator):
         )
         self._runner.start(started)
 
-    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[Any], None]) -> None:
+    def offer_share(self, number: int, tables: list[pa.Table]) -> list[pa.Table]:
+        return tables
+
+    def run_epoch(
+        self, number: int, offers: Sequence[Any], finished: Callable[[Sequence[Any]], None]
+    ) -> None:
         assert self._runner is not None, "an epoch runs only after the runner has started"
         failpoints.reach("spark_stage")
-        table = self._records.joined(tables)
-        records = table.num_rows
-        self._runner.submit(number, lambda session: self._run(session, number, table), records, finished)
+        table = self._records.joined(offers[0])
+        self._runner.submit(
+            number,
+            lambda session: self._run(session, number, table),
+            table.num_rows,
+            lambda results: finished((results,)),
+        )
+
+    def collect_results(self, number: int, part: Any) -> pa.Table:
+        return part
 
     def emit_results(self, results: pa.Table) -> None:
         for batch in results.to_batches():

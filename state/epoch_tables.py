@@ -33,8 +33,11 @@ MOST_PIECE_BYTES = 32 << 20
 _ITEM = Types.TUPLE([Types.LONG(), Types.PRIMITIVE_ARRAY(Types.BYTE())])
 _COMPRESSION = "zstd"
 _VERSION_KEY = b"tidegate.epoch_version"
-_VERSION = 1
-"""Of the Arrow streams in a checkpoint; it is in the metadata of their schema."""
+_VERSION = 2
+"""Of the Arrow streams in a checkpoint; it is in the metadata of their schema.
+
+Up to version 1 all tables of results in a checkpoint had begun to leave.
+"""
 
 
 class EpochTablesDescriptor(ListStateDescriptor):
@@ -115,7 +118,7 @@ class EpochTablesState(OperatorState):
         self._persist_lock = threading.Lock()
 
     def add(self, epoch: int, table: pa.Table) -> None:
-        """Add a table to an epoch, which is that of the last table or a later one."""
+        """Add a table to an epoch."""
         last = self._pieces[-1] if self._pieces else None
         if last is not None and last.takes(epoch, table):
             last.add(table)
@@ -129,6 +132,11 @@ class EpochTablesState(OperatorState):
     def tables(self, epoch: int) -> list[pa.Table]:
         """The tables of an epoch, in the order in which they were added."""
         return [table for piece in self._of(epoch) for table in piece.tables]
+
+    def regroup(self, epoch: int) -> None:
+        """Give all tables to one epoch. Those that a checkpoint contains are written again."""
+        for piece in self._pieces:
+            piece.epoch, piece.part = epoch, None
 
     def drop(self, epoch: int) -> None:
         """Remove the tables of an epoch."""
@@ -158,15 +166,13 @@ class EpochTablesState(OperatorState):
         return _FrozenTables(tuple(self._pieces), self._persist_lock) if self._pieces else NoItems()
 
     def load(self, restored: RestoredItems) -> None:
-        number, previous = 0, None
         for part, rows in restored.tables():
             for row, (epoch, data) in enumerate(decode_items(self.codec, rows)[1]):
-                # Several subtasks may have used the same numbers; all that counts is their order.
-                if epoch != previous:
-                    number, previous = number + 1, epoch
                 own = None if part is None else ListPart(part.file, part.start + row, part.start + row + 1)
-                self._pieces.append(_Piece(number, [_read(data, self._where)], own))
+                self._pieces.append(_Piece(epoch, [_read(data, self._where)], own))
                 self._pieces[-1].is_ended = True
+        # Pieces of several subtasks may have come together. One epoch has the same number in all of them.
+        self._pieces.sort(key=lambda piece: piece.epoch)
 
     def _of(self, epoch: int) -> list[_Piece]:
         return [piece for piece in self._pieces if piece.epoch == epoch]

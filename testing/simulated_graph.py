@@ -43,7 +43,7 @@ def job_graph(plan: Plan, run: Run) -> JobGraph:
             chaining=stage.chaining,
             is_source=stage.kind is StageKind.SOURCE,
             is_stateful=True,
-            is_coordinated=_is_discovered(plan, number, stage),
+            is_coordinated=_is_discovered(plan, number, stage) or _is_epoch_stage(plan, number, stage),
             uid_is_explicit=True,
         )
         for link in stage.inputs:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import pickle
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -47,6 +49,8 @@ class SimulatedStage(EpochStageOperator):
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
         place = f"{self._seed} {context.operator_uid} {context.subtask_index} {int(context.attempt)}"
+        self._ends: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = count()
         self._random = Random(zlib.crc32(place.encode()))
 
     def to_table(self, batch: Batch) -> pa.Table:
@@ -55,20 +59,40 @@ class SimulatedStage(EpochStageOperator):
     def start_runner(self, started: Callable[[], None]) -> None:
         self._after(_LONGEST_START_MS, started)
 
-    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[pa.Table], None]) -> None:
-        records = [record for table in tables for record in _records(table)]
+    def is_ready(self) -> bool:
+        # A run ends also while the stage is full, when the task's loop runs nothing that is due.
+        while self._ends and self._ends[0][0] <= self.context.processing_time.now_ms():
+            heapq.heappop(self._ends)[2]()
+        return super().is_ready()
+
+    def offer_share(self, number: int, tables: list[pa.Table]) -> list[Any]:
+        return [record for table in tables for record in _records(table)]
+
+    def run_epoch(
+        self, number: int, offers: Sequence[Any], finished: Callable[[Sequence[Any]], None]
+    ) -> None:
+        records = [record for offer in offers for record in offer]
         self._return(records, finished)
         if self._random.random() < 0.2:
             self._return(records, finished)
 
-    def _return(self, records: list[Any], finished: Callable[[pa.Table], None]) -> None:
+    def collect_results(self, number: int, part: Any) -> pa.Table:
+        return _table(part)
+
+    def _return(self, records: list[Any], finished: Callable[[Sequence[Any]], None]) -> None:
+        """Each subtask gets any of the results."""
         returned = list(map(self._mark, records))
         self._random.shuffle(returned)
-        self._after(_LONGEST_RUN_MS, lambda: finished(_table(returned)))
+        parts: list[list[Any]] = [[] for _ in range(self.context.parallelism)]
+        for record in returned:
+            self._random.choice(parts).append(record)
+        self._after(_LONGEST_RUN_MS, lambda: finished(parts))
 
     def _after(self, longest_ms: int, action: Callable[[], None]) -> None:
         clock = self.context.processing_time
-        clock.call_at(clock.now_ms() + self._random.randint(0, longest_ms), action)
+        ends_ms = clock.now_ms() + self._random.randint(0, longest_ms)
+        heapq.heappush(self._ends, (ends_ms, next(self._numbers), action))
+        clock.call_at(ends_ms, lambda: None)
 
     def emit_results(self, results: pa.Table) -> None:
         self.emit(Batch(_records(results)))

@@ -11,6 +11,7 @@ from ...operators.base import OperatorContext
 from ...operators.checkpointed import CheckpointHooks, CheckpointListener
 from ...operators.sources import Source, SourceReader
 from ...protocol.elements import Batch
+from ...protocol.epoch_messages import ToLeader
 from ...protocol.ids import CheckpointId
 from ...protocol.source_events import ReaderEvent, SourceEventSent
 from .events import (
@@ -94,7 +95,7 @@ class HybridReader(SourceReader, CheckpointListener):
             self._reader.open(replace(self._context, send_to_coordinator=self._send))
         return self._reader
 
-    def _send(self, event: ReaderEvent) -> None:
+    def _send(self, event: ReaderEvent | ToLeader) -> None:
         """What the reader of a source says to its own enumerator."""
         assert isinstance(event, SourceEventSent), "the other events come from the operator"
         self._context.send_source_event(Passed(self._index, event.event))

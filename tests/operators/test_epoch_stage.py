@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -30,16 +30,25 @@ class Stage(EpochStageOperator):
         self.started = started
         self.running: dict[int, Callable[[], None]] = {}
 
-    def run_epoch(self, number: int, tables: list[pa.Table], finished: Callable[[pa.Table], None]) -> None:
-        numbers = [2 * value for table in tables for value in table["number"].to_pylist()]
-        self.running[number] = lambda: finished(pa.table({"number": numbers[::-1]}))
+    def offer_share(self, number: int, tables: list[pa.Table]) -> list[int]:
+        return [value for table in tables for value in table["number"].to_pylist()]
+
+    def run_epoch(
+        self, number: int, offers: Sequence[Any], finished: Callable[[Sequence[Any]], None]
+    ) -> None:
+        numbers = [2 * value for offer in offers for value in offer][::-1]
+        count = len(offers)
+        self.running[number] = lambda: finished([numbers[index::count] for index in range(count)])
+
+    def collect_results(self, number: int, part: list[int]) -> pa.Table:
+        return pa.table({"number": pa.array(part, pa.int64())})
 
     def emit_results(self, results: pa.Table) -> None:
         self.emit(Batch(results["number"].to_pylist()))
 
 
 def opened(restored: OperatorSnapshot | None = None, **limits: Any) -> OperatorUnderTest[Stage]:
-    stage = OperatorUnderTest(Stage(**limits), restored).open()
+    stage = OperatorUnderTest(Stage(**limits), restored, parallelism=1).open()
     if restored is None:
         stage.operator.started()
     return stage
@@ -87,7 +96,7 @@ def test_a_barrier_between_two_results_stores_those_that_follow() -> None:
     restored.advance_to(0)
     assert emitted(restored) == [4, 2, 0]
     restored.operator.started()
-    finish(restored, 1)
+    finish(restored, 2)
     assert emitted(restored) == [4, 2, 0, 18]
 
 
@@ -95,7 +104,7 @@ def test_an_epoch_may_have_no_results() -> None:
     stage = opened()
     stage.process([(1,)])
     stage.operator.process_watermark(7)
-    stage.operator._finished(1, pa.table({"number": pa.array([], pa.int64())}))
+    stage.operator._returned(1, [[]])
     stage.advance_to(0)
     assert (emitted(stage), stage.watermarks) == ([], [7])
 

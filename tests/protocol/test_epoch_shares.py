@@ -23,13 +23,14 @@ from tidegate.protocol.epoch_messages import (
     ShareOpened,
     TakeResults,
 )
-from tidegate.protocol.epoch_shares import ShareMachine, SharePhase
+from tidegate.protocol.epoch_shares import ShareMachine
 from tidegate.protocol.epochs import (
     BarrierPassed,
     BarrierReceived,
     ControlReceived,
     EmitEpoch,
     EpochLimits,
+    EpochPhase,
     ForwardControl,
     InputEnded,
     RecordsGathered,
@@ -99,7 +100,7 @@ def _not_heard(original: Any) -> Any:
 
 def _epoch_before(original: Any) -> Any:
     def gathering(self: ShareMachine) -> int:
-        waiting = [number for number, phase in self.phases.items() if phase is SharePhase.WAITING]
+        waiting = [number for number, phase in self.phases.items() if phase is EpochPhase.WAITING]
         return waiting[-1] if waiting else self._shares[-1].number
 
     return property(gathering)
@@ -112,7 +113,7 @@ def _own_watermark(original: Any) -> Any:
     return forward
 
 
-def _without_phase(phase: SharePhase) -> Any:
+def _without_phase(phase: EpochPhase) -> Any:
     def make(original: Any) -> Any:
         def stored(self: ShareMachine) -> StoreShares:
             command = original(self)
@@ -131,8 +132,8 @@ def _held_not_stored(original: Any) -> Any:
 def _as_they_come(original: Any) -> Any:
     def emit(self: ShareMachine) -> Any:
         for share in list(self._shares):
-            is_emitting = self._shares[0].phase is SharePhase.EMITTING
-            if share.emission is not None and share.phase is SharePhase.HELD and not is_emitting:
+            is_emitting = self._shares[0].phase is EpochPhase.EMITTING
+            if share.emission is not None and share.phase is EpochPhase.FINISHED and not is_emitting:
                 self._shares.remove(share)
                 self._shares.appendleft(share)
         return original(self)
@@ -168,10 +169,10 @@ MUTANTS = {
     "own-watermark": Mutant("a subtask forwards its own", ShareMachine, "_forward", _own_watermark),
     "newest-watermark": Mutant("a later watermark counts", EpochLeader, "_controls", _newest_reports),
     "lost-waiting": Mutant(
-        "a checkpoint lacks ended epochs", ShareMachine, "_stored", _without_phase(SharePhase.WAITING)
+        "a checkpoint lacks ended epochs", ShareMachine, "_stored", _without_phase(EpochPhase.WAITING)
     ),
     "lost-gathering": Mutant(
-        "a checkpoint lacks gathered records", ShareMachine, "_stored", _without_phase(SharePhase.GATHERING)
+        "a checkpoint lacks gathered records", ShareMachine, "_stored", _without_phase(EpochPhase.GATHERING)
     ),
     "re-run": Mutant("an epoch runs again after it began to leave", World, "last_begun", _own_begun),
     "out-of-order": Mutant("epochs leave as they come", ShareMachine, "_emit", _as_they_come),

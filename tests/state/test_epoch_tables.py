@@ -75,7 +75,7 @@ def test_epochs_come_back_and_each_record_is_written_once(tmp_path: Path) -> Non
     assert Subtask(storage, tmp_path, one).content() == {1: [1, 2, 3], 2: [4]}
     assert Subtask(storage, tmp_path, two).content() == {1: [1, 2, 3], 2: [4, 5]}
     third = Subtask(storage, tmp_path, three)
-    assert third.content() == {1: [4, 5]}
+    assert third.content() == {2: [4, 5]}
     assert files_of(third.snapshot()) == files_of(three), "restored files are not written again"
 
 
@@ -132,7 +132,7 @@ def test_tables_of_different_schemas_share_an_epoch(tmp_path: Path) -> None:
     assert [each.schema.metadata for each in restored.tables.tables(1)] == [None, {b"a": b"b"}]
 
 
-def test_epochs_of_several_subtasks_keep_their_order(tmp_path: Path) -> None:
+def test_an_epoch_of_several_subtasks_is_one(tmp_path: Path) -> None:
     storage = MemoryCheckpointStorage()
     stored = []
     for subtask in range(2):
@@ -141,7 +141,18 @@ def test_epochs_of_several_subtasks_keep_their_order(tmp_path: Path) -> None:
             one.tables.add(epoch, table(10 * subtask + epoch))
         stored.append(one.snapshot()[0])
     joined = replace(stored[0], parts=stored[0].parts + stored[1].parts)
-    assert Subtask(storage, tmp_path, (joined,)).content() == {1: [1], 2: [2], 3: [11], 4: [12]}
+    assert Subtask(storage, tmp_path, (joined,)).content() == {1: [1, 11], 2: [2, 12]}
+
+
+def test_tables_that_are_regrouped_are_written_again(tmp_path: Path) -> None:
+    storage = MemoryCheckpointStorage()
+    first = Subtask(storage, tmp_path)
+    for epoch in (3, 5):
+        first.tables.add(epoch, table(epoch))
+    second = Subtask(storage, tmp_path, first.snapshot(), attempt=1)
+    second.tables.regroup(1)
+    assert second.content() == {1: [3, 5]}
+    assert Subtask(storage, tmp_path, second.snapshot(), attempt=2).content() == {1: [3, 5]}
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
@@ -151,5 +162,5 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     first.tables.add(1, table(1))
     with newer.planted():
         stored = first.snapshot()
-    with pytest.raises(CorruptCheckpointError, match="format version 2; this release reads up to 1"):
+    with pytest.raises(CorruptCheckpointError, match="format version 3; this release reads up to 2"):
         Subtask(storage, tmp_path, stored)
