@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-from tidegate.operators.base import rows
+from tidegate.operators.base import StreamOperator, rows
 from tidegate.operators.epoch_stage import EpochStageOperator
-from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
+from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
+from tidegate.protocol.epoch_leader import EpochLeader
+from tidegate.protocol.epoch_messages import FromLeader
 from tidegate.protocol.epochs import EpochLimits
 from tidegate.protocol.handles import OperatorSnapshot
+from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.redistribution import redistribute
 
 from .harness import OperatorUnderTest
 
@@ -145,3 +149,103 @@ def test_a_checkpoint_without_a_state_of_the_stage_is_restored() -> None:
     restored.process([(1,)])
     finish(restored, 1)
     assert emitted(restored) == [2]
+
+
+def test_a_checkpoint_of_an_earlier_release_is_restored() -> None:
+    """Its epochs have numbers that do not matter, and its results have begun to leave."""
+    stage = OperatorUnderTest(Stage(), parallelism=1)
+    stage.operator.declare_states()
+    for number in (3, 5):
+        stage.operator._tables.add(number, pa.table({"number": [number]}))
+    stage.operator._stored_results.add(0, pa.table({"number": [4]}))
+    frozen = StreamOperator.snapshot_state(stage.operator, CheckpointBarrier(CheckpointId(1), 0))
+    restored = opened(frozen.persist())
+    restored.advance_to(0)
+    assert emitted(restored) == [4]
+    restored.operator.started()
+    finish(restored, 1)
+    assert emitted(restored) == [4, 10, 6]
+    assert restored.operator.is_drained()
+
+
+# ---------------------------------------------------------------- several subtasks
+
+
+class Stages:
+    """The subtasks of one stage and the leader of their epochs; a message arrives when it is sent."""
+
+    def __init__(self, restored: Sequence[OperatorSnapshot | None] = (None, None), **limits: Any) -> None:
+        count = len(restored)
+        self._leader = EpochLeader(count)
+        self._sent: list[tuple[int, FromLeader]] = []
+        self.subtasks = [
+            OperatorUnderTest(Stage(**limits), stored, parallelism=count, subtask_index=index)
+            for index, stored in enumerate(restored)
+        ]
+        for index, stage in enumerate(self.subtasks):
+            stage.operator.context.send_to_coordinator = self._sender(index)
+            stage.open()
+
+    def _sender(self, index: int) -> Callable[[Any], None]:
+        return lambda message: self._sent.extend(self._leader.handle(index, message))
+
+    def start(self) -> None:
+        self.subtasks[0].operator.started()
+        self.deliver()
+
+    def deliver(self) -> None:
+        """All messages arrive, and results leave."""
+        while self._sent:
+            index, message = self._sent.pop(0)
+            self.subtasks[index].operator.handle_coordinator_event(message)
+        for stage in self.subtasks:
+            stage.advance_to(stage.now_ms)
+
+    def finish(self, number: int) -> None:
+        self.subtasks[0].operator.running.pop(number)()
+
+    @property
+    def emitted(self) -> list[int]:
+        return sorted(value for stage in self.subtasks for value in emitted(stage))
+
+    def checkpoint(self, checkpoint_id: int) -> list[OperatorSnapshot]:
+        self._leader.checkpoint_triggered(CheckpointId(checkpoint_id))
+        return [stage.checkpoint(checkpoint_id) for stage in self.subtasks]
+
+
+def test_one_epoch_is_run_for_all_subtasks_and_each_emits_a_part() -> None:
+    stage = Stages()
+    stage.start()
+    stage.subtasks[0].process([(1,), (2,)])
+    stage.subtasks[1].process([(3,)])
+    for each in stage.subtasks:
+        each.operator.process_watermark(7)
+    stage.deliver()
+    assert [sorted(each.operator.running) for each in stage.subtasks[:1]] == [[1]]
+    stage.finish(1)
+    stage.deliver()
+    assert stage.emitted == [2, 4, 6]
+    assert [bool(emitted(each)) for each in stage.subtasks] == [True, True]
+
+
+def test_a_restore_with_other_subtasks_emits_what_began_to_leave_and_runs_the_rest() -> None:
+    stage = Stages()
+    stage.start()
+    stage.subtasks[0].process([(1,), (2,), (3,)])
+    stage.subtasks[1].process([(4,)])
+    stage.deliver()
+    stage.subtasks[1].process([(9,)])
+    held = stage.checkpoint(1)
+    stage.finish(1)
+    stage.deliver()
+    assert stage.emitted == [2, 4, 6, 8]
+    left = stage.checkpoint(2)
+    for count in (1, 3):
+        for snapshots, expected in ((held, [2, 4, 6, 8, 18]), (left, [18])):
+            again = Stages(redistribute(snapshots, count, 128))
+            again.start()
+            again.deliver()
+            while again.subtasks[0].operator.running:
+                again.finish(min(again.subtasks[0].operator.running))
+                again.deliver()
+            assert again.emitted == expected
