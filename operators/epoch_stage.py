@@ -249,7 +249,9 @@ class EpochStageOperator(StreamOperator):
 
     def _store(self, stored: epochs.StoreShares) -> None:
         assert self._tables.epochs() == list(stored.numbers), "the state is not what the epochs hold"
-        self._progress.update([(stored.began, stored.gathering)])
+        # The only subtask may number its epochs anew when no checkpoint contains one of them.
+        is_needed = self.context.parallelism > 1 or stored.numbers or stored.emitting is not None
+        self._progress.update([(stored.began, stored.gathering)] if is_needed else [])
         for number in self._stored_results.epochs():
             if number <= stored.began:
                 self._stored_results.drop(number)

@@ -37,7 +37,13 @@ QUICK = [
     "manifest-synced-first",
 ]
 """Bugs that few seeds are enough for; the others would make the tests slow."""
-STAGES = {"epochs-without-state": 87, "results-not-stored": 90, "begun-not-stored": 90}
+STAGES = {
+    "epochs-without-state": 87,
+    "results-not-stored": 90,
+    "begun-not-stored": 90,
+    "epoch-held-by-one": 87,
+    "epoch-before-barrier": 153,
+}
 """Bugs of stages, which one seed in twenty has, with a seed that finds each."""
 
 

@@ -65,7 +65,7 @@ class StageUnderTest(OperatorUnderTest[SparkStageOperator]):
     """A stage whose results arrive when the test takes its mail, as on a task's loop."""
 
     def __init__(self, operator: SparkStageOperator, restored: OperatorSnapshot | None = None) -> None:
-        super().__init__(operator, restored)
+        super().__init__(operator, restored, parallelism=1)
         self.mail: queue.Queue[Callable[[], None]] = queue.Queue()
         self.operator.context.mailbox = self.mail.put
         self.open()
