@@ -20,7 +20,7 @@ TESTS_OF_STATE := datastream operators protocol simulation state
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium dev demo test check lint types imports short-sim sim mutants chaos partitions bench bench-quick docs site \
+.PHONY: help chromium dev demo test check lint types imports short-sim sim mutants chaos partitions bench bench-quick spark-join docs site \
 	wheel clean tests-on-ray tests-with-processes tests-of-state tests-of-the-rest
 
 help: ## list the targets
@@ -111,6 +111,9 @@ chaos: $(STAMP) ## damage real processes for MINUTES=n (5), as SEED=n says; kill
 
 partitions: $(STAMP) ## cut links between network namespaces for up to a minute each, below a job (SCENARIOS="...")
 	$(BIN)/python -m tests.ray.partitions $(SCENARIOS)
+
+spark-join: $(STAMP) ## join epochs with 50 million rows that Spark holds; report the memory of each process
+	$(BIN)/python -m benchmarks.spark.join
 
 bench: $(STAMP) ## compare with other systems (SUITE=main, keyed, latency, nexmark ...; ROUNDS=3; OPTIONS=--quick)
 	$(BIN)/python -m benchmarks.run --suite $(or $(SUITE),main) $(if $(ROUNDS),--rounds $(ROUNDS)) $(OPTIONS)

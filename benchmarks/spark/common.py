@@ -10,12 +10,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psutil
 from tidegate.common import Configuration
 from tidegate.datastream.spark_settings import spark_settings
 from tidegate.spark_bridge.session import session_host
 
 QUICK = "--quick" in sys.argv
 ROUNDS = 3
+OTHERS = "others"
+_KINDS = (
+    ("org.apache.spark.launcher.Main", "spark-submit's launcher (Java)"),
+    ("org.apache.spark.deploy.SparkSubmit", "Spark's driver (Java)"),
+    ("pyspark.daemon", "Python worker of Spark"),
+    ("gcs_server", "Ray"),
+    ("raylet/raylet", "Ray"),
+    ("dashboard", "Ray"),
+    ("log_monitor", "Ray"),
+    ("ray::IDLE", "Ray"),
+)
+_JAVA_WORKER = "io.ray.runtime.runner.worker.DefaultWorker"
+_OF_APP_MASTER = "-Dspark.app.name="
 
 
 def configuration() -> Configuration:
@@ -42,6 +56,19 @@ def scratch() -> Iterator[str]:
     """A directory for the length of a run."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as directory:
         yield directory
+
+
+def kind_of(process: psutil.Process) -> str:
+    """What a process of a job with Spark is, in a few words.
+
+    Raises:
+        psutil.Error: It has ended.
+    """
+    line = " ".join(process.cmdline())
+    if process.name() == "java" and _JAVA_WORKER in line:
+        return "application master (Java)" if _OF_APP_MASTER in line else "executor (Java)"
+    kind = next((kind for word, kind in _KINDS if word in line), OTHERS)
+    return line.split()[0] if kind == OTHERS and line.startswith("ray::") else kind
 
 
 def seconds(action: Callable[[], object]) -> float:

@@ -1,8 +1,9 @@
 """All benchmarks with Spark, as one table of goals.
 
-    python -m benchmarks.spark.run [--quick] [--only state_processor,stage]
+    python -m benchmarks.spark.run [--quick] [--only start,join]
 
-Each part runs in a process of its own, with a local Spark session of two cores.
+Each part runs in a process of its own. `start` and `join` start a session on an embedded Ray, the others a
+local one of two cores.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from .. import parts
 PARTS: dict[str, tuple[str, list[str]]] = {
     "state_processor": ("state_processor", []),
     "stage": ("stage", []),
+    "start": ("start", []),
+    "throughput": ("throughput", []),
+    "join": ("join", []),
 }
 if __name__ == "__main__":
     parts.run(__doc__, "benchmarks.spark", PARTS)
