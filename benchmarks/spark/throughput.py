@@ -87,10 +87,8 @@ class Work:
 
 def joined(frame: Any) -> Any:
     """The work: a filter, and a join with a small table."""
-    from pyspark.sql.functions import broadcast
-
     items = frame.sparkSession.range(ITEMS).selectExpr("id as item", "concat('item-', id) as name")
-    return frame.where("amount > 0").join(broadcast(items), "item").select("id", "amount", "name")
+    return frame.where("amount > 0").join(items.hint("broadcast"), "item").select("id", "amount", "name")
 
 
 def batch(spark: Any, work: Work) -> None:
