@@ -120,6 +120,13 @@ def test_the_query_that_warms_a_session_up_is_valid() -> None:
     lease.release()
 
 
+def test_a_search_for_a_table_leaves_nothing_in_the_working_directory() -> None:
+    lease = session_host().acquire(jobs.SPARK)
+    assert not lease.session().catalog.tableExists("no_such_table")
+    lease.release()
+    assert not Path("spark-warehouse").exists()
+
+
 def test_a_session_of_somebody_else_is_left_alone() -> None:
     host = SparkSessionHost()
     lease = host.acquire(jobs.SPARK)
