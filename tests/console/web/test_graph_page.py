@@ -59,24 +59,28 @@ def test_arrows_say_how_records_go_and_how_many(page: Page, jobs: ToldJobs) -> N
     expect(labels.first).to_contain_text("3,000/s")
 
 
-def test_figures_change_within_two_seconds(page: Page, jobs: ToldJobs) -> None:
+PAUSES = """
+window.pauses = [];
+const start = window.setTimeout;
+window.setTimeout = (work, ms, ...rest) => {
+  window.pauses.push(ms);
+  return start(work, ms, ...rest);
+};
+"""
+"""Keeps how long the page wants to wait: how long it waits then depends on what else the machine does."""
+
+
+def test_figures_change_after_a_second_and_what_a_question_takes(page: Page, jobs: ToldJobs) -> None:
+    page.add_init_script(PAUSES)
     job = simulated_job(1)
     jobs.tell(with_rates(job, records_in=1_500.0))
     page.goto(f"/{JOB}")
     expect(node(page, "enrich 2: decode")).to_contain_text("in 3,000/s")
-    gap_ms = page.evaluate(
-        """() => new Promise((resolve) => {
-          const times = [];
-          new PerformanceObserver((list) => {
-            const entries = list.getEntries().filter((entry) => entry.name.endsWith("/live"));
-            times.push(...entries.map((entry) => entry.startTime));
-            if (times.length > 2) resolve(Math.min(times[1] - times[0], times[2] - times[1]));
-          }).observe({ type: "resource" });
-        })"""
-    )
-    assert gap_ms <= 1_000
     jobs.tell(with_rates(job, records_in=2_500.0))
     expect(node(page, "enrich 2: decode")).to_contain_text("in 5,000/s")
+    pauses = page.evaluate("window.pauses")
+    assert pauses
+    assert max(pauses) <= 1_000
 
 
 def test_the_task_that_holds_others_up_is_named(page: Page, jobs: ToldJobs) -> None:
