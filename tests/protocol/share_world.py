@@ -86,6 +86,8 @@ class Subtask:
         """What the source has sent of its partitions."""
         self.channel: deque[Any] = deque()
         self.records: dict[int, list[Record]] = {}
+        self.in_memory: dict[int, int] = {}
+        """Of the records that are not on local disk, the bytes of each epoch."""
         self.results: dict[int, list[Record]] = {}
         self.unsent: list[Record] = []
         self.emitting: int | None = None
@@ -98,6 +100,8 @@ class Subtask:
         self.watermark = -1
         self.sent_watermark = -1
         self.source_has_ended = self.input_has_ended = False
+        limit = world.limits.memory_bytes
+        self.most_in_memory = limit + limit // 4 + RECORD_BYTES
         self.starts_ms = world.now_ms + world.random.randint(0, 40) if index == 0 else None
 
     # ------------------------------------------------------------ the stage
@@ -106,6 +110,8 @@ class Subtask:
         for command in self.machine.handle(event, self.world.now_ms):
             self.perform(command)
         self.machine.validate()
+        if sum(self.in_memory.values()) > self.most_in_memory:
+            self.world.problems.append(f"{sum(self.in_memory.values())} bytes are in memory")
 
     def perform(self, command: ShareCommand) -> None:
         match command:
@@ -115,6 +121,7 @@ class Subtask:
                 self._run(number)
             case CollectResults(number, part):
                 self.results[number] = list(part)  # type: ignore[call-overload]
+                self.in_memory.pop(number, None)
                 self.handle(ResultsArrived(number))
             case EmitEpoch(number):
                 self.begin_emission(number)
@@ -124,8 +131,8 @@ class Subtask:
                 self.wakes.append(timestamp_ms)
             case StoreShares():
                 self.store(command)
-            case SpillRecords():
-                pass
+            case SpillRecords(number):
+                self.in_memory.pop(number, None)
 
     def _run(self, number: int) -> None:
         world = self.world
@@ -136,6 +143,7 @@ class Subtask:
 
     def begin_emission(self, number: int) -> None:
         self.records.pop(number, None)
+        self.in_memory.pop(number, None)
         self.emitting = number
         self.unsent = self.results.pop(number)
 
@@ -197,7 +205,9 @@ class Subtask:
                 return
             element = self.channel.popleft()
             if isinstance(element, tuple):
-                self.records.setdefault(self.machine.gathering, []).append(element)
+                number = self.machine.gathering
+                self.records.setdefault(number, []).append(element)
+                self.in_memory[number] = self.in_memory.get(number, 0) + RECORD_BYTES
                 self.handle(RecordsGathered(1, RECORD_BYTES))
             elif isinstance(element, Watermark | WatermarkStatus):
                 self.handle(ControlReceived(element))
@@ -322,6 +332,7 @@ class World:
         for number, rows in records:
             if number > began:
                 task.records.setdefault(number, []).extend(rows)
+                task.in_memory[number] = RECORD_BYTES * len(task.records[number])
         held = [row for number, rows in results if number <= began for row in rows]
         if held:
             task.results[began] = held

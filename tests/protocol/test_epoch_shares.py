@@ -38,6 +38,7 @@ from tidegate.protocol.epochs import (
     ResultsArrived,
     ResultsEmitted,
     SendToLeader,
+    SpillRecords,
     StageRestored,
     StoreShares,
     TimePassed,
@@ -156,7 +157,12 @@ def _results_dropped(original: Any) -> Any:
     return restore
 
 
+def _never_spilled(original: Any) -> Any:
+    return lambda self: []
+
+
 MUTANTS = {
+    "memory-unbounded": Mutant("nothing goes to local disk", ShareMachine, "_spill", _never_spilled),
     "disagree": Mutant(
         "a subtask adds records to an epoch that has ended", ShareMachine, "gathering", _epoch_before
     ),
@@ -185,6 +191,7 @@ MUTANTS = {
     ),
 }
 KNOWN_SEEDS = {
+    "memory-unbounded": 1,
     "disagree": 0,
     "orphan": 0,
     "no-barrier": 3,
@@ -386,6 +393,15 @@ def test_a_full_share_is_due_and_takes_input_only_to_reach_a_barrier() -> None:
     machine.handle(ResultsArrived(1), 0)
     machine.handle(EmitShare(1, (), CheckpointId(2)), 0)
     assert not machine.is_full
+
+
+def test_records_go_to_local_disk_when_memory_is_full() -> None:
+    machine = opened(buffer_bytes=100, memory_bytes=40)
+    assert machine.handle(RecordsGathered(1, 60), 0) == [WakeAt(10), SpillRecords(1)]
+    assert not machine.is_full
+    announced = SendToLeader(EpochDue(1, True))
+    assert machine.handle(RecordsGathered(1, 60), 0) == [SpillRecords(1), announced]
+    assert machine.is_full
 
 
 def test_a_subtask_is_drained_when_the_last_epoch_has_left() -> None:
