@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import select
 import signal
 import subprocess
 import time
 from collections.abc import Callable
+from glob import glob
 from pathlib import Path
 from typing import TypeVar
 
@@ -228,25 +228,46 @@ def damage_state(target: Target) -> tuple[str, str]:
 
 
 def damage_manifest(target: Target) -> tuple[str, str]:
-    """Take the coordinator down and flip a bit of the newest manifest before the next one reads it.
+    """Flip a bit of the newest manifest and take the coordinator down, so that the next one reads it.
 
     Returns:
         As `damage_state` does.
     """
     target.eventually("checkpoints", lambda _: len(checkpoints_in(target.job.checkpoints)) > 2)
     pid = target.coordinator_pid()
-    with open(os.pidfd_open(pid)) as process:
-        os.kill(pid, signal.SIGKILL)
-        select.select([process], [], [], DEADLINE_S)
+    # While it stands still, no other checkpoint completes and no other coordinator starts.
+    os.kill(pid, signal.SIGSTOP)
+    _await_stopped(pid)
     older, newest = checkpoints_in(target.job.checkpoints)[-2:]
     path = f"{newest}/MANIFEST"
     _flip_a_bit(Path(path), target.chance)
+    os.kill(pid, signal.SIGKILL)
     return older, path
+
+
+def _await_stopped(pid: int) -> None:
+    """Wait until all threads of a process are stopped, which is soon."""
+    end_s = time.monotonic() + DEADLINE_S
+    states = [""]
+    while set(states) != {"T"}:
+        if time.monotonic() > end_s:
+            raise ChaosError(f"the threads of process {pid} are not stopped, but {states}")
+        states = [_state_of(path) for path in Path(f"/proc/{pid}/task").iterdir()]
+
+
+def _state_of(thread: Path) -> str:
+    """The state of a thread; as of a stopped one if it has ended."""
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "T"
 
 
 def checkpoints_in(directory: Path) -> list[str]:
     """Addresses of the complete checkpoints of one job, oldest first."""
-    found = {int(path.parent.name[4:]): str(path.parent) for path in directory.glob("*/chk-*/MANIFEST")}
+    # `Path.glob` fails for a directory that the job deletes meanwhile.
+    paths = map(Path, glob(f"{directory}/*/chk-*/MANIFEST"))
+    found = {int(path.parent.name[4:]): str(path.parent) for path in paths}
     return [found[number] for number in sorted(found)]
 
 
