@@ -119,7 +119,8 @@ class Snapshotter:
             self._recording.pop(barrier.checkpoint_id, None)
             self._decline(barrier, times, f"{type(error).__name__}: {error}", AbortReason.SYNC_FAILED)
             return
-        times = SnapshotTimes(arrival, sync_started, self._ports.now_ns())
+        stages = self._chain.stage_reports()
+        times = SnapshotTimes(arrival, sync_started, self._ports.now_ns(), stages=stages)
 
         def persist() -> None:
             snapshots, problem, savepoint = None, None, None

@@ -116,6 +116,7 @@ class TaskMeasures:
             last_result_ms=last_ms,
             user=user,
             scopes=scopes,
+            stages=chain.stage_reports(),
         )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..operators.base import Work
 from ..protocol.elements import CheckpointBarrier
 from ..protocol.ids import CheckpointId
+from ..protocol.stage_reports import StageReport
 from ..protocol.task_events import SpansRecorded
 from ..telemetry import AttributeValue, FinishedSpan, Tracer, create_tracer
 from ..telemetry.spans import (
@@ -20,6 +22,8 @@ from ..telemetry.spans import (
     ALIGNMENT_QUEUED_MS,
     ASYNC_PART,
     CHECKPOINT_ID,
+    EPOCHS_BUFFERED_BYTES,
+    EPOCHS_IN_FLIGHT,
     INITIALIZE,
     JOB_ATTEMPT,
     JOB_ID,
@@ -48,7 +52,7 @@ _SHORTEST_NS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTimes:
-    """When the parts of one snapshot began and ended, in wall-clock nanoseconds."""
+    """When the parts of one snapshot began and ended, in wall-clock nanoseconds, and its epochs."""
 
     arrival: BarrierArrival
     sync_started: int
@@ -60,6 +64,8 @@ class SnapshotTimes:
     """When the thread that stores snapshots began with this one."""
     uploading: int = 0
     """How much of the time after that went to writing to checkpoint storage."""
+    stages: tuple[StageReport, ...] = ()
+    """The epochs of its stages when the snapshot was taken."""
 
     @property
     def last_barrier(self) -> int:
@@ -121,7 +127,8 @@ class TaskSpans:
             began = min([arrival.taken_ns, *(work.started_ns for work in works)])
             prepared = tracer.record_span(PREPARE, parent, began, times.sync_started, attributes)
         self._record_works(tracer, prepared, works, attributes)
-        tracer.record_span(SYNC_PART, parent, times.sync_started, times.sync_ended, attributes)
+        with_epochs = {**attributes, **_epochs(times.stages)}
+        tracer.record_span(SYNC_PART, parent, times.sync_started, times.sync_ended, with_epochs)
         if times.async_ended:
             attributes[STATE_SIZE_BYTES] = size_bytes
             stored = tracer.record_span(
@@ -188,3 +195,17 @@ class TaskSpans:
             OPERATOR_UID: subtask.task.head.uid,
             SUBTASK_INDEX: subtask.subtask_id.index,
         }
+
+
+def _epochs(stages: Sequence[StageReport]) -> dict[str, AttributeValue]:
+    """Attributes of a snapshot with stages in it."""
+    if not stages:
+        return {}
+    in_flight = tuple(
+        f"{stage.operator_name} epoch {each.number} {each.phase.name.lower()}: {each.records} records, "
+        f"{each.size_bytes} bytes"
+        for stage in stages
+        for each in stage.epochs
+    )
+    buffered_bytes = sum(stage.buffered_bytes for stage in stages)
+    return {EPOCHS_IN_FLIGHT: in_flight, EPOCHS_BUFFERED_BYTES: buffered_bytes}

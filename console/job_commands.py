@@ -15,6 +15,7 @@ from ..protocol.elements import SavepointFormatType
 from .command import Command
 from .jobs import address_option, find_job, job_argument, reports, timeout_option
 from .output import pairs, progress, say, table
+from .stages import STAGE_HEADINGS, stage_documents, stage_row, web_ui_lines
 from .tasks import task_documents
 from .text import moment, size
 
@@ -75,6 +76,7 @@ def status(job: str, address: str | None) -> None:
         "id": str(client.get_job_id()),
         **job_document(details.report),
         "tasks": task_documents(details),
+        "stages": stage_documents(details.subtasks),
         "processes": client.processes(),
     }
     say(described, lambda: _status_lines(described))
@@ -136,6 +138,10 @@ def _status_lines(job: dict[str, Any]) -> Iterator[Any]:
     yield ""
     headings = ["task", "subtasks", "state", "in/s", "out/s", "busy", "held back"]
     yield table(headings, [_task_row(task) for task in job["tasks"]])
+    if job["stages"]:
+        yield ""
+        yield table(STAGE_HEADINGS, map(stage_row, job["stages"]))
+        yield from web_ui_lines(job["stages"])
     yield from (f"warning: {text}" for text in job["warnings"])
 
 

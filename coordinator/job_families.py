@@ -1,6 +1,6 @@
 """Everything that is measured of a job, as families of metrics with Flink's names.
 
-`docs/telemetry.md` has the same tables; a test compares the two.
+`docs/metrics.md` has the same tables; a test compares the two.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Callable
 from ..common.job_status import JobStatus
 from ..protocol.elements import MAX_WATERMARK_MS
 from ..protocol.execution_graph import Subtask
+from ..protocol.stage_reports import StageReport
 from ..protocol.task_metrics import TaskMetrics, TaskRates
 from ..telemetry.metric_families import Labels, MetricFamilies, MetricFamily
 from .job_coordinator import JobCoordinator
+from .stage_metrics import STAGE_METRICS
 from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
 
 logger = logging.getLogger("tidegate")
@@ -198,7 +200,17 @@ def _add_subtask(
     if watermark_ms is not None and watermark_ms != MAX_WATERMARK_MS:
         for name, at_ms in ((CURRENT_INPUT_WATERMARK, watermark_ms), (WATERMARK_LAG, now_ms - watermark_ms)):
             families.add((*TASK_SCOPE, name), WATERMARK_METRICS[name], labels, at_ms)
+    for stage in metrics.stages:
+        _add_stage(families, labels, stage)
     for key, value_of_user in metrics.user.items():
         scope = metrics.scopes[key]
         place = {**labels, "operator_id": scope.operator_uid, "operator_name": scope.operator_name}
         families.add_of_user((*OPERATOR_SCOPE, *scope.path), place, scope.labels, value_of_user)
+
+
+def _add_stage(families: MetricFamilies, of_subtask: Labels, stage: StageReport) -> None:
+    labels = {**of_subtask, "operator_id": stage.operator_uid, "operator_name": stage.operator_name}
+    for name, (text, value_of) in STAGE_METRICS.items():
+        value = value_of(stage)
+        if value is not None:
+            families.add((*OPERATOR_SCOPE, name), text, labels, value)

@@ -18,6 +18,7 @@ from ..protocol.epoch_messages import FromLeader, ToLeader
 from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.ids import Attempt, CheckpointId, JobId
 from ..protocol.source_events import CoordinatorEvent, ReaderEvent, SourceEventSent
+from ..protocol.stage_reports import StageReport
 from ..protocol.watermarks import WatermarkValve
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..state.claims import Unclaimed, unclaimed_error, unclaimed_warning
@@ -302,6 +303,10 @@ class StreamOperator(ABC):
         warning = unclaimed_warning(where, found, is_allowed)
         if warning is not None:
             logger.warning("%s", warning)
+
+    def stage_report(self) -> StageReport | None:
+        """The epochs of a stage, `None` of any other operator; may be called from any thread."""
+        return None
 
     def declare_states(self) -> None:
         """Declare every state that `open` would, where only those are wanted and no job will run.

@@ -14,6 +14,7 @@ from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..protocol.plan import StreamNode
 from ..protocol.source_events import CoordinatorEvent
+from ..protocol.stage_reports import StageReport
 from ..protocol.watermarks import MIN_WATERMARK_MS
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..telemetry.metrics import MetricGroup
@@ -103,6 +104,11 @@ class OperatorChain:
     def metric_groups(self) -> list[MetricGroup]:
         """The metrics of each operator."""
         return [operator.context.metrics for operator in self._in_order()]
+
+    def stage_reports(self) -> tuple[StageReport, ...]:
+        """The epochs of each stage."""
+        reports = (operator.stage_report() for operator in self._in_order())
+        return tuple(report for report in reports if report is not None)
 
     def restore(self, snapshots: Mapping[str, OperatorSnapshot], owned: bool) -> None:
         """Give every operator its restored state; before `open`."""

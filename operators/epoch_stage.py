@@ -18,9 +18,11 @@ from ..protocol.epoch_messages import FromLeader, ShareEnded, ToLeader
 from ..protocol.epoch_shares import ShareMachine
 from ..protocol.epochs import EpochLimits, ShareCommand, ShareEvent
 from ..protocol.source_events import CoordinatorEvent
+from ..protocol.stage_reports import MOST_EPOCHS, RunTotals, StageReport, totals_of
 from ..state.descriptors import ListStateDescriptor
 from ..state.epoch_tables import EpochTablesDescriptor
-from .base import FrozenOperator, StreamOperator
+from .base import FrozenOperator, OperatorContext, StreamOperator
+from .output import Output
 
 RUNNING_SUBTASK = 0
 """The subtask that runs the epochs of all."""
@@ -45,6 +47,8 @@ class EpochStageOperator(StreamOperator):
 
     def __init__(self, limits: EpochLimits) -> None:
         self._limits = limits
+        self._records_in = self._records_out = 0
+        self._runs = RunTotals()
 
     # ------------------------------------------------------------ what a subclass says
 
@@ -89,6 +93,11 @@ class EpochStageOperator(StreamOperator):
 
     # ------------------------------------------------------------ life cycle
 
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        super().setup(context, output)
+        # Another thread may ask for a report while the task opens.
+        self._machine = ShareMachine(self._limits, context.parallelism)
+
     def declare_states(self) -> None:
         """Without a runner."""
         where = f"operator {self.context.name_with_subtask}"
@@ -101,7 +110,6 @@ class EpochStageOperator(StreamOperator):
     def open(self) -> None:
         self.declare_states()
         subtasks = self.context.parallelism
-        self._machine = ShareMachine(self._limits, subtasks)
         # With one subtask, nothing has to leave the process.
         self._leader = EpochLeader(subtasks) if subtasks == 1 else None
         self._results: dict[int, list[pa.Table]] = {}
@@ -109,6 +117,7 @@ class EpochStageOperator(StreamOperator):
         self._events: deque[ShareEvent] = deque()
         self._from_leader: deque[FromLeader] = deque()
         self._is_handling = False
+        self._started_ms: dict[int, int] = {}
         self._has_ended = False
         self._handle(self._restored())
         if self.context.subtask_index == RUNNING_SUBTASK:
@@ -139,12 +148,36 @@ class EpochStageOperator(StreamOperator):
                 self._results.setdefault(began, []).extend(self._stored_results.tables(number))
             self._stored_results.drop(number)
 
+    # ------------------------------------------------------------ what others see
+
+    @property
+    def web_ui(self) -> str:
+        """Address of the web UI of what runs the epochs, empty where there is none."""
+        return ""
+
+    def stage_report(self) -> StageReport | None:
+        all_epochs = self._machine.in_flight
+        totals = {phase.name.lower(): totals_of(all_epochs, phase) for phase in epochs.EpochPhase}
+        return StageReport(
+            self.context.operator_uid,
+            self.context.operator_name,
+            **totals,
+            epochs=tuple(all_epochs[:MOST_EPOCHS]),
+            buffered_bytes=sum(each.size_bytes for each in all_epochs),
+            buffer_limit_bytes=self._limits.buffer_bytes,
+            records_in=self._records_in,
+            records_out=self._records_out,
+            runs=self._runs,
+            web_ui=self.web_ui,
+        )
+
     # ------------------------------------------------------------ events
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         table = self.to_table(batch)
         if table.num_rows:
             self._tables.add(self._machine.gathering, table)
+            self._records_in += table.num_rows
             self._handle(epochs.RecordsGathered(table.num_rows, table.nbytes))
 
     def _take_changes(self, changes: list[Watermark | WatermarkStatus]) -> None:
@@ -192,6 +225,7 @@ class EpochStageOperator(StreamOperator):
             case epochs.SendToLeader(message):
                 self._send(message)
             case epochs.StartRun(number, offers):
+                self._started_ms[number] = self.context.processing_time.now_ms()
                 self.run_epoch(number, offers, lambda parts: self._returned(number, parts))
             case epochs.CollectResults(number, part):
                 self._collect(number, part)
@@ -217,6 +251,11 @@ class EpochStageOperator(StreamOperator):
             self._events += [answer for _, answer in self._leader.handle(0, message)]
 
     def _returned(self, number: int, parts: Sequence[Any]) -> None:
+        started_ms = self._started_ms.pop(number, None)
+        if started_ms is not None:
+            # Not a run that was repeated.
+            run_ms = self.context.processing_time.now_ms() - started_ms
+            self._runs = self._runs.after(max(0, run_ms))
         self._handle(epochs.RunReturned(number, tuple(parts)))
 
     def _collect(self, number: int, part: Any) -> None:
@@ -241,7 +280,9 @@ class EpochStageOperator(StreamOperator):
 
     def _emit_next(self, number: int) -> None:
         if self._unsent:
-            self.emit_results(self._unsent.popleft())
+            results = self._unsent.popleft()
+            self.emit_results(results)
+            self._records_out += results.num_rows
         if self._unsent:
             self._emit_soon(number)
         else:

@@ -60,6 +60,7 @@ from .epochs import (
 )
 from .ids import CheckpointId
 from .invalid_event import InvalidEvent
+from .stage_reports import EpochInFlight
 from .watermarks import MIN_WATERMARK_MS
 
 # ---------------------------------------------------------------- the machine
@@ -134,11 +135,16 @@ class ShareMachine:
     @property
     def phases(self) -> dict[int, EpochPhase]:
         """What each share is doing, by the number of its epoch; without an empty one that gathers."""
-        return {
-            share.number: share.phase
-            for share in self._shares
+        return {each.number: each.phase for each in self.in_flight}
+
+    @property
+    def in_flight(self) -> list[EpochInFlight]:
+        """All shares, oldest first, without an empty one that gathers. May be called by another thread."""
+        return [
+            EpochInFlight(share.number, share.phase, share.records, share.size_bytes)
+            for share in [*self._shares]
             if share.records or share.phase is not EpochPhase.GATHERING
-        }
+        ]
 
     @property
     def _awaits_barrier(self) -> bool:

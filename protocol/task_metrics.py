@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .ids import Attempt, SubtaskId
+from .stage_reports import StageReport
 
 UserMetric = int | float | Mapping[str, int | float]
 
@@ -58,6 +59,7 @@ class TaskMetrics:
         last_result_ms: When it last did.
         user: Metrics of user functions by dotted name: operator, groups, metric.
         scopes: What those names are made of.
+        stages: The epochs of its stages, where it has some.
     """
 
     records_in: int = 0
@@ -77,6 +79,7 @@ class TaskMetrics:
     last_result_ms: int | None = None
     user: Mapping[str, UserMetric] = field(default_factory=dict)
     scopes: Mapping[str, MetricScope] = field(default_factory=dict)
+    stages: tuple[StageReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..operators.base import OperatorContext, Work
 from ..telemetry import logs
-from .epoch_trace import traced_epoch
+from .epoch_trace import EpochParts, traced_epoch
 from .session import SparkSessionLease
 
 _START_GRACE_S = 1.0
@@ -20,7 +20,7 @@ _START_GRACE_S = 1.0
 
 _groups = itertools.count(1)
 
-EpochJob = Callable[[Any], Any]
+EpochJob = Callable[[Any, EpochParts], Any]
 """Does the work of an epoch in a Spark session, and returns the results."""
 
 
@@ -123,8 +123,8 @@ class EpochRunner:
         session.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
         self._running[group] = session
         try:
-            with traced_epoch(session, self._context, group, number, records, traced.append):
-                return job(session)
+            with traced_epoch(session, self._context, group, number, records, traced.append) as parts:
+                return job(session, parts)
         finally:
             del self._running[group]
 

@@ -15,6 +15,7 @@ import secrets
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -263,6 +264,16 @@ class Run:
         self._pushed: dict[tuple[int, int], _Results] = {}
         self._connections: set[Any] = set()
         self._is_closed = False
+        self._times: dict[bytes, tuple[int, int]] = {}
+
+    def times_ns(self, kind: bytes) -> tuple[int, int] | None:
+        """When the first transfer began and the last one ended, in wall-clock time; `None` if there was none.
+
+        Args:
+            kind: `READ` for records, `PUSH` for results.
+        """
+        with self._lock:
+            return self._times.get(kind)
 
     def results(self, pushed: Iterable[Pushed], schema: pa.Schema) -> pa.Table:
         """The results of the listed partitions, in the order of their numbers.
@@ -312,7 +323,7 @@ class Run:
     # ------------------------------------------------------------ records
 
     def _send(self, connection: Any, partition: int, schema: pa.Schema) -> None:
-        rows = 0
+        rows, began_ns = 0, time.time_ns()
         try:
             for batch in self._batches(partition, schema):
                 wire.send(connection, wire.BATCH, batch.serialize())
@@ -320,6 +331,7 @@ class Run:
         except pa.ArrowException as error:
             wire.send(connection, wire.FAILED, f"a record cannot be given to Spark: {error}".encode())
         else:
+            self._transferred(wire.READ, began_ns)
             wire.send(connection, wire.END, struct.pack(wire.END_BODY, rows))
 
     def _batches(self, partition: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -339,7 +351,7 @@ class Run:
     # ------------------------------------------------------------ results
 
     def _take(self, connection: Any, partition: int, attempt: int) -> None:
-        results = _Results(self._has_room, self._file_name)
+        results, began_ns = _Results(self._has_room, self._file_name), time.time_ns()
         failure: OSError | None = None
         try:
             while (message := wire.receive(connection))[0] == wire.BATCH:
@@ -352,6 +364,7 @@ class Run:
             if failure is not None:
                 wire.send(connection, wire.FAILED, f"results cannot be stored: {failure}".encode())
             elif self._keep(partition, attempt, results):
+                self._transferred(wire.PUSH, began_ns)
                 wire.send(connection, *message)
         finally:
             if results is not self._pushed.get((partition, attempt)):
@@ -363,6 +376,12 @@ class Run:
             if not self._is_closed:
                 self._pushed[partition, attempt] = results
             return not self._is_closed
+
+    def _transferred(self, kind: bytes, began_ns: int) -> None:
+        """Note a transfer. Comes before its last message, so that it is known when Spark's job has ended."""
+        with self._lock:
+            first_ns, last_ns = self._times.get(kind, (began_ns, 0))
+            self._times[kind] = min(first_ns, began_ns), max(last_ns, time.time_ns())
 
     def _has_room(self, size_bytes: int) -> bool:
         """Whether results of this size may stay in memory; they do then."""

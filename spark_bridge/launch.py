@@ -16,6 +16,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from .settings import EXECUTOR_CPU, SparkSessionError, SparkSettings, spark_configs
 
@@ -28,6 +29,7 @@ _WARM_UP = (
     "from range(8) a join range(4) b on a.id = b.id where a.id > 1"
 )
 _NOTE_S = 5.0
+_LISTEN, _LOOPBACK = "SPARK_LOCAL_IP", "127.0.0.1"
 
 
 logger = logging.getLogger(__name__)
@@ -67,8 +69,9 @@ def _configs(settings: SparkSettings) -> dict[str, str]:
         from .raydp_session import raydp_configs
 
         return raydp_configs(settings)
-    # Java would look the host name up, which not every machine can.
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # The web UI asks for no password, so only this machine may reach it. Also, Java would otherwise look up
+    # the name of the host, which does not work on every machine.
+    os.environ.setdefault(_LISTEN, _LOOPBACK)
     return {"spark.master": f"local[{settings.executor_cores}]", **spark_configs(settings)}
 
 
@@ -84,6 +87,17 @@ def _launch_java(settings: SparkSettings, configs: dict[str, str]) -> tuple[Any,
     with (log_dir / f"spark-driver-{os.getpid()}.out").open("ab") as log:
         launch: Any = launch_gateway
         return launch(conf, {"stdout": log, "stderr": log}), conf
+
+
+def web_ui_of(session: Any) -> str:
+    """Address of the session's web UI, as it can be reached on this machine; empty if it is off."""
+    address: str | None = session.sparkContext.uiWebUrl
+    if address is None:
+        return ""
+    if os.environ.get(_LISTEN) != _LOOPBACK:
+        return address
+    # Spark names the driver's host, also where the web UI does not listen there.
+    return f"http://{_LOOPBACK}:{urlsplit(address).port}"
 
 
 def is_alive(session: Any) -> bool:

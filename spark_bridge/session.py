@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .java import require_java
-from .launch import end_session, is_alive, loss_of, not_started, start_session
+from .launch import end_session, is_alive, loss_of, not_started, start_session, web_ui_of
 from .settings import SparkSessionError, SparkSessionLostError, SparkSettings, default_log_dir
 
 logger = logging.getLogger(__name__)
@@ -41,6 +41,8 @@ class SparkSessionHost:
         self._users = 0
         self._ended = threading.Event()
         self._loss: str | None = None
+        self.web_ui = ""
+        """Address of the session's web UI; empty while there is none. May be read by any thread."""
 
     def acquire(self, settings: SparkSettings) -> SparkSessionLease:
         """Begin to start the session in the background, or share the one that is there.
@@ -141,6 +143,7 @@ class SparkSessionHost:
             # Executors would otherwise look for a system Python without pyspark.
             os.environ["PYSPARK_PYTHON"] = sys.executable
             self._session = start_session(settings)
+            self.web_ui = web_ui_of(self._session)
             if settings.use_raydp:
                 self._watch(self._session)
             logger.info("Spark session: ready after %.1f s", time.monotonic() - began_s)
@@ -164,6 +167,7 @@ class SparkSessionHost:
 
     def _end_session(self) -> None:
         self._ended.set()
+        self.web_ui = ""
         session, self._session = self._session, None
         if session is not None:
             end_session(session)
@@ -195,6 +199,12 @@ class SparkSessionLease:
         if host is None:
             raise SparkSessionError("the operator has released its Spark session")
         return host.session(timeout_s)
+
+    @property
+    def web_ui(self) -> str:
+        """Address of the session's web UI; empty while there is none."""
+        host = self._host
+        return "" if host is None else host.web_ui
 
     @contextmanager
     def losses(self, where: str) -> Iterator[None]:

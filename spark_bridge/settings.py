@@ -96,7 +96,11 @@ def spark_configs(settings: SparkSettings) -> dict[str, str]:
         EXECUTOR_CPU: "0",
         "spark.ray.raydp_spark_master.actor.resource.CPU": "0",
         "spark.log4j.config.file.name": log4j,
-        "spark.ui.enabled": "false",
+        # It asks for no password. In a session on Ray it would listen on all interfaces of the node.
+        "spark.ui.enabled": "false" if settings.use_raydp else "true",
+        # A fixed port fails the session where 17 of them share a machine.
+        "spark.ui.port": "0",
+        "spark.ui.killEnabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         # Spark would create it in the working directory, as soon as a function looks for a table.

@@ -25,11 +25,12 @@ from ..protocol.epochs import EpochLimits
 from ..protocol.listening import ANY_PORT, ListenRule
 from . import exchange
 from .epoch_runner import EpochRunner
+from .epoch_trace import EpochParts
 from .epochs import RecordTables
 from .exchange_server import Run
 from .failures import cause_of
 from .java import require_java
-from .session import SparkSettings, session_host
+from .session import SparkSessionLease, SparkSettings, session_host
 from .stage_server import exchange_server
 
 EPOCH = "epoch"
@@ -81,6 +82,7 @@ class SparkStageOperator(EpochStageOperator):
         self._schema = schema
         self._settings = settings
         self._runner: EpochRunner | None = None
+        self._lease: SparkSessionLease | None = None
         self._own_session: Any = None
 
     def validate(self) -> None:
@@ -100,9 +102,9 @@ class SparkStageOperator(EpochStageOperator):
 
     def start_runner(self, started: Callable[[], None]) -> None:
         settings = self._settings
-        self._lease = session_host().acquire(settings.session)
+        lease = self._lease = session_host().acquire(settings.session)
         self._runner = EpochRunner(
-            self.context, self._lease, settings.limits.max_running, settings.session.start_timeout_s
+            self.context, lease, settings.limits.max_running, settings.session.start_timeout_s
         )
         self._runner.start(started)
 
@@ -117,7 +119,7 @@ class SparkStageOperator(EpochStageOperator):
         table = self._records.joined(offers[0])
         self._runner.submit(
             number,
-            lambda session: self._run(session, number, table),
+            lambda session, parts: self._run(session, number, table, parts),
             table.num_rows,
             lambda results: finished((results,)),
         )
@@ -130,6 +132,10 @@ class SparkStageOperator(EpochStageOperator):
             # A slice shares its table; where it leaves the process only its own rows are copied.
             self.emit(Batch(batch))
 
+    @property
+    def web_ui(self) -> str:
+        return "" if self._lease is None else self._lease.web_ui
+
     def close(self) -> None:
         if self._runner is not None:
             self._runner.close()
@@ -138,10 +144,12 @@ class SparkStageOperator(EpochStageOperator):
 
     # ------------------------------------------------------------ on a thread of the runner
 
-    def _run(self, shared: Any, number: int, table: pa.Table) -> pa.Table:
+    def _run(self, shared: Any, number: int, table: pa.Table, parts: EpochParts) -> pa.Table:
         where = f"{self._where}, epoch {number}"
+        assert self._lease is not None, "an epoch runs only after the runner has started"
         try:
             with self._lease.losses(where), contextlib.closing(self._serve(table)) as run:
+                parts.follow(run)
                 frame = self._function(exchange.input_frame(self._session_of(shared), [run.endpoint]))
                 self._check_schema(where, frame)
                 return run.results(exchange.push(frame, self._schema, [run.endpoint]), self._schema)

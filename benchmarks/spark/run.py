@@ -16,6 +16,7 @@ PARTS: dict[str, tuple[str, list[str]]] = {
     "start": ("start", []),
     "throughput": ("throughput", []),
     "join": ("join", []),
+    "alternatives": ("alternatives", []),
 }
 if __name__ == "__main__":
     parts.run(__doc__, "benchmarks.spark", PARTS)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...coordinator.job_details import JobDetails, SubtaskDetails
+from ...coordinator.stage_metrics import STAGE_METRICS
 from ...coordinator.statistics import CheckpointOutcome
 from ...protocol.task_metrics import ExecutionState
+from ..stages import stage_documents
 from . import models
 from .checkpoint_views import checkpoint_info
 from .directory import FoundJob
 from .job_graph import VertexView, vertices_of
 from .job_views import duration_of, shortened
+from .stage_models import StageInfo
 
 _LETTERS = {
     ExecutionState.CREATED: "C",
@@ -54,7 +57,7 @@ _NO_WATERMARK = -(1 << 63)
 def subtask_metrics(vertex: VertexView, wanted: Sequence[str]) -> list[models.AggregatedMetric]:
     """Metrics over the subtasks of a vertex; the names of those there are when none is wanted."""
     if not wanted:
-        user = {name for one in vertex.subtasks for name in one.metrics.user}
+        user = {name for one in vertex.subtasks for name in (*one.metrics.user, *_stage_values(one))}
         return [models.AggregatedMetric(id=name) for name in [*_OF_SUBTASK, *sorted(user)]]
     return [found for name in wanted if (found := _aggregated(vertex, name)) is not None]
 
@@ -72,7 +75,17 @@ def _aggregated(vertex: VertexView, name: str) -> models.AggregatedMetric | None
 
 def _user_value(subtask: SubtaskDetails, name: str) -> float | None:
     value = subtask.metrics.user.get(name)
-    return value if isinstance(value, (int, float)) else None
+    return value if isinstance(value, (int, float)) else _stage_values(subtask).get(name)
+
+
+def _stage_values(subtask: SubtaskDetails) -> dict[str, float]:
+    """The metrics of the stages in a subtask, after the names of their operators."""
+    values = (
+        (f"{stage.operator_name}.{name}", value_of(stage))
+        for stage in subtask.metrics.stages
+        for name, (_, value_of) in STAGE_METRICS.items()
+    )
+    return {name: value for name, value in values if value is not None}
 
 
 def watermarks(vertex: VertexView) -> list[models.MetricValue]:
@@ -206,6 +219,7 @@ def _live_vertex(vertex: VertexView) -> models.LiveVertex:
             records_out=[round(one.records_out) for one in rates],
             watermarks=[one.watermark_ms for one in metrics],
         ),
+        stages=[StageInfo(**document) for document in stage_documents(subtasks)],
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .checkpoint_models import CheckpointInfo
 from .model_forms import Camel, Dashed, Plain
+from .stage_models import StageInfo
 
 # ---------------------------------------------------------------- the console itself
 
@@ -392,6 +393,8 @@ class LiveVertex(Plain):
     timers: int
     late_records: int
     subtasks: LiveSubtasks
+    stages: list[StageInfo]
+    """The epochs of its Spark stages, one entry for each subtask of a stage."""
 
 
 class LiveCheckpoints(Plain):

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidegate.coordinator.job_families import JobFamilies
 from tidegate.coordinator.job_reporters import JobReporters
 from tidegate.protocol.elements import MAX_WATERMARK_MS
+from tidegate.protocol.stage_reports import PhaseTotals, RunTotals, StageReport
 from tidegate.protocol.task_metrics import MetricScope, ProcessMetrics, TaskMetrics
 from tidegate.telemetry.metric_families import MetricFamily
 from tidegate.telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings
@@ -168,3 +169,46 @@ def test_a_job_without_reporters_has_no_page() -> None:
     cluster = FakeCluster().run()
     JobReporters(cluster.coordinator, None, None).close()
     assert cluster.coordinator.metrics.url == ""
+
+
+def test_the_epochs_of_a_stage_are_metrics_of_its_operator() -> None:
+    cluster = FakeCluster().run()
+    stage = StageReport(
+        "uid-join",
+        "join",
+        gathering=PhaseTotals(1, 12, 96, 5),
+        waiting=PhaseTotals(2, 20, 160, 3),
+        running=PhaseTotals(1, 10, 80, 2),
+        emitting=PhaseTotals(1, 10, 0, 1),
+        buffered_bytes=336,
+        buffer_limit_bytes=1_000,
+        records_in=52,
+        records_out=4,
+        runs=RunTotals(1, 250, 250),
+    )
+    before_a_run = replace(stage, operator_uid="uid-other", operator_name="other", runs=RunTotals())
+    say(cluster, TaskMetrics(stages=(stage, before_a_run)))
+    families = take(cluster)
+    prefix = TASK + "operator_"
+    found = {name.removeprefix(prefix): family for name, family in families.items() if prefix in name}
+    assert {name: family.samples[0][1] for name, family in found.items()} == {
+        "numRecordsIn": 52,
+        "numRecordsOut": 4,
+        "numRecordsGathered": 12,
+        "numBytesGathered": 96,
+        "numEpochsWaiting": 2,
+        "numEpochsRunning": 1,
+        "numEpochsEmitting": 1,
+        "bufferSize": 336,
+        "maxBufferSize": 1_000,
+        "numEpochsRun": 1,
+        "lastEpochTimeMs": 250,
+        "accumulateEpochTimeMs": 250,
+    }
+    labels = found["numEpochsRunning"].samples[0][0]
+    assert (labels["operator_id"], labels["operator_name"]) == ("uid-join", "join")
+    assert labels["subtask_index"] == "1"
+    # A stage that has run nothing has no time of its last epoch.
+    counts = {name: len(family.samples) for name, family in found.items()}
+    assert counts.pop("lastEpochTimeMs") == 1
+    assert set(counts.values()) == {2}

@@ -8,6 +8,7 @@ import re
 from tidegate.common.config_options import value_text
 from tidegate.common.known_options import known_options
 from tidegate.coordinator.job_families import JOB_METRICS, TASK_METRICS, WATERMARK_METRICS
+from tidegate.coordinator.stage_metrics import STAGE_METRICS
 from tidegate.telemetry import logs
 from tidegate.telemetry.logs import JsonFormatter, LogContext
 
@@ -35,6 +36,7 @@ def test_the_page_shows_part_of_the_program() -> None:
 def test_the_tables_of_metrics_are_those_of_the_code() -> None:
     of_subtasks = {name: text for name, (text, _) in TASK_METRICS.items()} | WATERMARK_METRICS
     assert rows(METRICS, "Of a subtask") == of_subtasks
+    assert rows(METRICS, "Of a Spark stage") == {name: text for name, (text, _) in STAGE_METRICS.items()}
     assert rows(METRICS, "Of a job") == JOB_METRICS
 
 

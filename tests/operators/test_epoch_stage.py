@@ -15,6 +15,7 @@ from tidegate.protocol.epochs import EpochLimits
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.redistribution import redistribute
+from tidegate.protocol.stage_reports import MOST_EPOCHS, PhaseTotals, RunTotals, StageReport
 
 from .harness import OperatorUnderTest
 
@@ -249,3 +250,64 @@ def test_a_restore_with_other_subtasks_emits_what_began_to_leave_and_runs_the_re
                 again.finish(min(again.subtasks[0].operator.running))
                 again.deliver()
             assert again.emitted == expected
+
+
+def totals(report: StageReport) -> list[tuple[int, int, int]]:
+    """Epochs, records and the oldest number of each phase, as they follow each other."""
+    phases = (report.gathering, report.waiting, report.running, report.finished, report.emitting)
+    return [(each.epochs, each.records, each.first) for each in phases]
+
+
+def test_a_stage_reports_its_epochs() -> None:
+    stage = opened(max_records=2, interval_ms=1_000, max_running=2, buffer_bytes=1_000)
+    for number in range(7):
+        stage.process([(number,)])
+    stage.advance_to(50)
+    nothing = (0, 0, 0)
+    report = stage.operator.stage_report()
+    assert report is not None
+    assert (report.operator_uid, report.operator_name) == (
+        stage.operator.context.operator_uid,
+        stage.operator.context.operator_name,
+    )
+    assert totals(report) == [(1, 1, 4), (1, 2, 3), (2, 4, 1), nothing, nothing]
+    assert [(each.number, each.phase.name, each.records) for each in report.epochs] == [
+        (1, "RUNNING", 2),
+        (2, "RUNNING", 2),
+        (3, "WAITING", 2),
+        (4, "GATHERING", 1),
+    ]
+    # Each number takes eight bytes.
+    assert (report.buffered_bytes, report.buffer_limit_bytes) == (7 * 8, 1_000)
+    assert (report.records_in, report.records_out, report.runs) == (7, 0, RunTotals())
+    stage.operator.running.pop(2)()
+    report = stage.operator.stage_report()
+    assert report is not None
+    assert totals(report) == [(1, 1, 4), (1, 2, 3), (1, 2, 1), (1, 2, 2), nothing]
+    assert report.runs == RunTotals(1, 50, 50)
+
+
+def test_a_report_counts_results_as_they_are_emitted() -> None:
+    stage = opened(max_records=5)
+    stage.process([(number,) for number in range(5)])
+    stage.advance_to(30)
+    stage.operator.running.pop(1)()
+    stage.processing_time.run_due()
+    report = stage.operator.stage_report()
+    assert report is not None
+    assert (report.emitting, report.records_out) == (PhaseTotals(1, 5, 0, 1), 2)
+    assert (report.buffered_bytes, report.runs) == (0, RunTotals(1, 30, 30))
+    stage.advance_to(30)
+    report = stage.operator.stage_report()
+    assert report is not None
+    assert (report.emitting, report.records_out, report.epochs) == (PhaseTotals(), 5, ())
+
+
+def test_a_report_lists_at_most_some_epochs_and_counts_all() -> None:
+    stage = opened(max_records=1, interval_ms=1_000)
+    for number in range(MOST_EPOCHS + 3):
+        stage.process([(number,)])
+    report = stage.operator.stage_report()
+    assert report is not None
+    assert [each.number for each in report.epochs] == list(range(1, MOST_EPOCHS + 1))
+    assert report.running.epochs + report.waiting.epochs == MOST_EPOCHS + 3

@@ -29,8 +29,6 @@ NUMBERS = pa.schema([("id", pa.int64())])
 LOCAL = Configuration()
 """What all jobs on the local target have in common; one session serves those with equal Spark settings."""
 LOCAL.set_string("execution.target", "local")
-# Some tests look at Spark's web UI. Port 0 takes any free one.
-LOCAL.set_string("tidegate.spark.conf", "spark.ui.enabled:true,spark.ui.port:0")
 SPARK = spark_settings(LOCAL)
 
 

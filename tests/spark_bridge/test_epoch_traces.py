@@ -11,6 +11,8 @@ import pytest
 
 from . import jobs
 
+PARTS = ("spark.input", "spark.run", "spark.output")
+
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_session")]
 
 
@@ -38,6 +40,9 @@ def test_an_epoch_and_its_jobs_lie_within_the_preparation_of_its_subtask(tmp_pat
     def parent(span: dict[str, Any]) -> dict[str, Any]:
         return spans[span["references"][0]["spanID"]]
 
+    def parent_id(span: dict[str, Any]) -> str | None:
+        return span["references"][0]["spanID"] if span["references"] else None
+
     epochs = [span for span in spans.values() if span["operationName"] == "spark.epoch"]
     assert sum(tags(epoch)["spark.records"] for epoch in epochs) == 6
     assert {parent(epoch)["operationName"] for epoch in epochs} == {"checkpoint.prepare"}
@@ -45,9 +50,16 @@ def test_an_epoch_and_its_jobs_lie_within_the_preparation_of_its_subtask(tmp_pat
     jobs_of_spark = [span for span in spans.values() if span["operationName"] == "spark.job"]
     assert jobs_of_spark
     for job in jobs_of_spark:
-        assert parent(job)["operationName"] == "spark.epoch"
+        assert parent(job)["operationName"] == "spark.run"
         assert parent(job)["startTime"] <= job["startTime"]
         assert job["startTime"] + job["duration"] <= parent(job)["startTime"] + parent(job)["duration"] + 1
         assert tags(job)["spark.stages"] >= 1
         assert tags(job)["spark.tasks"] >= 1
     assert len({tags(job)["spark.job_id"] for job in jobs_of_spark}) == len(jobs_of_spark)
+    for epoch in epochs:
+        parts = [span for span in spans.values() if parent_id(span) == epoch["spanID"]]
+        assert sorted(part["operationName"] for part in parts) == sorted(PARTS)
+        assert tags(epoch)["spark.epoch_number"] >= 1
+        for part in parts:
+            assert epoch["startTime"] <= part["startTime"]
+            assert part["startTime"] + part["duration"] <= epoch["startTime"] + epoch["duration"] + 1

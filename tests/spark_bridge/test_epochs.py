@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -212,6 +212,50 @@ def test_a_failing_function_is_one_short_error_that_names_the_operator(function:
     assert "operator join (1/1)" in error
     assert cause in error
     assert len(error) < 1_000, "Spark's stack traces do not belong into the message"
+
+
+def test_a_row_on_which_the_function_fails_is_an_error_with_its_cause_and_what_to_do() -> None:
+    error = error_of(divided, [(n - 1,) for n in range(3)], jobs.NUMBERS)
+    for words in (
+        "operator join (1/1), epoch ",
+        "its Spark job failed on ",
+        "ZeroDivisionError: integer division or modulo by zero",
+        "Correct the function: a restarted job runs it on these records again",
+    ):
+        assert words in error
+    assert len(error) < 1_000
+
+
+def divided(frame: Any) -> Any:
+    """Fails on the one row whose id is 0."""
+
+    def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            twice = [2 // number for number in batch.column("id").to_pylist()]
+            yield pa.record_batch([batch.column("id"), pa.array(twice, pa.int64())], schema=OUTPUT)
+
+    return frame.mapInArrow(divide, "id long, twice long")
+
+
+@pytest.mark.parametrize("failure", ["row", "nothing", "schema"])
+def test_no_record_is_lost_when_the_function_fails_and_is_corrected(tmp_path: Path, failure: str) -> None:
+    failures = tmp_path / "failures"
+
+    def corrected_after_two_failures(frame: Any) -> Any:
+        if (count := len(failures.read_bytes()) if failures.exists() else 0) < 2:
+            failures.write_bytes(b"x" * (count + 1))
+            wrong = {
+                "row": divided(frame),
+                "nothing": None,
+                "schema": frame.selectExpr("id as other", "1L as twice"),
+            }
+            return wrong[failure]
+        return twice(frame)
+
+    stream = jobs.environment(tmp_path).from_collection([(n,) for n in range(20)]).uid("numbers")
+    stage = stream.spark_stage(corrected_after_two_failures, OUTPUT, jobs.NUMBERS).uid("stage")
+    assert records(stage) == [(n, 2 * n) for n in range(20)]
+    assert failures.read_bytes() == b"xx"
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from .traced_job import run_traced_job, tags
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "telemetry.md"
 
-ELSEWHERE = {"spark.epoch", "spark.job", "rescale"}
+ELSEWHERE = {"spark.epoch", "spark.input", "spark.run", "spark.output", "spark.job", "rescale"}
 """What needs more than this job; see tests/spark_bridge and tests/coordinator."""
 
-ELSEWHERE_ATTRIBUTES = re.compile(r"spark\..*|clock\.skew_ms")
+ELSEWHERE_ATTRIBUTES = re.compile(r"spark\..*|epochs\..*|clock\.skew_ms")
 PERHAPS = {"checkpoint.abort_reason"}
 """Where the failure hits a checkpoint."""
 

@@ -7,6 +7,7 @@ import { bytes, count, duration, percent, rate, shortDuration, time, utc } from 
 import { watermarkWords } from "./graph.js";
 import { poll } from "./poll.js";
 import { rowsTable } from "./rows.js";
+import { stagesSection } from "./stages.js";
 import { badge, chainName, isEndOfStream, lagMs, lower, setBadge, stateOf } from "./words.js";
 
 const PLACES_MS = 3_000;
@@ -18,6 +19,7 @@ export function vertexPanel(jid, node, { close, fail, signal }) {
   const figures = vertexFacts();
   const skew = skewStrip();
   const skewText = h("p", { class: "small soft" });
+  const stages = stagesSection();
   const rows = rowsTable(subtaskColumns(), { label: `Subtasks of ${chainName(node.description)}`, rows: 14 });
   const element = h(
     "section",
@@ -34,6 +36,7 @@ export function vertexPanel(jid, node, { close, fail, signal }) {
       { class: "body" },
       operatorList(node.operators ?? []),
       figures.element,
+      stages.element,
       h("div", {}, h("h3", {}, "Records per second by subtask"), skew.element, skewText),
       rows.element,
     ),
@@ -54,6 +57,7 @@ export function vertexPanel(jid, node, { close, fail, signal }) {
       if (!vertex) return;
       setBadge(state, vertex.status);
       figures.show(vertex, live.now);
+      stages.show(vertex.stages);
       const { subtasks } = vertex;
       const flows = subtasks.records_in.map((records, index) => Math.max(records, vertex.total_records_in ? 0 : subtasks.records_out[index]));
       const words = skewWords(flows);
