@@ -28,6 +28,7 @@ from ..common.errors import TidegateError
 from . import exchange_client as wire
 
 _HANDSHAKE_S = 5.0
+_REST_S = 0.1
 _MOST_STRANGERS = 64
 """The most connections whose other end has not proved that it knows the key of a run."""
 _BATCH_ROWS = 64 << 10
@@ -108,7 +109,7 @@ class ExchangeServer:
         self._listeners = Listeners(self._opened)
         self._numbers = itertools.count()
         self._bound: Address | None = None
-        self._is_closed = False
+        self._closed = threading.Event()
 
     def serve(self, table: pa.Table, partitions: int, memory_bytes: int) -> Run:
         """Serve the records of an epoch and take its results, until the run is closed.
@@ -155,7 +156,7 @@ class ExchangeServer:
 
     def close(self) -> None:
         """End all runs, and listen no more."""
-        self._is_closed = True
+        self._closed.set()
         for run in list(self._runs.values()):
             run.close()
         for listener in self._sockets:
@@ -180,10 +181,12 @@ class ExchangeServer:
         self._thread(lambda: self._accept(listener))
 
     def _accept(self, listener: socket.socket) -> None:
-        while not self._is_closed:
+        while not self._closed.is_set():
             try:
                 connection, _ = listener.accept()
             except OSError:
+                # The process may have too many open files for a moment.
+                self._closed.wait(_REST_S)
                 continue
             self._strangers.acquire()
             self._thread(lambda connection=connection: self._talk(connection))  # type: ignore[misc]

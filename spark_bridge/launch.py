@@ -180,11 +180,14 @@ def _warm_up(session: Any) -> None:
 
 
 def warm_up_query(session: Any) -> Any:
-    """A DataFrame of two rows, with a filter, a join, a projection, and Arrow data through a Python worker.
+    """A DataFrame of two rows with a filter, a join, a projection, and Arrow data through two Python workers.
 
-    The imports of the first Python worker of an executor take longer than the rest of its first task.
+    An epoch uses one that fetches records and one that pushes results. Their imports take longer than the
+    rest of their first task.
     """
-    return session.sql(_WARM_UP).mapInArrow(lambda batches: batches, "id long, name string")
+    schema = "id long, name string"
+    first = session.sql(_WARM_UP).mapInArrow(lambda batches: batches, schema)
+    return first.mapInArrow(lambda batches: batches, schema)
 
 
 def _await_executor(session: Any, settings: SparkSettings, deadline_s: float) -> None:
