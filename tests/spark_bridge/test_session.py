@@ -122,9 +122,12 @@ def test_the_query_that_warms_a_session_up_is_valid() -> None:
 
 def test_a_search_for_a_table_leaves_nothing_in_the_working_directory() -> None:
     lease = session_host().acquire(jobs.SPARK)
-    assert not lease.session().catalog.tableExists("no_such_table")
+    session = lease.session()
+    assert not session.catalog.tableExists("no_such_table")
+    created = Path(session.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))
     lease.release()
-    assert not Path("spark-warehouse").exists()
+    assert created.is_dir()
+    assert created.parent == Path(jobs.SPARK.log_dir).resolve()
 
 
 def test_a_session_of_somebody_else_is_left_alone() -> None:
