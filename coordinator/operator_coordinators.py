@@ -9,11 +9,11 @@ from typing import Any
 
 from ..common.errors import TidegateError
 from ..operators.chain import load_operator
-from ..operators.sources import SourceOperator
+from ..operators.sources import Source, SourceOperator
 from ..protocol.epoch_messages import FromLeader, ToLeader
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest
-from ..protocol.plan import JobGraph
+from ..protocol.plan import JobGraph, StreamNode
 from ..protocol.source_events import CoordinatorEvent, ReaderStarted, WatermarkLimit, WatermarkReported
 from ..protocol.task_events import FromOperator, ToOperator
 from ..protocol.trigger import NEVER_MS
@@ -87,13 +87,14 @@ class OperatorCoordinators:
         """All subtasks of the attempt run; whether what is here runs too."""
         for uid, node in self._nodes.items():
             stored = None if manifest is None else stored_operator(node, manifest)
+            if not node.is_source:
+                continue
             try:
-                operator = load_operator(node)
+                source = _source(node)
             except TidegateError as error:
                 self._fail(str(error), False)
                 return False
-            source = operator.source if isinstance(operator, SourceOperator) else None
-            if source is None or not source.is_enumerated:
+            if not source.is_enumerated:
                 continue
             host = EnumeratorHost(node, source, self._host_ports(uid))
             self._hosts[uid] = host
@@ -183,3 +184,9 @@ class OperatorCoordinators:
 
     def _now_ms(self) -> int:
         return self.ports.now_ns() // 1_000_000
+
+
+def _source(node: StreamNode) -> Source:
+    operator = load_operator(node)
+    assert isinstance(operator, SourceOperator), "only sources have enumerators"
+    return operator.source

@@ -281,7 +281,8 @@ class DataStream(OperatorSettings):
         Args:
             func: Takes a Spark DataFrame of an epoch's records and returns one with the results. Or a query
                 of Spark SQL, in which `{epoch}` is the table of the records.
-            schema: Arrow schema of the results, which leave in Arrow batches, in the DataFrame's order.
+            schema: Arrow schema of the results, which leave in Arrow batches; with one subtask, in the
+                DataFrame's order.
             input_schema: Arrow schema of the records; needed where they are plain tuples whose columns
                 should have names and fixed types.
             max_epoch_records: An epoch with this number of records ends at once.
@@ -291,7 +292,8 @@ class DataStream(OperatorSettings):
             max_concurrent_epochs: How many epochs Spark runs at once. Their results leave in order.
 
         Returns:
-            The results; all results of an epoch leave between two barriers.
+            The results. `set_parallelism(n)` gives the stage several subtasks, which share each epoch; it has
+            one by default.
         """
         from ..spark_bridge.stage import SparkQuery, SparkStageOperator, StageSettings
 
@@ -303,8 +305,9 @@ class DataStream(OperatorSettings):
             listen_rule(self._env.configuration),
         )
         function = SparkQuery(func) if isinstance(func, str) else func
-        stream = self._then("SparkStage", SparkStageOperator(function, schema, settings))
-        return self._in_spark(stream.force_non_parallel().disable_chaining())
+        stream = self._then("SparkStage", SparkStageOperator(function, schema, settings)).set_parallelism(1)
+        stream.transformation.is_coordinated = True
+        return self._in_spark(stream.disable_chaining())
 
     def foreach_epoch(
         self, func: Callable[[Any, int], None], input_schema: pa.Schema | None = None

@@ -62,9 +62,9 @@ class EpochStageOperator(StreamOperator):
 
     @abstractmethod
     def offer_share(self, number: int, tables: list[pa.Table]) -> Any:
-        """How the runner gets this subtask's records of an epoch (picklable), until `drop_share`.
+        """How the runner gets this subtask's records of an epoch (picklable), until `collect_results`.
 
-        With one subtask, the value does not leave the operator, here and in `run_epoch`.
+        An epoch without records in any subtask does not run, and has no results to collect.
         """
 
     @abstractmethod
@@ -87,9 +87,6 @@ class EpochStageOperator(StreamOperator):
     @abstractmethod
     def emit_results(self, results: pa.Table) -> None:
         """Emit some results of an epoch."""
-
-    def drop_share(self, number: int) -> None:
-        """Nothing that was offered is needed any more."""
 
     # ------------------------------------------------------------ life cycle
 
@@ -269,7 +266,6 @@ class EpochStageOperator(StreamOperator):
     def _begin_emission(self, number: int) -> None:
         self._tables.drop(number)
         self._stored_results.drop(number)
-        self.drop_share(number)
         self._unsent.extend(self._results.pop(number))
         self._emit_soon(number)
 

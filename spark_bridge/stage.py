@@ -18,7 +18,7 @@ import pyarrow as pa
 from ..common import failpoints
 from ..common.errors import ConfigurationError, TidegateError, UserCodeError
 from ..operators.base import OperatorContext
-from ..operators.epoch_stage import EpochStageOperator
+from ..operators.epoch_stage import RUNNING_SUBTASK, EpochStageOperator
 from ..operators.output import Output
 from ..protocol.elements import Batch
 from ..protocol.epochs import EpochLimits
@@ -27,7 +27,7 @@ from . import exchange
 from .epoch_runner import EpochRunner
 from .epoch_trace import EpochParts
 from .epochs import RecordTables
-from .exchange_server import Run
+from .exchange_server import Endpoint, Pushed, Run
 from .failures import cause_of
 from .java import require_java
 from .session import SparkSessionLease, SparkSettings, session_host
@@ -67,6 +67,29 @@ class SparkQuery:
         return frame.sparkSession.sql(self.query, **{EPOCH: frame})
 
 
+@dataclass(frozen=True)
+class _Offer:
+    """The records of an epoch in one subtask."""
+
+    endpoint: Endpoint
+    records: int
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """What a run gets: its own records, which are not served yet, and those of other subtasks."""
+
+    number: int
+    own: pa.Table | None
+    offers: tuple[_Offer | None, ...]
+    records: int
+
+    def endpoints(self, run: Run | None) -> dict[int, Endpoint]:
+        """Where the records are, by subtask; `run` serves the own ones."""
+        found = {} if run is None else {RUNNING_SUBTASK: run.endpoint}
+        return found | {index: offer.endpoint for index, offer in enumerate(self.offers) if offer is not None}
+
+
 class SparkStageOperator(EpochStageOperator):
     """Runs `function(DataFrame) -> DataFrame` once per epoch.
 
@@ -94,6 +117,9 @@ class SparkStageOperator(EpochStageOperator):
         self._where = f"operator {context.name_with_subtask}"
         self._records = RecordTables(self._where, self._settings.input_schema)
         self._own_session_lock = threading.Lock()
+        self._own_records: dict[int, list[pa.Table]] = {}
+        self._own_results: dict[int, pa.Table] = {}
+        self._served: dict[int, Run] = {}
         session = self._settings.session
         self._server = exchange_server(self._where, session, self._settings.listen_rule, context.local_dir)
 
@@ -108,24 +134,38 @@ class SparkStageOperator(EpochStageOperator):
         )
         self._runner.start(started)
 
-    def offer_share(self, number: int, tables: list[pa.Table]) -> list[pa.Table]:
-        return tables
+    def offer_share(self, number: int, tables: list[pa.Table]) -> _Offer | None:
+        """Where executors find the records. The subtask that runs the epochs keeps its own until the run."""
+        if not tables:
+            return None
+        if self.context.subtask_index == RUNNING_SUBTASK:
+            self._own_records[number] = tables
+            return None
+        table = self._records.joined(tables)
+        self._served[number] = self._serve(table)
+        return _Offer(self._served[number].endpoint, table.num_rows)
 
     def run_epoch(
         self, number: int, offers: Sequence[Any], finished: Callable[[Sequence[Any]], None]
     ) -> None:
         assert self._runner is not None, "an epoch runs only after the runner has started"
         failpoints.reach("spark_stage")
-        table = self._records.joined(offers[0])
+        tables = self._own_records.pop(number, None)
+        own = None if tables is None else self._records.joined(tables)
+        records = sum(offer.records for offer in offers if offer is not None)
+        records += 0 if own is None else own.num_rows
+        epoch = _Epoch(number, own, tuple(offers), records)
         self._runner.submit(
-            number,
-            lambda session, parts: self._run(session, number, table, parts),
-            table.num_rows,
-            lambda results: finished((results,)),
+            number, lambda session, parts: self._run(session, epoch, parts), records, finished
         )
 
     def collect_results(self, number: int, part: Any) -> pa.Table:
-        return part
+        results = self._own_results.pop(number, None)
+        run = self._served.pop(number, None)
+        if run is None:
+            return self._schema.empty_table() if results is None else results
+        with contextlib.closing(run):
+            return run.results(part, self._schema)
 
     def emit_results(self, results: pa.Table) -> None:
         for batch in results.to_batches():
@@ -144,15 +184,19 @@ class SparkStageOperator(EpochStageOperator):
 
     # ------------------------------------------------------------ on a thread of the runner
 
-    def _run(self, shared: Any, number: int, table: pa.Table, parts: EpochParts) -> pa.Table:
-        where = f"{self._where}, epoch {number}"
+    def _run(self, shared: Any, epoch: _Epoch, parts: EpochParts) -> list[list[Pushed]]:
+        where = f"{self._where}, epoch {epoch.number}"
         assert self._lease is not None, "an epoch runs only after the runner has started"
         try:
-            with self._lease.losses(where), contextlib.closing(self._serve(table)) as run:
-                parts.follow(run)
-                frame = self._function(exchange.input_frame(self._session_of(shared), [run.endpoint]))
-                self._check_schema(where, frame)
-                return run.results(exchange.push(frame, self._schema, [run.endpoint]), self._schema)
+            with self._lease.losses(where), contextlib.ExitStack() as stack:
+                run = None
+                if epoch.own is not None:
+                    run = stack.enter_context(contextlib.closing(self._serve(epoch.own)))
+                    parts.follow(run)
+                pushed = self._run_in_spark(where, shared, epoch.endpoints(run))
+                if run is not None:
+                    self._own_results[epoch.number] = run.results(pushed[RUNNING_SUBTASK], self._schema)
+                return pushed
         except TidegateError:
             raise
         except Exception as error:
@@ -160,13 +204,25 @@ class SparkStageOperator(EpochStageOperator):
             if failed is not None:
                 raise failed from error
             raise UserCodeError(
-                f"{where}: its Spark job failed on {table.num_rows} records: {cause_of(error)}. Correct the "
+                f"{where}: its Spark job failed on {epoch.records} records: {cause_of(error)}. Correct the "
                 f"function: a restarted job runs it on these records again"
             ) from error
 
+    def _run_in_spark(self, where: str, shared: Any, endpoints: dict[int, Endpoint]) -> list[list[Pushed]]:
+        """The partitions of the results that each subtask has. One without records gets none."""
+        served = list(endpoints.values())
+        frame = self._function(exchange.input_frame(self._session_of(shared), served))
+        self._check_schema(where, frame)
+        subtasks = list(endpoints)
+        parts: list[list[Pushed]] = [[] for _ in range(self.context.parallelism)]
+        for pushed in exchange.push(frame, self._schema, served):
+            parts[subtasks[pushed.target]].append(pushed)
+        return parts
+
     def _serve(self, table: pa.Table) -> Run:
         session, limits = self._settings.session, self._settings.limits
-        partitions = exchange.partitions_of(table, session.num_executors * session.executor_cores)
+        cores = session.num_executors * session.executor_cores
+        partitions = exchange.partitions_of(table, -(-cores // self.context.parallelism))
         return self._server.serve(table, partitions, limits.memory_bytes // limits.max_running)
 
     def _session_of(self, shared: Any) -> Any:

@@ -180,3 +180,29 @@ def test_results_are_exact_although_parts_of_the_session_are_killed(tmp_path: Pa
     # Runs only where nothing of the job holds a CPU any more.
     everything = ray.remote(num_cpus=ray_cluster.num_cpus)(lambda: True)
     assert ray.get(everything.remote(), timeout=jobs.WAIT_S)
+
+
+def with_task(frame: Any) -> Any:
+    return frame.repartition(4).selectExpr("id", f"{frame.count()}L as epoch_size")
+
+
+def test_processes_of_a_stage_share_each_epoch_although_one_is_killed(tmp_path: Path) -> None:
+    settings = configuration(tmp_path)
+    settings.set_string("tidegate.slot.cpus", "1")
+    env = StreamExecutionEnvironment.get_execution_environment(settings)
+    killed = tmp_path / "killed"
+
+    def kill_once(row: Any) -> Any:
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return row
+
+    numbers = env.from_collection([(n,) for n in range(COUNT)]).rebalance()
+    sizes = pa.schema([("id", pa.int64()), ("epoch_size", pa.int64())])
+    stage = numbers.spark_stage(with_task, sizes, jobs.NUMBERS).set_parallelism(2).uid("stage")
+    with stage.map(kill_once).set_parallelism(2).execute_and_collect() as results:
+        found = [tuple(row) for row in results]
+    assert killed.exists()
+    assert sorted(number for number, _ in found) == list(range(COUNT))
+    assert max(size for _, size in found) > COUNT // 2, "an epoch has the records of both processes"
