@@ -88,6 +88,9 @@ class EpochStageOperator(StreamOperator):
     def emit_results(self, results: pa.Table) -> None:
         """Emit some results of an epoch."""
 
+    def share_spilled(self, number: int, tables: list[pa.Table]) -> None:
+        """The records of an epoch went to local disk; `tables` map them. They may have been offered."""
+
     # ------------------------------------------------------------ life cycle
 
     def setup(self, context: OperatorContext, output: Output) -> None:
@@ -232,6 +235,7 @@ class EpochStageOperator(StreamOperator):
                 self._forward(element)
             case epochs.SpillRecords(number):
                 self._tables.spill(number)
+                self.share_spilled(number, self._tables.tables(number))
             case epochs.WakeAt(timestamp_ms):
                 wake = epochs.TimePassed()
                 self.context.processing_time.call_at(timestamp_ms, lambda: self._handle(wake))

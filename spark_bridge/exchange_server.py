@@ -278,6 +278,10 @@ class Run:
         with self._lock:
             return self._times.get(kind)
 
+    def moved(self, table: pa.Table) -> None:
+        """Serve the same records from another place, so that those served before leave memory."""
+        self._table = table
+
     def results(self, pushed: Iterable[Pushed], schema: pa.Schema) -> pa.Table:
         """The results of the listed partitions, in the order of their numbers.
 

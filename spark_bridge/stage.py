@@ -117,7 +117,6 @@ class SparkStageOperator(EpochStageOperator):
         self._where = f"operator {context.name_with_subtask}"
         self._records = RecordTables(self._where, self._settings.input_schema)
         self._own_session_lock = threading.Lock()
-        self._own_records: dict[int, list[pa.Table]] = {}
         self._own_results: dict[int, pa.Table] = {}
         self._served: dict[int, Run] = {}
         session = self._settings.session
@@ -135,23 +134,24 @@ class SparkStageOperator(EpochStageOperator):
         self._runner.start(started)
 
     def offer_share(self, number: int, tables: list[pa.Table]) -> _Offer | None:
-        """Where executors find the records. The subtask that runs the epochs keeps its own until the run."""
-        if not tables:
-            return None
-        if self.context.subtask_index == RUNNING_SUBTASK:
-            self._own_records[number] = tables
+        """Where executors find the records. A run serves those of its own subtask itself."""
+        if not tables or self.context.subtask_index == RUNNING_SUBTASK:
             return None
         table = self._records.joined(tables)
         self._served[number] = self._serve(table)
         return _Offer(self._served[number].endpoint, table.num_rows)
+
+    def share_spilled(self, number: int, tables: list[pa.Table]) -> None:
+        if number in self._served:
+            self._served[number].moved(self._records.joined(tables))
 
     def run_epoch(
         self, number: int, offers: Sequence[Any], finished: Callable[[Sequence[Any]], None]
     ) -> None:
         assert self._runner is not None, "an epoch runs only after the runner has started"
         failpoints.reach("spark_stage")
-        tables = self._own_records.pop(number, None)
-        own = None if tables is None else self._records.joined(tables)
+        tables = self._tables.tables(number)
+        own = self._records.joined(tables) if tables else None
         records = sum(offer.records for offer in offers if offer is not None)
         records += 0 if own is None else own.num_rows
         epoch = _Epoch(number, own, tuple(offers), records)
