@@ -65,13 +65,14 @@ def start_session(settings: SparkSettings) -> Any:
 
 
 def _configs(settings: SparkSettings) -> dict[str, str]:
+    # The web UI asks for no password, so only this machine may reach it. Also, Java would otherwise look up
+    # the name of the host, which does not work on every machine. On Ray, settings of their own say where
+    # executors reach the driver.
+    os.environ.setdefault(_LISTEN, _LOOPBACK)
     if settings.use_raydp:
         from .raydp_session import raydp_configs
 
         return raydp_configs(settings)
-    # The web UI asks for no password, so only this machine may reach it. Also, Java would otherwise look up
-    # the name of the host, which does not work on every machine.
-    os.environ.setdefault(_LISTEN, _LOOPBACK)
     return {"spark.master": f"local[{settings.executor_cores}]", **spark_configs(settings)}
 
 

@@ -96,8 +96,7 @@ def spark_configs(settings: SparkSettings) -> dict[str, str]:
         EXECUTOR_CPU: "0",
         "spark.ray.raydp_spark_master.actor.resource.CPU": "0",
         "spark.log4j.config.file.name": log4j,
-        # It asks for no password. In a session on Ray it would listen on all interfaces of the node.
-        "spark.ui.enabled": "false" if settings.use_raydp else "true",
+        "spark.ui.enabled": "true",
         # A fixed port fails the session where 17 of them share a machine.
         "spark.ui.port": "0",
         "spark.ui.killEnabled": "false",

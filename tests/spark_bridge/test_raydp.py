@@ -182,8 +182,14 @@ def test_results_are_exact_although_parts_of_the_session_are_killed(tmp_path: Pa
     assert ray.get(everything.remote(), timeout=jobs.WAIT_S)
 
 
-def with_task(frame: Any) -> Any:
-    return frame.repartition(4).selectExpr("id", f"{frame.count()}L as epoch_size")
+def with_web_ui(frame: Any) -> Any:
+    """The numbers, and the address at which Spark's web UI listens."""
+    context = frame.sparkSession.sparkContext
+    port = int(context.uiWebUrl.rpartition(":")[2])
+    java = psutil.Process(context._gateway.proc.pid)
+    listening = [each.laddr for each in java.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    (address,) = [each.ip.removeprefix("::ffff:") for each in listening if each.port == port]
+    return frame.repartition(4).selectExpr("id", f"'{address}' as address")
 
 
 def test_processes_of_a_stage_share_each_epoch_although_one_is_killed(tmp_path: Path) -> None:
@@ -199,9 +205,10 @@ def test_processes_of_a_stage_share_each_epoch_although_one_is_killed(tmp_path: 
         return row
 
     numbers = env.from_collection([(n,) for n in range(COUNT)]).rebalance()
-    sizes = pa.schema([("id", pa.int64()), ("epoch_size", pa.int64())])
-    stage = numbers.spark_stage(with_task, sizes, jobs.NUMBERS).set_parallelism(2).uid("stage")
+    schema = pa.schema([("id", pa.int64()), ("address", pa.string())])
+    stage = numbers.spark_stage(with_web_ui, schema, jobs.NUMBERS).set_parallelism(2).uid("stage")
     with stage.map(kill_once).set_parallelism(2).execute_and_collect() as results:
         found = [tuple(row) for row in results]
     assert killed.exists()
     assert sorted(number for number, _ in found) == list(range(COUNT))
+    assert {address for _, address in found} == {"127.0.0.1"}
