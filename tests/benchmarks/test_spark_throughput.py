@@ -19,6 +19,8 @@ def test_each_way_of_the_work_gives_the_right_rows() -> None:
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     goals = [row["goal"] for row in rows]
-    for name in ("a stage", "a batch job", "Structured Streaming", "a stage, a checkpoint per second"):
+    others = ("a batch job", "Structured Streaming")
+    stages = ("a stage", "a stage with two subtasks", "a stage, a checkpoint per second")
+    for name in (*stages, *others):
         assert f"5,000 rows through {name}" in goals
-    assert sum(row["met"] is not None for row in rows) == 4
+    assert sum(row["met"] is not None for row in rows) == 5
