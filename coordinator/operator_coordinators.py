@@ -86,9 +86,9 @@ class OperatorCoordinators:
     def run(self, manifest: CheckpointManifest | None) -> bool:
         """All subtasks of the attempt run; whether what is here runs too."""
         for uid, node in self._nodes.items():
-            stored = None if manifest is None else stored_operator(node, manifest)
             if not node.is_source:
                 continue
+            stored = None if manifest is None else stored_operator(node, manifest)
             try:
                 source = _source(node)
             except TidegateError as error:

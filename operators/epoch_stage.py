@@ -126,7 +126,7 @@ class EpochStageOperator(StreamOperator):
     def _restored(self) -> epochs.StageRestored:
         progress = self._progress.get()
         if not progress:
-            # Before this state existed, the only subtask numbered its epochs anew after each restore.
+            # Before this state existed, the only subtask numbered its epochs from 1 after each restore.
             self._tables.regroup(1)
         began = max((each for each, _ in progress), default=0)
         gathering = max((each for _, each in progress), default=1)
@@ -290,7 +290,7 @@ class EpochStageOperator(StreamOperator):
 
     def _store(self, stored: epochs.StoreShares) -> None:
         assert self._tables.epochs() == list(stored.numbers), "the state is not what the epochs hold"
-        # The only subtask may number its epochs anew when no checkpoint contains one of them.
+        # The only subtask may number its epochs from 1 again when no checkpoint contains one of them.
         is_needed = self.context.parallelism > 1 or stored.numbers or stored.emitting is not None
         self._progress.update([(stored.began, stored.gathering)] if is_needed else [])
         for number in self._stored_results.epochs():
