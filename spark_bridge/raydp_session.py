@@ -18,7 +18,7 @@ from typing import Any
 
 import ray
 
-from .ray_actors import await_no_session
+from .ray_actors import await_no_session, node_address
 from .settings import SparkSettings, spark_configs
 
 _NAMESPACE_TIMEOUT_S = 30.0
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 def raydp_configs(settings: SparkSettings) -> dict[str, str]:
     """All Spark settings of a session on Ray. RayDP's Java part requires those that are added here."""
-    node_ip: str = _node().node_ip_address
+    node_ip = node_address()
     configs = spark_configs(settings)
     user_class_path = configs.get("spark.driver.extraClassPath")
     return {
@@ -87,7 +87,7 @@ def _ray_properties() -> dict[str, str]:
     node = _node()
     return {
         "ray.run-mode": "CLUSTER",
-        "ray.node-ip": node.node_ip_address,
+        "ray.node-ip": node_address(),
         "ray.address": node.address,
         "ray.logging.dir": node.get_logs_dir_path(),
         "ray.session-dir": node.get_session_dir_path(),
