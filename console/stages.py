@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
 
 from ..coordinator.job_details import SubtaskDetails
-from ..protocol.stage_reports import PhaseTotals, StageReport
+from ..protocol.epochs import EpochPhase
+from ..protocol.listening import is_loopback
+from ..protocol.stage_reports import StageReport
 from .text import size
 
-PHASES = ("gathering", "waiting", "running", "finished", "emitting")
 NOTHING = "-"
 
 
@@ -27,7 +28,7 @@ def _document(subtask: SubtaskDetails, stage: StageReport) -> dict[str, Any]:
         "uid": stage.operator_uid,
         "subtask": subtask.subtask.index,
         "host": subtask.host,
-        **{phase: _totals(getattr(stage, phase)) for phase in PHASES},
+        **{name: asdict(getattr(stage, name)) for name in (phase.name.lower() for phase in EpochPhase)},
         "epochs": [
             {
                 "number": each.number,
@@ -45,25 +46,8 @@ def _document(subtask: SubtaskDetails, stage: StageReport) -> dict[str, Any]:
         "last_run_ms": stage.runs.last_ms,
         "run_ms": stage.runs.total_ms,
         "web_ui": web_ui,
-        "web_ui_is_on_loopback": _is_on_loopback(web_ui),
+        "web_ui_is_on_loopback": is_loopback(urlsplit(web_ui).hostname or ""),
     }
-
-
-def _totals(totals: PhaseTotals) -> dict[str, int]:
-    return {
-        "epochs": totals.epochs,
-        "records": totals.records,
-        "size_bytes": totals.size_bytes,
-        "first": totals.first,
-    }
-
-
-def _is_on_loopback(address: str) -> bool:
-    host = urlsplit(address).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 STAGE_HEADINGS = (

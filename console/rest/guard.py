@@ -12,7 +12,6 @@ The files of the page hold no data and need no token: a browser could not send o
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import re
 import time
@@ -253,11 +252,3 @@ class _Answer:
         if self.status_code is None:
             response = JSONResponse({"errors": [text]}, status_code, dict(headers))
             await response(self._scope, receive, self)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

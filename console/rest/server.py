@@ -13,10 +13,11 @@ from pathlib import Path
 import uvicorn
 
 from ...common.errors import ConfigurationError, ResourceError
+from ...protocol.listening import is_loopback
 from .app import guarded_app
 from .connections import bounded_protocol
 from .directory import JobDirectory
-from .guard import MAX_HEADER_BYTES, Access, is_loopback
+from .guard import MAX_HEADER_BYTES, Access
 from .page import WEB
 from .tokens import ConsoleSecret
 
