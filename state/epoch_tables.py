@@ -33,7 +33,7 @@ MOST_PIECE_BYTES = 32 << 20
 _ITEM = Types.TUPLE([Types.LONG(), Types.PRIMITIVE_ARRAY(Types.BYTE())])
 _COMPRESSION = "zstd"
 _VERSION_KEY = b"tidegate.epoch_version"
-_VERSION = 2
+FORMAT_VERSION = 2
 """Of the Arrow streams in a checkpoint; it is in the metadata of their schema.
 
 Up to version 1 all tables of results in a checkpoint had begun to leave.
@@ -208,7 +208,7 @@ def _write(
 
 
 def _versioned(schema: pa.Schema) -> pa.Schema:
-    return schema.with_metadata({**(schema.metadata or {}), _VERSION_KEY: str(_VERSION).encode()})
+    return schema.with_metadata({**(schema.metadata or {}), _VERSION_KEY: str(FORMAT_VERSION).encode()})
 
 
 def _read(data: bytes, where: str) -> pa.Table:
@@ -221,9 +221,9 @@ def _read(data: bytes, where: str) -> pa.Table:
             f"{where}: the records of an epoch in the checkpoint cannot be read: {error}; restore another "
             f"checkpoint or savepoint"
         ) from error
-    if version > _VERSION:
+    if version > FORMAT_VERSION:
         raise CorruptCheckpointError(
             f"{where}: the records of an epoch in the checkpoint have format version {version}; this release "
-            f"reads up to {_VERSION}: upgrade tidegate"
+            f"reads up to {FORMAT_VERSION}: upgrade tidegate"
         )
     return table.replace_schema_metadata(metadata or None)

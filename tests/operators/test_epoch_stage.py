@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-from tidegate.operators.base import StreamOperator, rows
+from tidegate.operators.base import rows
 from tidegate.operators.epoch_stage import EpochStageOperator
-from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
+from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
 from tidegate.protocol.epoch_leader import EpochLeader
 from tidegate.protocol.epoch_messages import FromLeader
 from tidegate.protocol.epochs import EpochLimits
@@ -152,23 +152,6 @@ def test_a_checkpoint_without_a_state_of_the_stage_is_restored() -> None:
     assert emitted(restored) == [2]
 
 
-def test_a_checkpoint_of_an_earlier_release_is_restored() -> None:
-    """Its epochs have numbers that do not matter, and its results have begun to leave."""
-    stage = OperatorUnderTest(Stage(), parallelism=1)
-    stage.operator.declare_states()
-    for number in (3, 5):
-        stage.operator._tables.add(number, pa.table({"number": [number]}))
-    stage.operator._stored_results.add(0, pa.table({"number": [4]}))
-    frozen = StreamOperator.snapshot_state(stage.operator, CheckpointBarrier(CheckpointId(1), 0))
-    restored = opened(frozen.persist())
-    restored.advance_to(0)
-    assert emitted(restored) == [4]
-    restored.operator.started()
-    finish(restored, 1)
-    assert emitted(restored) == [4, 10, 6]
-    assert restored.operator.is_drained()
-
-
 # ---------------------------------------------------------------- several subtasks
 
 
@@ -196,14 +179,24 @@ class Stages:
 
     def deliver(self) -> None:
         """All messages arrive, and results leave."""
-        while self._sent:
-            index, message = self._sent.pop(0)
-            self.subtasks[index].operator.handle_coordinator_event(message)
+        self.deliver_messages()
         for stage in self.subtasks:
             stage.advance_to(stage.now_ms)
 
+    def deliver_messages(self) -> None:
+        while self._sent:
+            index, message = self._sent.pop(0)
+            self.subtasks[index].operator.handle_coordinator_event(message)
+
     def finish(self, number: int) -> None:
         self.subtasks[0].operator.running.pop(number)()
+
+    def finish_all(self) -> None:
+        """All epochs run, and all results leave."""
+        self.start()
+        while self.subtasks[0].operator.running:
+            self.finish(min(self.subtasks[0].operator.running))
+            self.deliver()
 
     @property
     def emitted(self) -> list[int]:
@@ -244,11 +237,7 @@ def test_a_restore_with_other_subtasks_emits_what_began_to_leave_and_runs_the_re
     for count in (1, 3):
         for snapshots, expected in ((held, [2, 4, 6, 8, 18]), (left, [18])):
             again = Stages(redistribute(snapshots, count, 128))
-            again.start()
-            again.deliver()
-            while again.subtasks[0].operator.running:
-                again.finish(min(again.subtasks[0].operator.running))
-                again.deliver()
+            again.finish_all()
             assert again.emitted == expected
 
 

@@ -157,7 +157,7 @@ def test_tables_that_are_regrouped_are_written_again(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     storage = MemoryCheckpointStorage()
-    newer = Mutant("a newer release", epoch_tables, "_VERSION", lambda version: version + 1)
+    newer = Mutant("a newer release", epoch_tables, "FORMAT_VERSION", lambda version: version + 1)
     first = Subtask(storage, tmp_path)
     first.tables.add(1, table(1))
     with newer.planted():
