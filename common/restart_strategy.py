@@ -23,6 +23,7 @@ __all__ = [
     "NoRestartStrategyConfiguration",
     "RestartStrategies",
     "RestartStrategyConfiguration",
+    "resolved_strategy",
     "restart_strategy_from",
 ]
 
@@ -46,7 +47,7 @@ class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """Not chosen by the job: Tidegate decides (exponential delay with checkpoints, else none)."""
+    """The configured strategy, else exponential delay with checkpoints and none without."""
 
     def get_description(self) -> str:
         """Say that the job chose none."""
@@ -214,7 +215,7 @@ class RestartStrategies:
             initial_backoff: delay before the first restart, more than zero.
             max_backoff: longest delay, at least the first one.
             backoff_multiplier: growth of the delay from one failure to the next, at least 1.
-            reset_backoff_threshold: time without failure after which the delay starts anew.
+            reset_backoff_threshold: time without failure after which the delay starts from the first again.
             jitter_factor: share of a delay, 0 to 1, that is added or taken away at random.
             attempts_before_reset_backoff: failures in a row after which the job ends.
 
@@ -249,6 +250,8 @@ def restart_strategy_from(configuration: Configuration) -> RestartStrategyConfig
     kind = configuration.get(Options.RESTART_STRATEGY)
     if kind is None:
         return RestartStrategies.fall_back_restart()
+    if kind == "exponential-delay":
+        return _exponential_delay_from(configuration)
     if kind == "fixed-delay":
         return RestartStrategies.fixed_delay_restart(
             configuration.get(Options.FIXED_DELAY_ATTEMPTS),
@@ -260,16 +263,36 @@ def restart_strategy_from(configuration: Configuration) -> RestartStrategyConfig
             configuration.get(Options.FAILURE_RATE_FAILURE_RATE_INTERVAL),
             configuration.get(Options.FAILURE_RATE_DELAY),
         )
-    if kind == "exponential-delay":
-        return RestartStrategies.exponential_delay_restart(
-            configuration.get(Options.EXPONENTIAL_DELAY_INITIAL_BACKOFF),
-            configuration.get(Options.EXPONENTIAL_DELAY_MAX_BACKOFF),
-            configuration.get(Options.EXPONENTIAL_DELAY_BACKOFF_MULTIPLIER),
-            configuration.get(Options.EXPONENTIAL_DELAY_RESET_BACKOFF_THRESHOLD),
-            configuration.get(Options.EXPONENTIAL_DELAY_JITTER_FACTOR),
-            configuration.get(Options.EXPONENTIAL_DELAY_ATTEMPTS),
-        )
     return RestartStrategies.no_restart()
+
+
+def resolved_strategy(
+    declared: RestartStrategyConfiguration, configuration: Configuration, takes_checkpoints: bool
+) -> RestartStrategyConfiguration:
+    """Replace the fallback: exponential delay, as configured, with checkpoints; no restart without them.
+
+    Args:
+        declared: the strategy that the program or the configuration chose, or the fallback.
+        configuration: the job's settings.
+        takes_checkpoints: whether the job takes checkpoints.
+
+    Raises:
+        ConfigurationError: a setting is malformed or out of its range.
+    """
+    if not isinstance(declared, FallbackRestartStrategyConfiguration):
+        return declared
+    return _exponential_delay_from(configuration) if takes_checkpoints else RestartStrategies.no_restart()
+
+
+def _exponential_delay_from(configuration: Configuration) -> ExponentialDelayRestartStrategyConfiguration:
+    return RestartStrategies.exponential_delay_restart(
+        configuration.get(Options.EXPONENTIAL_DELAY_INITIAL_BACKOFF),
+        configuration.get(Options.EXPONENTIAL_DELAY_MAX_BACKOFF),
+        configuration.get(Options.EXPONENTIAL_DELAY_BACKOFF_MULTIPLIER),
+        configuration.get(Options.EXPONENTIAL_DELAY_RESET_BACKOFF_THRESHOLD),
+        configuration.get(Options.EXPONENTIAL_DELAY_JITTER_FACTOR),
+        configuration.get(Options.EXPONENTIAL_DELAY_ATTEMPTS),
+    )
 
 
 def _millis(name: str, amount: int | str | timedelta | Duration) -> int:

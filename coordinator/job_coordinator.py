@@ -93,7 +93,7 @@ class JobCoordinator:
         )
         self._graph = build_execution_graph(spec.graph)
         self._life = JobLifeCycle()
-        self._strategy = spec.settings.new_restart_strategy()
+        self._failover = spec.new_failover()
         self._start_errors = StartErrors()
         self._store: CheckpointStore | None = None
         self._ownership: Ownership | None = None
@@ -594,7 +594,7 @@ class JobCoordinator:
             return Restart(0)
         if repeated is not None:
             return repeated
-        return self._strategy.on_failure(self.now_ms) if is_recoverable else GiveUp("")
+        return self._failover.on_failure(self.now_ms) if is_recoverable else GiveUp("")
 
     def _fails(self, failure: Failure) -> None:
         self._failure = failure

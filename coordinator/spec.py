@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import ConfigurationError
 from ..common.failpoints import FailPoint
 from ..common.job_files import JobFile
+from ..common.restart_strategy import NoRestartStrategyConfiguration, RestartStrategyConfiguration
 from ..protocol.elements import CheckpointingMode
-from ..protocol.failover import NoRestart, RestartStrategy
+from ..protocol.failover import Failover, failover_of
 from ..protocol.ids import JobId
 from ..protocol.listening import ANY_PORT, ListenRule
 from ..protocol.plan import JobGraph
@@ -135,7 +136,7 @@ class JobSettings:
     keep_on_cancel: bool = False
     keep_on_fail: bool = False
     keep_on_finish: bool = False
-    restart_strategy: RestartStrategy = field(default_factory=NoRestart)
+    restart_strategy: RestartStrategyConfiguration = field(default_factory=NoRestartStrategyConfiguration)
     restore_path: str | None = None
     follows: tuple[str, ...] = ()
     claims_restored: bool = False
@@ -190,10 +191,6 @@ class JobSettings:
         """Whether the job takes checkpoints, so that it can be resumed from one."""
         return self.trigger is not None and not self.savepoints_only
 
-    def new_restart_strategy(self) -> RestartStrategy:
-        """A strategy without memory of earlier failures."""
-        return copy.deepcopy(self.restart_strategy)
-
 
 @dataclass(frozen=True)
 class JobSpec:
@@ -207,3 +204,7 @@ class JobSpec:
     def job_name(self) -> str:
         """The name the user gave the job."""
         return self.graph.job_name
+
+    def new_failover(self) -> Failover:
+        """Return what decides on restarts, with no failures. Random delays differ from job to job."""
+        return failover_of(self.settings.restart_strategy, zlib.crc32(self.job_id.encode()))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
 import tempfile
-from dataclasses import replace
 
 from ..common import failpoints
 from ..common.config_options import ConfigOption
@@ -25,23 +23,10 @@ from ..common.options import (
     StateBackendOptions,
     StateRecoveryOptions,
 )
-from ..common.restart_strategy import (
-    ExponentialDelayRestartStrategyConfiguration,
-    FailureRateRestartStrategyConfiguration,
-    FallbackRestartStrategyConfiguration,
-    FixedDelayRestartStrategyConfiguration,
-    RestartStrategyConfiguration,
-)
+from ..common.restart_strategy import RestartStrategyConfiguration, resolved_strategy
 from ..common.secrets import without_secrets
 from ..common.time import Duration
 from ..coordinator.spec import JobSettings
-from ..protocol.failover import (
-    ExponentialDelayRestart,
-    FailureRateRestart,
-    FixedDelayRestart,
-    NoRestart,
-    RestartStrategy,
-)
 from ..protocol.listening import ListenRule
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import HashMapStateBackend, StateBackend
@@ -53,16 +38,6 @@ from ..telemetry.logs import LogSettings
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings, parse_ports
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 from .elastic_settings import autoscaler_settings, reactive_settings
-
-DEFAULT_RESTART = ExponentialDelayRestart(
-    initial_backoff_ms=100,
-    max_backoff_ms=10_000,
-    multiplier=2.0,
-    reset_threshold_ms=60_000,
-    jitter_factor=0.1,
-    max_attempts=10,
-)
-"""With checkpoints and no strategy chosen: quick at first, and an error that stays ends the job."""
 
 WORK_DIRECTORY = "savepoint-work"
 """Where a job without checkpoints keeps the files from which it makes savepoints, in their directory."""
@@ -126,7 +101,9 @@ def job_settings(
         keep_on_finish=configuration.get(CheckpointingOptions.RETAIN_ON_FINISH),
         syncs_to_disk=configuration.get(CheckpointingOptions.SYNC_TO_DISK),
         random_initial_delay=configuration.get(CheckpointingOptions.RANDOM_INITIAL_DELAY),
-        restart_strategy=_restart_strategy(restart, trigger is not None and not savepoints_only),
+        restart_strategy=resolved_strategy(
+            restart, configuration, trigger is not None and not savepoints_only
+        ),
         claims_restored=configuration.get(StateRecoveryOptions.RESTORE_MODE) == "CLAIM",
         restore_path=_restore_path(configuration),
         allow_non_restored_state=configuration.get(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE),
@@ -338,32 +315,6 @@ def _inline_threshold(configuration: Configuration) -> int:
             f"must be at most {_MOST_INLINE_BYTES}"
         )
     return threshold
-
-
-def _restart_strategy(restart: RestartStrategyConfiguration, is_checkpointing: bool) -> RestartStrategy:
-    if isinstance(restart, FallbackRestartStrategyConfiguration):
-        return replace(DEFAULT_RESTART, seed=_seed()) if is_checkpointing else NoRestart()
-    if isinstance(restart, FixedDelayRestartStrategyConfiguration):
-        return FixedDelayRestart(restart.restart_attempts, restart.delay_ms)
-    if isinstance(restart, FailureRateRestartStrategyConfiguration):
-        return FailureRateRestart(
-            restart.max_failures_per_interval, restart.failure_interval_ms, restart.delay_ms
-        )
-    if isinstance(restart, ExponentialDelayRestartStrategyConfiguration):
-        return ExponentialDelayRestart(
-            initial_backoff_ms=restart.initial_backoff_ms,
-            max_backoff_ms=restart.max_backoff_ms,
-            multiplier=restart.backoff_multiplier,
-            reset_threshold_ms=restart.reset_backoff_threshold_ms,
-            jitter_factor=restart.jitter_factor,
-            max_attempts=restart.attempts_before_reset_backoff,
-            seed=_seed(),
-        )
-    return NoRestart()
-
-
-def _seed() -> int:
-    return random.getrandbits(32)
 
 
 def _job_parameters(configuration: Configuration) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Whether and when a failed job is restarted.
 
-Sources: Flink's restart strategies (none, fixed delay, failure rate, exponential delay).
+Sources: Flink's restart strategies (none, fixed delay, failure rate, exponential delay). What a job declares
+is a `RestartStrategyConfiguration`; a `Failover` adds the memory of earlier failures.
 """
 
 from __future__ import annotations
@@ -8,7 +9,17 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+from ..common.restart_strategy import (
+    ExponentialDelayRestartStrategyConfiguration,
+    FailureRateRestartStrategyConfiguration,
+    FixedDelayRestartStrategyConfiguration,
+    NoRestartStrategyConfiguration,
+    RestartStrategyConfiguration,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +39,7 @@ class GiveUp:
 RestartDecision = Restart | GiveUp
 
 
-class RestartStrategy(ABC):
+class Failover(ABC):
     """Remembers failures and decides on each new one."""
 
     @abstractmethod
@@ -36,74 +47,81 @@ class RestartStrategy(ABC):
         """Decide after a failure at `now_ms`."""
 
 
-class NoRestart(RestartStrategy):
-    """The first failure is final."""
+def failover_of(strategy: RestartStrategyConfiguration, seed: int = 0) -> Failover:
+    """Start with no failures.
 
+    Args:
+        strategy: What the job declares. `RestartStrategies.fall_back_restart()` must be resolved before.
+        seed: Source of the random part of exponential delays. It must differ from job to job, so that
+            jobs which one failure stopped do not restart at the same moment.
+    """
+    return _FAILOVERS[type(strategy)](strategy, seed)
+
+
+class _NoRestart(Failover):
     def on_failure(self, now_ms: int) -> RestartDecision:
         return GiveUp("restarts are switched off (restart-strategy.type: none)")
 
 
-@dataclass(slots=True)
-class FixedDelayRestart(RestartStrategy):
-    """At most `attempts` restarts, each after `delay_ms`."""
-
-    attempts: int
-    delay_ms: int
-    used: int = 0
+class _FixedDelay(Failover):
+    def __init__(self, strategy: FixedDelayRestartStrategyConfiguration) -> None:
+        self._strategy = strategy
+        self._used = 0
 
     def on_failure(self, now_ms: int) -> RestartDecision:
-        if self.used >= self.attempts:
-            return GiveUp(f"all {self.attempts} restarts of the fixed-delay strategy are used")
-        self.used += 1
-        return Restart(self.delay_ms)
+        most = self._strategy.restart_attempts
+        if self._used >= most:
+            return GiveUp(f"all {most} restarts of the fixed-delay strategy are used")
+        self._used += 1
+        return Restart(self._strategy.delay_ms)
 
 
-class FailureRateRestart(RestartStrategy):
-    """Restarts until more than `max_failures` fall into one window of `interval_ms`."""
-
-    def __init__(self, max_failures: int, interval_ms: int, delay_ms: int) -> None:
-        self._max_failures = max_failures
-        self._interval_ms = interval_ms
-        self._delay_ms = delay_ms
+class _FailureRate(Failover):
+    def __init__(self, strategy: FailureRateRestartStrategyConfiguration) -> None:
+        self._strategy = strategy
         self._failures: deque[int] = deque()
 
     def on_failure(self, now_ms: int) -> RestartDecision:
-        while self._failures and self._failures[0] <= now_ms - self._interval_ms:
+        strategy = self._strategy
+        while self._failures and self._failures[0] <= now_ms - strategy.failure_interval_ms:
             self._failures.popleft()
         self._failures.append(now_ms)
-        if len(self._failures) > self._max_failures:
-            return GiveUp(f"more than {self._max_failures} failures within {self._interval_ms} ms")
-        return Restart(self._delay_ms)
+        most = strategy.max_failures_per_interval
+        if len(self._failures) > most:
+            return GiveUp(f"more than {most} failures within {strategy.failure_interval_ms} ms")
+        return Restart(strategy.delay_ms)
 
 
-@dataclass(slots=True)
-class ExponentialDelayRestart(RestartStrategy):
-    """Waits longer after each failure, and starts anew after a quiet time.
+class _ExponentialDelay(Failover):
+    """Waits longer after each failure, and starts from the initial delay after a time without failure."""
 
-    `jitter_factor` is the share of a delay that is added or taken away at random, within the longest
-    delay. `seed` must differ from job to job: what one failure stopped should not restart at one moment.
-    """
-
-    initial_backoff_ms: int
-    max_backoff_ms: int
-    multiplier: float
-    reset_threshold_ms: int
-    jitter_factor: float = 0.0
-    max_attempts: int = 2**31 - 1
-    seed: int = 0
-    current_ms: float = 0.0
-    last_failure_ms: int | None = None
-    used: int = 0
+    def __init__(self, strategy: ExponentialDelayRestartStrategyConfiguration, seed: int) -> None:
+        self._strategy = strategy
+        self._seed = seed
+        self._current_ms = 0.0
+        self._last_failure_ms: int | None = None
+        self._used = 0
 
     def on_failure(self, now_ms: int) -> RestartDecision:
-        last = self.last_failure_ms
-        if last is None or now_ms - last >= self.reset_threshold_ms + self.current_ms:
-            self.current_ms, self.used = float(self.initial_backoff_ms), 0
+        strategy, last = self._strategy, self._last_failure_ms
+        if last is None or now_ms - last >= strategy.reset_backoff_threshold_ms + self._current_ms:
+            self._current_ms, self._used = float(strategy.initial_backoff_ms), 0
         else:
-            self.current_ms = min(self.current_ms * self.multiplier, float(self.max_backoff_ms))
-        self.last_failure_ms = now_ms
-        self.used += 1
-        if self.used > self.max_attempts:
-            return GiveUp(f"all {self.max_attempts} restarts of the exponential-delay strategy are used")
-        spread = random.Random(self.seed + self.used).uniform(-self.jitter_factor, self.jitter_factor)
-        return Restart(min(int(self.current_ms * (1 + spread)), self.max_backoff_ms))
+            grown = self._current_ms * strategy.backoff_multiplier
+            self._current_ms = min(grown, float(strategy.max_backoff_ms))
+        self._last_failure_ms = now_ms
+        self._used += 1
+        most = strategy.attempts_before_reset_backoff
+        if self._used > most:
+            return GiveUp(f"all {most} restarts of the exponential-delay strategy are used")
+        jitter = strategy.jitter_factor
+        spread = random.Random(self._seed + self._used).uniform(-jitter, jitter)
+        return Restart(min(int(self._current_ms * (1 + spread)), strategy.max_backoff_ms))
+
+
+_FAILOVERS: dict[type[RestartStrategyConfiguration], Callable[[Any, int], Failover]] = {
+    NoRestartStrategyConfiguration: lambda strategy, seed: _NoRestart(),
+    FixedDelayRestartStrategyConfiguration: lambda strategy, seed: _FixedDelay(strategy),
+    FailureRateRestartStrategyConfiguration: lambda strategy, seed: _FailureRate(strategy),
+    ExponentialDelayRestartStrategyConfiguration: _ExponentialDelay,
+}

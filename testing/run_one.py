@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from ..common.errors import TidegateError
 from ..common.job_status import JobStatus
+from ..common.restart_strategy import RestartStrategies
 from ..coordinator.spec import JobSettings
-from ..protocol.failover import FixedDelayRestart
 from ..protocol.trigger import TriggerPolicy
 from ..state.backend import HashMapStateBackend, StateBackend
 from ..state.lmdb_backend import LmdbStateBackend
@@ -137,7 +137,7 @@ def _settings(plan: Plan, stack: ExitStack, checkpoint_dir: str) -> JobSettings:
         # A job that may start from nothing must find what ended jobs have left.
         keep_on_finish=any(run.handover.may_be_new for run in plan.runs),
         keep_on_fail=any(run.handover.may_be_new for run in plan.runs),
-        restart_strategy=FixedDelayRestart(1_000, drawn.restart_delay_ms),
+        restart_strategy=RestartStrategies.fixed_delay_restart(1_000, drawn.restart_delay_ms),
         batch_size=drawn.batch_size,
         buffer_timeout_ms=drawn.buffer_timeout_ms,
         channel_credit_bytes=drawn.channel_credit_bytes,

@@ -12,10 +12,10 @@ from typing import Any
 
 from ..common.errors import ConfigurationError, JobExecutionError, TidegateError
 from ..common.job_status import JobStatus
+from ..common.restart_strategy import RestartStrategies
 from ..coordinator.spec import JobSettings, JobSpec
 from ..datastream import DataStream, HashMapStateBackend, StreamExecutionEnvironment
 from ..datastream.submission import JobIntercepted, intercepted_submissions
-from ..protocol.failover import FixedDelayRestart, NoRestart
 from ..protocol.plan import JobGraph
 from ..protocol.trigger import TriggerPolicy
 from .outside import new_outside
@@ -302,7 +302,9 @@ def _settings(plan: Plan, own: JobSettings, restarts: bool) -> Callable[[str], J
         aligned_timeout_ms=ALIGNED_TIMEOUTS_MS.get(drawn.mode),
         inline_threshold_bytes=drawn.inline_threshold_bytes,
         num_retained=drawn.num_retained,
-        restart_strategy=FixedDelayRestart(1_000, drawn.restart_delay_ms) if restarts else NoRestart(),
+        restart_strategy=RestartStrategies.fixed_delay_restart(1_000, drawn.restart_delay_ms)
+        if restarts
+        else RestartStrategies.no_restart(),
         batch_size=drawn.batch_size,
         buffer_timeout_ms=drawn.buffer_timeout_ms,
         channel_credit_bytes=drawn.channel_credit_bytes,

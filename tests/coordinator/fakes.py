@@ -8,13 +8,13 @@ from typing import Any
 
 from tidegate.actors.ports import TaskDeployment
 from tidegate.common.errors import CheckpointStorageError
+from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.spec import JobSettings, JobSpec
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import Acknowledgement, SubtaskAcknowledged
 from tidegate.protocol.elements import CheckpointBarrier
 from tidegate.protocol.execution_graph import ExecutionGraph
-from tidegate.protocol.failover import FixedDelayRestart
 from tidegate.protocol.handles import (
     FileHandle,
     KeyedStateHandle,
@@ -57,7 +57,7 @@ def job_spec(graph: JobGraph | None = None, **changed: Any) -> JobSpec:
         "local_dir": "/nonexistent",
         "trigger": TriggerPolicy(interval_ms=100, timeout_ms=1_000),
         "checkpoint_dir": "memory://unused",
-        "restart_strategy": FixedDelayRestart(3, 50),
+        "restart_strategy": RestartStrategies.fixed_delay_restart(3, 50),
         "random_initial_delay": False,
         **changed,
     }

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from tidegate.common.errors import CorruptCheckpointError, SupersededError
 from tidegate.common.job_status import JobStatus
+from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.coordinator_life import CoordinatorLife
 from tidegate.coordinator.ended_job import encode_end
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.spec import JobSpec
 from tidegate.protocol import task_events as events
-from tidegate.protocol.failover import NoRestart
 from tidegate.protocol.ids import JobId
 from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.memory_storage import MemoryCheckpointStorage
@@ -89,7 +89,7 @@ class Life(FakeCluster):
 
 
 def test_a_coordinator_that_was_stopped_and_superseded_neither_deploys_nor_fails_the_job() -> None:
-    cluster = Cluster(restart_strategy=NoRestart())
+    cluster = Cluster(restart_strategy=RestartStrategies.no_restart())
     old = cluster.start()
     old.initialized()
     failures = old.all_fail()
@@ -126,7 +126,7 @@ def test_a_coordinator_that_is_superseded_between_its_failure_and_its_restart_do
 
 
 def test_a_coordinator_whose_successor_is_only_starting_neither_deploys_nor_ends_the_job() -> None:
-    cluster = Cluster(restart_strategy=NoRestart())
+    cluster = Cluster(restart_strategy=RestartStrategies.no_restart())
     old = cluster.start()
     old.initialized()
     failures = old.all_fail()
@@ -139,7 +139,7 @@ def test_a_coordinator_whose_successor_is_only_starting_neither_deploys_nor_ends
 
 
 def test_while_it_is_not_known_who_is_the_coordinator_the_job_does_not_end_and_ends_later() -> None:
-    cluster = Cluster(restart_strategy=NoRestart())
+    cluster = Cluster(restart_strategy=RestartStrategies.no_restart())
     old = cluster.start()
     old.initialized()
     cluster.is_current = None

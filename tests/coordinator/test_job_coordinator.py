@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tidegate.common.errors import CheckpointStorageError, ConfigurationError
 from tidegate.common.job_status import JobStatus
+from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.latest_checkpoint import secure_restored
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.protocol import task_events as events
@@ -20,7 +21,6 @@ from tidegate.protocol.checkpoint import (
     SubtaskInputEnded,
 )
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.failover import FixedDelayRestart, NoRestart
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 from tidegate.protocol.trigger import TriggerPolicy
@@ -233,7 +233,7 @@ def test_a_failed_task_stops_the_others_and_restarts_all_with_the_newest_checkpo
 
 
 def test_a_restart_waits_for_its_delay() -> None:
-    cluster = FakeCluster(job_spec(restart_strategy=FixedDelayRestart(1, 500))).run()
+    cluster = FakeCluster(job_spec(restart_strategy=RestartStrategies.fixed_delay_restart(1, 500))).run()
     cluster.fail()
     cluster.stop_tasks()
     assert cluster.coordinator.next_due_ms() == cluster.time_ms + 500
@@ -269,7 +269,7 @@ def test_a_checkpoint_that_was_under_way_is_aborted_and_its_files_are_removed() 
 
 
 def test_a_second_failure_while_the_tasks_stop_is_part_of_the_first() -> None:
-    cluster = FakeCluster(job_spec(restart_strategy=FixedDelayRestart(1, 50))).run()
+    cluster = FakeCluster(job_spec(restart_strategy=RestartStrategies.fixed_delay_restart(1, 50))).run()
     cluster.fail(SOURCE, "first")
     cluster.fail(TOTALS[0], "second")
     cluster.stop_tasks(TOTALS[1])
@@ -280,7 +280,7 @@ def test_a_second_failure_while_the_tasks_stop_is_part_of_the_first() -> None:
 
 
 def test_a_failure_while_restarting_counts() -> None:
-    cluster = FakeCluster(job_spec(restart_strategy=FixedDelayRestart(1, 50))).run()
+    cluster = FakeCluster(job_spec(restart_strategy=RestartStrategies.fixed_delay_restart(1, 50))).run()
     cluster.fail()
     cluster.stop_tasks()
     cluster.pass_ms(50)
@@ -309,7 +309,7 @@ MISTAKE = "task Totals (1/2): UserCodeError: operator Totals (1/2): open() raise
 
 def start_and_fail(*failures: tuple[SubtaskId, str, bool]) -> FakeCluster:
     """A job with any number of restarts, of which each attempt fails before it runs."""
-    cluster = FakeCluster(job_spec(restart_strategy=FixedDelayRestart(100, 50))).start()
+    cluster = FakeCluster(job_spec(restart_strategy=RestartStrategies.fixed_delay_restart(100, 50))).start()
     for subtask, cause, is_start_error in failures:
         cluster.fail(subtask, cause, is_start_error=is_start_error)
         cluster.stop_tasks()
@@ -357,7 +357,7 @@ def test_an_error_of_the_program_does_not_count_after_the_job_has_run() -> None:
 
 
 def test_the_strategy_of_the_job_has_no_memory_of_other_jobs() -> None:
-    strategy = FixedDelayRestart(1, 0)
+    strategy = RestartStrategies.fixed_delay_restart(1, 0)
     for _ in range(2):
         cluster = FakeCluster(job_spec(restart_strategy=strategy)).run()
         cluster.fail()
@@ -509,7 +509,7 @@ def test_checkpoints_survive_a_cancellation_if_asked_to(keep: bool) -> None:
 def test_checkpoints_of_a_failed_job_stay_if_asked_to_or_if_no_restart_could_help(
     keep: bool, is_recoverable: bool, stays: bool
 ) -> None:
-    cluster = FakeCluster(job_spec(keep_on_fail=keep, restart_strategy=NoRestart())).run()
+    cluster = FakeCluster(job_spec(keep_on_fail=keep, restart_strategy=RestartStrategies.no_restart())).run()
     cluster.complete_checkpoint()
     cluster.fail(SOURCE, is_recoverable=is_recoverable)
     cluster.stop_tasks(*TOTALS)

@@ -11,6 +11,7 @@ import cloudpickle
 import pytest
 from tidegate.common.errors import JobExecutionError
 from tidegate.common.job_status import JobStatus
+from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.collection import CollectionSource
 from tidegate.coordinator.local_executor import LocalExecutor
@@ -20,7 +21,6 @@ from tidegate.operators.elementwise import MapOperator
 from tidegate.operators.sinks import SinkOperator
 from tidegate.operators.sources import Source, SourceOperator, SourceReader
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.failover import FixedDelayRestart, NoRestart
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.protocol.trigger import TriggerPolicy
@@ -32,7 +32,12 @@ from .fakes import job_spec
 
 def collecting_job(source: Source, *more: StreamOperator, parallelism: int = 1, **settings: Any) -> JobSpec:
     """A job of a source, further operators behind exchanges, and a collecting sink."""
-    settings = {"trigger": None, "checkpoint_dir": None, "restart_strategy": NoRestart(), **settings}
+    settings = {
+        "trigger": None,
+        "checkpoint_dir": None,
+        "restart_strategy": RestartStrategies.no_restart(),
+        **settings,
+    }
     is_checkpointing = settings["trigger"] is not None
     operators = [SourceOperator(source), *more, SinkOperator(CollectSink(is_checkpointing))]
     graph = StreamGraph("local")
@@ -130,7 +135,9 @@ class Flaky:
 def test_restarts_run_in_the_same_executor() -> None:
     Flaky.failures = 2
     job = executor(
-        CollectionSource(range(5)), MapOperator(Flaky.map), restart_strategy=FixedDelayRestart(2, 0)
+        CollectionSource(range(5)),
+        MapOperator(Flaky.map),
+        restart_strategy=RestartStrategies.fixed_delay_restart(2, 0),
     )
     job.run()
     assert job.coordinator.status is JobStatus.FINISHED

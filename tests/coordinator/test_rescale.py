@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tidegate.common.job_status import JobStatus
+from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.job_view import JobView, report_of
 from tidegate.coordinator.statistics import RescaleStatistics
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import SubtaskDeclined, SubtaskInputEnded
 from tidegate.protocol.elements import SavepointFormatType, SnapshotKind
-from tidegate.protocol.failover import NoRestart
 from tidegate.protocol.ids import SubtaskId
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.protocol.rescaling import parallelism_of
@@ -73,7 +73,7 @@ def test_the_job_goes_on_from_its_checkpoint_with_more_subtasks() -> None:
 
 
 def test_a_rescale_is_not_a_failure() -> None:
-    cluster = FakeCluster(job_spec(restart_strategy=NoRestart()))
+    cluster = FakeCluster(job_spec(restart_strategy=RestartStrategies.no_restart()))
     stopped(cluster).initialized()
     assert cluster.coordinator.restarts == 0
     assert cluster.coordinator.failure is None
@@ -179,7 +179,7 @@ def test_a_checkpoint_that_fails_ends_it() -> None:
 
 
 def test_tasks_that_do_not_come_to_run_bring_back_the_old_parallelism() -> None:
-    cluster = stopped(FakeCluster(job_spec(restart_strategy=NoRestart())))
+    cluster = stopped(FakeCluster(job_spec(restart_strategy=RestartStrategies.no_restart())))
     cluster.fail(TOTALS[1], "cannot be opened", is_recoverable=False)
     cluster.stop_tasks()
     assert widths(cluster) == 2

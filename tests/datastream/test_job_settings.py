@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from tidegate.common import Configuration
 from tidegate.common.errors import ConfigurationError
+from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.spec import JobSettings
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.datastream.job_settings import job_settings
-from tidegate.protocol.failover import NoRestart
 
 
 def _placed(where: str) -> str:
     settings = Configuration()
     settings.set_string("tidegate.coordinator.placement", where)
-    return job_settings(settings, NoRestart(), None).coordinator_placement
+    return job_settings(settings, RestartStrategies.no_restart(), None).coordinator_placement
 
 
 def test_a_coordinator_runs_on_the_head_anywhere_or_on_nodes_with_a_label() -> None:
-    assert job_settings(Configuration(), NoRestart(), None).coordinator_placement == "head"
+    assert job_settings(Configuration(), RestartStrategies.no_restart(), None).coordinator_placement == "head"
     assert [_placed(where) for where in ("any", "role=coordinators")] == ["any", "role=coordinators"]
 
 
@@ -34,7 +34,7 @@ def _settings(**options: str) -> JobSettings:
     configuration = Configuration()
     for key, value in options.items():
         configuration.set_string(key, value)
-    return job_settings(configuration, NoRestart(), None)
+    return job_settings(configuration, RestartStrategies.no_restart(), None)
 
 
 @pytest.mark.parametrize("target", ["ray", "local"])

@@ -9,9 +9,13 @@ import cloudpickle
 import pytest
 from tidegate.common import Configuration
 from tidegate.common.errors import ConfigurationError, JobExecutionError
-from tidegate.common.restart_strategy import RestartStrategies, restart_strategy_from
+from tidegate.common.restart_strategy import (
+    RestartStrategies,
+    RestartStrategyConfiguration,
+    restart_strategy_from,
+)
 from tidegate.common.time import Duration
-from tidegate.coordinator.spec import JobSettings
+from tidegate.coordinator.spec import JobSettings, JobSpec
 from tidegate.datastream import (
     CheckpointConfig,
     CheckpointingMode,
@@ -27,14 +31,10 @@ from tidegate.datastream import (
     StateBackend,
     StreamExecutionEnvironment,
 )
-from tidegate.datastream.job_settings import DEFAULT_RESTART, job_settings
+from tidegate.datastream.job_settings import job_settings
 from tidegate.datastream.spark_settings import spark_settings
-from tidegate.protocol.failover import (
-    ExponentialDelayRestart,
-    FailureRateRestart,
-    FixedDelayRestart,
-    NoRestart,
-)
+from tidegate.protocol.ids import JobId
+from tidegate.protocol.plan import JobGraph
 
 from .jobs import environment
 
@@ -76,23 +76,35 @@ def test_checkpoint_settings_reach_the_job() -> None:
 def test_checkpoints_are_off_by_default_and_a_failure_is_final() -> None:
     settings = settings_of({})
     assert settings.trigger is None
-    assert isinstance(settings.restart_strategy, NoRestart)
+    assert settings.restart_strategy == RestartStrategies.no_restart()
     assert settings.mode is CheckpointingMode.EXACTLY_ONCE
     assert not settings.keep_on_cancel
+
+
+FLINKS_EXPONENTIAL = RestartStrategies.exponential_delay_restart("1 s", "1 min", 1.5, "1 h", 0.1)
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, type(DEFAULT_RESTART)),
-        ({"restart-strategy.type": "none"}, NoRestart),
-        ({"restart-strategy.type": "fixed-delay"}, FixedDelayRestart),
-        ({"restart-strategy.type": "failure-rate"}, FailureRateRestart),
-        ({"restart-strategy.type": "exponential-delay"}, ExponentialDelayRestart),
+        ({}, FLINKS_EXPONENTIAL),
+        ({"restart-strategy.type": "exponential-delay"}, FLINKS_EXPONENTIAL),
+        (
+            {"restart-strategy.exponential-delay.initial-backoff": "100 ms"},
+            RestartStrategies.exponential_delay_restart("100 ms", "1 min", 1.5, "1 h", 0.1),
+        ),
+        ({"restart-strategy.type": "none"}, RestartStrategies.no_restart()),
+        ({"restart-strategy.type": "fixed-delay"}, RestartStrategies.fixed_delay_restart(1, "1 s")),
+        (
+            {"restart-strategy.type": "failure-rate"},
+            RestartStrategies.failure_rate_restart(1, "1 min", "1 s"),
+        ),
     ],
 )
-def test_the_restart_strategy_is_configured(options: dict[str, str], expected: type) -> None:
-    assert type(settings_of({**CHECKPOINTS, **options}).restart_strategy) is expected
+def test_the_restart_strategy_is_configured(
+    options: dict[str, str], expected: RestartStrategyConfiguration
+) -> None:
+    assert settings_of({**CHECKPOINTS, **options}).restart_strategy == expected
 
 
 @pytest.mark.parametrize(
@@ -263,8 +275,9 @@ def test_a_job_that_leaves_the_choice_gets_the_configured_restart_strategy() -> 
 
 
 def test_two_jobs_do_not_restart_at_the_same_moment() -> None:
-    strategies = [settings_of(CHECKPOINTS).new_restart_strategy() for _ in range(20)]
-    assert len({strategy.on_failure(0) for strategy in strategies}) > 1
+    settings, graph = settings_of(CHECKPOINTS), JobGraph("job", [], [])
+    failovers = [JobSpec(JobId(f"job-{number}"), graph, settings).new_failover() for number in range(20)]
+    assert len({failover.on_failure(0) for failover in failovers}) > 1
 
 
 def test_a_state_backend_set_in_code_goes_before_the_configured_one() -> None:

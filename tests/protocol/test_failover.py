@@ -5,52 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import pytest
-from tidegate.protocol.failover import (
-    ExponentialDelayRestart,
-    FailureRateRestart,
-    FixedDelayRestart,
-    GiveUp,
-    NoRestart,
-    Restart,
-    RestartStrategy,
-)
+from tidegate.common.restart_strategy import RestartStrategies as Strategies
+from tidegate.protocol.failover import Failover, GiveUp, Restart, failover_of
 
 
-def delays(strategy: RestartStrategy, times_ms: Iterable[int]) -> list[int | None]:
+def delays(failover: Failover, times_ms: Iterable[int]) -> list[int | None]:
     """The delay decided on at each failure, `None` for giving up."""
-    decisions = [strategy.on_failure(time_ms) for time_ms in times_ms]
+    decisions = [failover.on_failure(time_ms) for time_ms in times_ms]
     return [decision.delay_ms if isinstance(decision, Restart) else None for decision in decisions]
 
 
 def test_without_restarts_the_first_failure_is_final() -> None:
-    decision = NoRestart().on_failure(0)
+    decision = failover_of(Strategies.no_restart()).on_failure(0)
     assert isinstance(decision, GiveUp)
     assert "restart-strategy.type" in decision.reason
 
 
 def test_fixed_delay_restarts_so_often_however_far_apart() -> None:
-    assert delays(FixedDelayRestart(2, 70), [0, 10**9, 2 * 10**9]) == [70, 70, None]
+    assert delays(failover_of(Strategies.fixed_delay_restart(2, 70)), [0, 10**9, 2 * 10**9]) == [70, 70, None]
 
 
 def test_failure_rate_counts_within_its_window_only() -> None:
-    strategy = FailureRateRestart(max_failures=2, interval_ms=100, delay_ms=5)
-    assert delays(strategy, [0, 50, 100, 149]) == [5, 5, 5, None]
+    failover = failover_of(Strategies.failure_rate_restart(2, 100, 5))
+    assert delays(failover, [0, 50, 100, 149]) == [5, 5, 5, None]
 
 
 def test_failure_rate_tolerates_any_number_of_slow_failures() -> None:
-    strategy = FailureRateRestart(max_failures=1, interval_ms=100, delay_ms=5)
-    assert delays(strategy, range(0, 1_000, 100)) == [5] * 10
+    failover = failover_of(Strategies.failure_rate_restart(1, 100, 5))
+    assert delays(failover, range(0, 1_000, 100)) == [5] * 10
 
 
-def exponential(**changed: float) -> ExponentialDelayRestart:
-    settings = {
-        "initial_backoff_ms": 10,
-        "max_backoff_ms": 50,
-        "multiplier": 2.0,
-        "reset_threshold_ms": 1_000,
-        **changed,
-    }
-    return ExponentialDelayRestart(**settings)  # type: ignore[arg-type]
+def exponential(jitter_factor: float = 0.0, max_attempts: int = 1_000, seed: int = 0) -> Failover:
+    strategy = Strategies.exponential_delay_restart(10, 50, 2.0, 1_000, jitter_factor, max_attempts)
+    return failover_of(strategy, seed)
 
 
 def test_exponential_delay_grows_up_to_its_bound() -> None:
@@ -80,12 +67,13 @@ def test_jitter_stays_within_its_share_and_follows_the_seed() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: FixedDelayRestart(0, 1),
-        lambda: FailureRateRestart(0, 100, 1),
-        lambda: exponential(max_attempts=0),
+        lambda: failover_of(Strategies.fixed_delay_restart(3, 1)),
+        lambda: failover_of(Strategies.failure_rate_restart(3, 100, 1)),
+        lambda: exponential(max_attempts=3),
     ],
 )
-def test_the_reason_for_giving_up_names_the_bound(make: Callable[[], RestartStrategy]) -> None:
-    decision = make().on_failure(0)
+def test_the_reason_for_giving_up_names_the_bound(make: Callable[[], Failover]) -> None:
+    failover = make()
+    *_, decision = [failover.on_failure(0) for _ in range(4)]
     assert isinstance(decision, GiveUp)
-    assert "0" in decision.reason
+    assert "3" in decision.reason
