@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..common.completable_future import CompletableFuture
 from ..common.errors import (
@@ -28,6 +29,19 @@ from ..protocol.rescaling import ALL_OPERATORS, RescaleError
 from ..state.key_codec import checked_key
 from ..state.storage import absolute_address
 from .barrier_mode import BarrierMode
+from .control_requests import (
+    Cancel,
+    ControlRequest,
+    GetDetails,
+    GetProcesses,
+    GetReport,
+    R,
+    Rescale,
+    SetBarrierMode,
+    StateQuery,
+    TakeCheckpoint,
+    TakeSavepoint,
+)
 from .finished_job import DetachedJob, FinishedJob
 from .later_answers import answered, answered_later
 
@@ -36,12 +50,9 @@ if TYPE_CHECKING:
     from ..protocol.checkpoint_events import AnswerRequest, RequestId
     from .job_details import JobDetails
     from .job_report import JobReport
-    from .state_queries import StateAnswer, StateQuery
     from .statistics import RescaleStatistics
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _POLL_S = 0.02
 # How long one question for results may stay open; the answer comes as soon as there are some.
@@ -51,31 +62,12 @@ _RESULTS_WAIT_S = 1.0
 class JobHandle(Protocol):
     """One job in one shell."""
 
-    def report(self) -> JobReport:
-        """How the job is."""
+    def ask(self, request: ControlRequest[R]) -> R:
+        """Answer a request.
 
-    def details(self) -> JobDetails:
-        """The same with its plan, its subtasks and its failures: more than is to be polled often."""
-
-    def cancel(self) -> None:
-        """Ask the job to stop."""
-
-    def trigger_checkpoint(self) -> RequestId | None:
-        """Ask for a checkpoint now; the id of the request, or `None` if checkpointing is off."""
-
-    def trigger_savepoint(
-        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
-    ) -> RequestId | None:
-        """Ask for a savepoint or a stop, as `JobCoordinator.trigger_savepoint` does."""
-
-    def set_barrier_mode(self, mode: BarrierMode) -> str:
-        """Change how barriers are handled; why that is not possible, or an empty text."""
-
-    def rescale(self, parallelism: Mapping[str, int]) -> str:
-        """Give operators, by uid or name, another parallelism; why that cannot be, or an empty text."""
-
-    def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
-        """Ask the task that owns a key for live state; the answer may be that it should be asked again."""
+        Raises:
+            JobExecutionError: The job has ended and cannot perform it, or its coordinator is gone.
+        """
 
     def take_results(self, timeout_s: float = 0.0) -> list[Any]:
         """Collected records that arrived since the last call.
@@ -83,9 +75,6 @@ class JobHandle(Protocol):
         Args:
             timeout_s: How long to wait for the first, in seconds. A wait ends with the job, too.
         """
-
-    def processes(self) -> dict[str, int]:
-        """Process ids of the live task processes, by the names of the subtasks in them."""
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for the end; false when the time is over first."""
@@ -114,15 +103,15 @@ class JobClient(BaseJobClient):
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         """Where the job is in its life."""
-        return answered(lambda: self._handle.report().status)
+        return answered(lambda: self.report().status)
 
     def report(self) -> JobReport:
         """Status, last failure, restarts, checkpoint history."""
-        return self._handle.report()
+        return self._handle.ask(GetReport())
 
     def details(self) -> JobDetails:
         """The report with plan, subtasks, metrics, failures and settings, as the console shows them."""
-        return self._handle.details()
+        return self._handle.ask(GetDetails())
 
     def processes(self) -> dict[str, int]:
         """The live task processes, each with its id and named after its subtasks: `operator (1/2)`.
@@ -130,11 +119,11 @@ class JobClient(BaseJobClient):
         On its own node, such an id can be watched with the tools of the system, or killed to see the
         job recover. A local job runs in the driver and has none.
         """
-        return self._handle.processes()
+        return self._handle.ask(GetProcesses())
 
     def cancel(self) -> CompletableFuture[None]:
         """Stop the job without a checkpoint."""
-        return answered(self._handle.cancel)
+        return answered(lambda: self._handle.ask(Cancel()))
 
     def trigger_checkpoint(self, timeout_s: float = 60.0) -> CheckpointId:
         """Take a checkpoint now and wait until it is complete.
@@ -143,7 +132,7 @@ class JobClient(BaseJobClient):
             ConfigurationError: Checkpointing is off.
             JobExecutionError: It was aborted, the job ended, or the time is over.
         """
-        answer = self._answer_to(self._handle.trigger_checkpoint, "checkpoint", timeout_s)
+        answer = self._answer_to(TakeCheckpoint(), "checkpoint", timeout_s)
         assert answer.checkpoint_id is not None
         return answer.checkpoint_id
 
@@ -209,7 +198,7 @@ class JobClient(BaseJobClient):
         """
         timeout_ms = 0 if aligned_timeout is None else aligned_timeout.to_millis()
         mode = BarrierMode(checkpointing_mode, timeout_ms if unaligned else None)
-        problem = self._handle.set_barrier_mode(mode)
+        problem = self._handle.ask(SetBarrierMode(mode))
         if problem:
             raise ConfigurationError(f"the checkpointing mode cannot be changed to {mode}: {problem}")
 
@@ -230,10 +219,10 @@ class JobClient(BaseJobClient):
         """
         wanted = {ALL_OPERATORS: parallelism} if isinstance(parallelism, int) else dict(parallelism)
         deadline = time.monotonic() + timeout_s
-        before = _last_rescale(self._handle.report())
+        before = _last_rescale(self.report())
         is_asked_again = False
         while True:
-            problem = self._handle.rescale(wanted)
+            problem = self._handle.ask(Rescale(wanted))
             if problem:
                 raise RescaleError(f"Cannot rescale {_listed(wanted)}: {problem}")
             ended = self._rescale_ended(deadline, before)
@@ -247,7 +236,7 @@ class JobClient(BaseJobClient):
     def _rescale_ended(self, deadline: float, before: int) -> RescaleStatistics | None:
         """The rescale after number `before` when it is over, `None` if none is under way."""
         while True:
-            report = self._handle.report()
+            report = self.report()
             if report.status.is_globally_terminal_state():
                 raise JobExecutionError(f"the job is {report.status.name}; it was not rescaled")
             if report.rescaling is None:
@@ -267,18 +256,16 @@ class JobClient(BaseJobClient):
         target = None if directory is None else absolute_address(directory)
 
         def path() -> str:
-            answer = self._answer_to(
-                lambda: self._handle.trigger_savepoint(kind, target, format_type), "savepoint", timeout_s
-            )
-            return answer.savepoint_path
+            request = TakeSavepoint(kind, target, format_type)
+            return self._answer_to(request, "savepoint", timeout_s).savepoint_path
 
         return answered_later(path)
 
-    def _answer_to(self, ask: Callable[[], RequestId | None], what: str, timeout_s: float) -> AnswerRequest:
-        request = _requested(ask)
+    def _answer_to(self, asked: TakeCheckpoint | TakeSavepoint, what: str, timeout_s: float) -> AnswerRequest:
+        request = self._requested(asked)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            report = self._handle.report()
+            report = self.report()
             answer = report.statistics.requests.get(request)
             if answer is not None:
                 return _completed(answer, what)
@@ -291,9 +278,19 @@ class JobClient(BaseJobClient):
                 raise JobExecutionError(f"the job is {report.status.name}; no {what} was taken")
             if request not in report.statistics.requests:
                 # Its coordinator is gone, and the next one does not know of it.
-                request = _requested(ask)
+                request = self._requested(asked)
             self._handle.wait(_POLL_S)
         raise JobTimeoutError(f"no {what} completed within {timeout_s:g} s; the job may still complete it")
+
+    def _requested(self, asked: TakeCheckpoint | TakeSavepoint) -> RequestId:
+        request = self._handle.ask(asked)
+        if request is None:
+            raise ConfigurationError(
+                "the job takes no checkpoints; set execution.checkpointing.interval and "
+                "execution.checkpointing.dir. For savepoints without checkpoints, start the job with "
+                "execution.checkpointing.savepoint-dir"
+            )
+        return request
 
     def query_state(
         self,
@@ -334,8 +331,6 @@ class JobClient(BaseJobClient):
         if consistency == "checkpoint":
             return self._stored_value(uid, state, key, namespace)
         if consistency == "live":
-            from .state_queries import StateQuery
-
             return self._live_value(StateQuery(uid, state, key, namespace), timeout_s)
         raise ConfigurationError(f"consistency is {consistency!r}; choose 'checkpoint' or 'live'")
 
@@ -343,7 +338,7 @@ class JobClient(BaseJobClient):
         # Few programs ask, and all would import what reads snapshots.
         from ..state import read_snapshot
 
-        path = self._handle.report().newest_checkpoint
+        path = self.report().newest_checkpoint
         while True:
             if path is None:
                 raise StateError(
@@ -357,7 +352,7 @@ class JobClient(BaseJobClient):
                 return found.get(key, namespace, trusted=True, now_ms=now_ms)
             except CheckpointStorageError:
                 # A newer checkpoint may have taken its place, and its files with it.
-                newest = self._handle.report().newest_checkpoint
+                newest = self.report().newest_checkpoint
                 if newest == path:
                     raise
                 path = newest
@@ -366,7 +361,7 @@ class JobClient(BaseJobClient):
         deadline = time.monotonic() + timeout_s
         while True:
             left = deadline - time.monotonic()
-            answer = self._handle.query_state(query, max(0.0, left))
+            answer = self._handle.ask(replace(query, timeout_s=max(0.0, left)))
             if answer.error is None:
                 return pickle.loads(answer.value)
             if answer.is_final and self._handle.wait(0):
@@ -382,7 +377,7 @@ class JobClient(BaseJobClient):
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         """Wait for the end of the job, or for `timeout_s`, and return the status."""
         self._handle.wait(timeout_s)
-        return self._handle.report().status
+        return self.report().status
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Wait for the end; the future holds the result or the error that ended the job."""
@@ -396,7 +391,7 @@ class JobClient(BaseJobClient):
             JobExecutionError: The job failed; the message names operator, subtask and cause.
         """
         self._handle.wait(None)
-        report = self._handle.report()
+        report = self.report()
         self._handle.release()
         self._runtime_s = self.runtime_s
         _raise_unless_finished(report)
@@ -409,7 +404,7 @@ class JobClient(BaseJobClient):
             JobExecutionError: It failed at its start.
         """
         # The coordinator answers when it has read what the job starts from, and has deployed the job.
-        report = self._handle.report()
+        report = self.report()
         if report.status is JobStatus.FAILED:
             _raise_unless_finished(report)
         return DetachedJob(self._job_id, 0, report)
@@ -419,7 +414,7 @@ class JobClient(BaseJobClient):
         while not self._handle.wait(0):
             yield from self._handle.take_results(_RESULTS_WAIT_S)
         records = self._handle.take_results()
-        report = self._handle.report()
+        report = self.report()
         # Before the last records, which the caller may take all the time in the world to look at.
         self._handle.release()
         yield from records
@@ -428,7 +423,7 @@ class JobClient(BaseJobClient):
     def close(self) -> None:
         """Cancel the job if it still runs, wait for that, and let go of it."""
         if not self._handle.wait(0):
-            self._handle.cancel()
+            self._handle.ask(Cancel())
             self._handle.wait(None)
         self._handle.release()
 
@@ -442,17 +437,6 @@ def _last_rescale(report: JobReport) -> int:
 def _listed(parallelism: Mapping[str, int]) -> str:
     names = {name: "the job" if name == ALL_OPERATORS else f"operator {name!r}" for name in parallelism}
     return ", ".join(f"{names[name]} to parallelism {number}" for name, number in parallelism.items())
-
-
-def _requested(ask: Callable[[], RequestId | None]) -> RequestId:
-    request = ask()
-    if request is None:
-        raise ConfigurationError(
-            "the job takes no checkpoints; set execution.checkpointing.interval and "
-            "execution.checkpointing.dir. For savepoints without checkpoints, start the job with "
-            "execution.checkpointing.savepoint-dir"
-        )
-    return request
 
 
 def _completed(answer: AnswerRequest, what: str) -> AnswerRequest:

@@ -29,6 +29,7 @@ from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
 from .clean_up import CleanUp
+from .control_requests import StateAnswer, StateQuery
 from .job_fail_points import JobFailPoints
 from .job_history import Failure, JobHistory
 from .job_metrics import JobMetrics
@@ -41,7 +42,7 @@ from .rescaler import Rescaler
 from .restart_traces import RestartTraces
 from .results import ResultBuffer
 from .spec import JobSpec
-from .state_queries import Answer, StateAnswer, StateQueries, StateQuery
+from .state_queries import Answer, StateQueries
 from .statistics import JobStatistics, RescaleStatistics, RestoredCheckpoint
 from .stored_statistics import read_statistics
 from .task_deployments import AttemptStart, task_deployments, task_settings

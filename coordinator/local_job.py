@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 from ..actors.local_dirs import JobDirectories
 from ..common.errors import JobExecutionError
-from ..protocol.checkpoint_events import RequestId
-from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext, ProcessLog
-from .barrier_mode import BarrierMode
+from .control_requests import ControlRequest, GetReport, R
 from .coordinator_tracer import coordinator_tracer
 from .job_archive import archive_job
 from .job_client import JobHandle
+from .job_control import JobControl, waited_answer
 from .job_details import JobDetails
 from .job_report import JobReport
 from .job_reporters import JobReporters
 from .job_view import JobView, report_of
 from .local_executor import LocalExecutor
 from .spec import JobSpec
-from .state_queries import StateAnswer, StateQuery, waited_answer
+from .terminated_job import TerminatedJob
 
 
 class LocalJob:
@@ -49,6 +48,7 @@ class LocalJob:
         self._tracer = coordinator_tracer(spec, otlp)
         self._executor = LocalExecutor(spec, self._tracer, resources=self._resources())
         self._view = JobView(spec, self._executor.coordinator)
+        self._control = JobControl(self._executor.coordinator, self._report, self._details, dict)
         self._beside = beside or (lambda job, job_id: contextlib.nullcontext())
         self._thread: threading.Thread | None = None
 
@@ -93,59 +93,24 @@ class LocalJob:
         with contextlib.suppress(Exception):
             self.run()
 
-    def report(self) -> JobReport:
+    def ask(self, request: ControlRequest[R]) -> R:
+        answer: R
+        if not isinstance(request, GetReport) and not self.wait(0):
+            # The job may end between the question and the request.
+            with contextlib.suppress(JobExecutionError):
+                answer = waited_answer(
+                    request, lambda give: self._executor.call(lambda: self._control.ask(request, give))
+                )
+                return answer
+        # A report can be had from any thread, also before the job runs.
+        answer = TerminatedJob(self._report(), self._details).ask(request)
+        return answer
+
+    def _report(self) -> JobReport:
         return report_of(self._executor.coordinator)
 
-    def details(self) -> JobDetails:
-        executor = self._executor
-        if executor.wait(0):
-            return self._details()
-        try:
-            return executor.call(self._details)  # type: ignore[no-any-return]
-        except JobExecutionError:
-            # It ended between the question and the request.
-            return self._details()
-
     def _details(self) -> JobDetails:
-        return self._view.details(self.report(), self._executor.now_ns() // 1_000_000)
-
-    def cancel(self) -> None:
-        if not self.wait(0):
-            # The job may end between the question and the request: then there is nothing to cancel.
-            with contextlib.suppress(JobExecutionError):
-                self._executor.call(self._executor.coordinator.cancel)
-
-    def trigger_checkpoint(self) -> RequestId | None:
-        answer: RequestId | None = self._executor.call(self._executor.coordinator.trigger_checkpoint)
-        return answer
-
-    def trigger_savepoint(
-        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
-    ) -> RequestId | None:
-        coordinator = self._executor.coordinator
-        answer: RequestId | None = self._executor.call(
-            lambda: coordinator.trigger_savepoint(kind, directory, format_type)
-        )
-        return answer
-
-    def set_barrier_mode(self, mode: BarrierMode) -> str:
-        coordinator = self._executor.coordinator
-        problem: str = self._executor.call(lambda: coordinator.set_barrier_mode(mode))
-        return problem
-
-    def rescale(self, parallelism: Mapping[str, int]) -> str:
-        coordinator = self._executor.coordinator
-        problem: str = self._executor.call(lambda: coordinator.rescale(parallelism))
-        return problem
-
-    def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
-        coordinator = self._executor.coordinator
-        return waited_answer(
-            lambda answer: self._executor.call(lambda: coordinator.query_state(query, answer)), timeout_s
-        )
-
-    def processes(self) -> dict[str, int]:
-        return {}
+        return self._view.details(self._report(), self._executor.now_ns() // 1_000_000)
 
     def take_results(self, timeout_s: float = 0.0) -> list[Any]:
         if timeout_s:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -23,12 +22,8 @@ from .ray_job_handover import forget, handed_over, is_handed_over
 if TYPE_CHECKING:
     from ray.runtime_context import RuntimeContext
 
-    from ..protocol.checkpoint_events import RequestId
-    from ..protocol.elements import SavepointFormatType, SnapshotKind
     from ..protocol.ids import Attempt, SubtaskId
-    from .barrier_mode import BarrierMode
     from .job_details import JobDetails
-    from .state_queries import StateAnswer
 
 
 _LEAVING_S = 5.0
@@ -128,39 +123,9 @@ class CoordinatorActor:
     def started(self) -> None:
         """Answer once the actor runs."""
 
-    def report(self) -> bytes:
-        """A pickled `JobReport`."""
-        return self._host.report()
-
-    def details(self) -> bytes:
-        """A pickled `JobDetails`."""
-        return self._host.details()
-
-    def cancel(self) -> None:
-        """Stop the job."""
-        self._host.cancel()
-
-    def trigger_checkpoint(self) -> RequestId | None:
-        """Ask for a checkpoint now; the id of the request, or `None` if checkpointing is off."""
-        return self._host.trigger_checkpoint()
-
-    def trigger_savepoint(
-        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
-    ) -> RequestId | None:
-        """Ask for a savepoint or a stop; the id of the request, or `None` if checkpointing is off."""
-        return self._host.trigger_savepoint(kind, directory, format_type)
-
-    def set_barrier_mode(self, mode: BarrierMode) -> str:
-        """Change how barriers are handled; why that is not possible, or an empty text."""
-        return self._host.set_barrier_mode(mode)
-
-    def rescale(self, parallelism: Mapping[str, int]) -> str:
-        """Give operators another parallelism; why that cannot be, or an empty text."""
-        return self._host.rescale(parallelism)
-
-    def query_state(self, query: bytes, timeout_s: float) -> StateAnswer:
-        """The answer to a pickled `StateQuery` about live state."""
-        return self._host.query_state(query, timeout_s)
+    def ask(self, request: bytes) -> bytes:
+        """The pickled answer to a pickled `ControlRequest`."""
+        return self._host.ask(request)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the job; false when the time is over first."""
@@ -173,10 +138,6 @@ class CoordinatorActor:
     def forget(self) -> None:
         """The driver knows how the job ended: this actor is about to be killed."""
         self._host.forget()
-
-    def processes(self) -> dict[str, int]:
-        """Process ids of the task actors by name, for tests and demonstrations of failure."""
-        return self._host.processes()
 
 
 def _was_restarted(context: RuntimeContext) -> bool:

@@ -24,24 +24,20 @@ from ..common.errors import (
 )
 from ..common.free_memory import give_back_free_memory
 from ..common.hidden_modules import taken_for_granted
-from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.execution_graph import build_execution_graph
 from ..telemetry import OtlpSettings
 from .cluster_address import HeadWatch
+from .control_requests import ControlRequest, GetDetails, GetReport, R, TakeSavepoint
 from .embedded_ray import SYSTEM_CONFIG, guarded
 from .ray_actor_state import ActorCondition, actor_state
 from .ray_connection import connect, connect_driver, use_token
 from .ray_job_handover import HandedOverJob, forget, hand_over
 from .slots import RAY_NAMES, ProcessResources, process_resources, start_order, total
 from .spec import JobSpec
+from .terminated_job import TerminatedJob
 
 if TYPE_CHECKING:
-    from ..protocol.checkpoint_events import RequestId
-    from .barrier_mode import BarrierMode
     from .job_client import JobHandle
-    from .job_details import JobDetails
-    from .job_report import JobReport
-    from .state_queries import StateAnswer, StateQuery
 
 logger = logging.getLogger(__name__)
 
@@ -70,77 +66,27 @@ class RayJobHandle:
         self._actor = actor
         self._job_id = job_id
         self._head: str = ray.get_runtime_context().gcs_address
-        self._last_report: JobReport | None = None
-        self._last_details: JobDetails | None = None
-        self._is_released = False
+        self._ended: TerminatedJob | None = None
         # Results with a key come again until they are confirmed, and after a restart of the coordinator.
         self._received: set[str] = set()
         self._unconfirmed: list[str] = []
 
-    def report(self) -> JobReport:
-        if self._is_released and self._last_report is not None:
-            return self._last_report
-        report: JobReport = pickle.loads(self._ask(self._actor.report.remote))
-        self._last_report = report
-        return report
-
-    def details(self) -> JobDetails:
-        if self._is_released and self._last_details is not None:
-            return self._last_details
-        details: JobDetails = pickle.loads(self._ask(self._actor.details.remote))
-        self._last_details = details
-        return details
-
-    def cancel(self) -> None:
-        if not self._is_released:
-            self._ask(self._actor.cancel.remote)
-
-    def trigger_checkpoint(self) -> RequestId | None:
-        answer: RequestId | None = self._ask(self._actor.trigger_checkpoint.remote)
+    def ask(self, request: ControlRequest[R]) -> R:
+        if self._ended is not None:
+            kept: R = self._ended.ask(request)
+            return kept
+        if isinstance(request, TakeSavepoint):
+            _check_shared(request.directory)
+        data = pickle.dumps(request)
+        answer: R = pickle.loads(self._answer_to(lambda: self._actor.ask.remote(data)))
         return answer
-
-    def trigger_savepoint(
-        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
-    ) -> RequestId | None:
-        if directory is not None and directory.startswith("memory://"):
-            raise ConfigurationError(
-                f"a savepoint in {directory} would be in the memory of one process, but the job runs in "
-                f"many; give a directory that all of them share"
-            )
-        answer: RequestId | None = self._ask(
-            lambda: self._actor.trigger_savepoint.remote(kind, directory, format_type)
-        )
-        return answer
-
-    def set_barrier_mode(self, mode: BarrierMode) -> str:
-        problem: str = self._ask(lambda: self._actor.set_barrier_mode.remote(mode))
-        return problem
-
-    def rescale(self, parallelism: Mapping[str, int]) -> str:
-        if self._is_released:
-            return "the job is over"
-        problem: str = self._ask(lambda: self._actor.rescale.remote(dict(parallelism)))
-        return problem
-
-    def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
-        if self._is_released:
-            from .state_queries import StateAnswer
-
-            return StateAnswer(b"", "the job is over")
-        data = pickle.dumps(query)
-        answer: StateAnswer = self._ask(lambda: self._actor.query_state.remote(data, timeout_s))
-        return answer
-
-    def processes(self) -> dict[str, int]:
-        processes: dict[str, int] = {} if self._is_released else self._ask(self._actor.processes.remote)
-        return processes
 
     def take_results(self, timeout_s: float = 0.0) -> list[Any]:
-        if self._is_released:
+        if self._ended is not None:
             return []
         records: list[Any] = []
         confirmed, self._unconfirmed = self._unconfirmed, []
-        for key, payload in self._ask(lambda: self._actor.take_results.remote(confirmed, timeout_s)):
+        for key, payload in self._answer_to(lambda: self._actor.take_results.remote(confirmed, timeout_s)):
             if key:
                 self._unconfirmed.append(key)
                 if key in self._received:
@@ -150,28 +96,27 @@ class RayJobHandle:
         return records
 
     def wait(self, timeout_s: float | None) -> bool:
-        if self._is_released:
+        if self._ended is not None:
             return True
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left = 1.0 if deadline is None else min(1.0, max(0.0, deadline - time.monotonic()))
-            if self._ask(lambda: self._actor.wait.remote(left)):  # noqa: B023 (called at once)
+            if self._answer_to(lambda: self._actor.wait.remote(left)):  # noqa: B023 (called at once)
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
     def release(self) -> None:
-        if self._is_released:
+        if self._ended is not None:
             return
-        self.report()
-        self.details()
+        report, details = self.ask(GetReport()), self.ask(GetDetails())
         # One that is lost meanwhile may find that its job is forgotten, and end.
         with contextlib.suppress(JobExecutionError):
-            self._ask(self._actor.forget.remote)
-        self._is_released = True
+            self._answer_to(self._actor.forget.remote)
+        self._ended = TerminatedJob(report, lambda: details)
         ray.kill(self._actor, no_restart=True)
 
-    def _ask(self, question: Callable[[], Any]) -> Any:
+    def _answer_to(self, question: Callable[[], Any]) -> Any:
         """The coordinator's answer.
 
         All questions may be asked twice: one that was lost is asked again, and so is one that reached a
@@ -204,6 +149,14 @@ class RayJobHandle:
             f"the coordinator of job {self._job_id} is gone: {cause}. A job that ended long ago is forgotten "
             f"(tidegate.coordinator.linger), and without checkpoints a lost coordinator is a lost job; start "
             f"the job again, from its newest checkpoint if it kept one (execution.state-recovery.path)"
+        )
+
+
+def _check_shared(directory: str | None) -> None:
+    if directory is not None and directory.startswith("memory://"):
+        raise ConfigurationError(
+            f"a savepoint in {directory} would be in the memory of one process, but the job runs in "
+            f"many; give a directory that all of them share"
         )
 
 

@@ -7,19 +7,16 @@ find it here for an hour, which is the default of Flink's `jobstore.expiration-t
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 from ray.exceptions import RayError
 from ray.experimental import internal_kv
 
 from ..common.errors import CheckpointStorageError, JobExecutionError
-from ..protocol.elements import SavepointFormatType, SnapshotKind
-from .barrier_mode import BarrierMode
+from .control_requests import ControlRequest
 from .job_archive import decode_job, encode_job
 from .job_details import JobDetails
-from .job_report import JobReport
-from .state_queries import StateAnswer, StateQuery
+from .terminated_job import TerminatedJob
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +24,6 @@ KEPT_MS = 3_600_000
 MOST_KEPT = 20
 """The latest failures. The head keeps them in memory, and a job with many subtasks takes a megabyte."""
 _NAMESPACE = "tidegate-failed"
-_STATUS = "the job is FAILED"
 
 
 def keep_failed(details: JobDetails, now_ms: int) -> None:
@@ -68,15 +64,13 @@ class FailedJob:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._details: JobDetails | None = None
+        self._job: TerminatedJob | None = None
 
-    def report(self) -> JobReport:
-        return self.details().report
-
-    def details(self) -> JobDetails:
-        if self._details is None:
-            self._details = self._read()
-        return self._details
+    def ask(self, request: ControlRequest[Any]) -> Any:
+        if self._job is None:
+            details = self._read()
+            self._job = TerminatedJob(details.report, lambda: details)
+        return self._job.ask(request)
 
     def _read(self) -> JobDetails:
         data = internal_kv._internal_kv_get(self._key, namespace=_NAMESPACE)
@@ -89,31 +83,8 @@ class FailedJob:
                 f"job {_job_id(self._key)} failed, but its end cannot be read: {error}"
             ) from error
 
-    def cancel(self) -> None:
-        """Nothing runs."""
-
-    def trigger_checkpoint(self) -> None:
-        raise JobExecutionError(f"{_STATUS}; it takes no checkpoints")
-
-    def trigger_savepoint(
-        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
-    ) -> None:
-        raise JobExecutionError(f"{_STATUS}; it takes no savepoints")
-
-    def set_barrier_mode(self, mode: BarrierMode) -> str:
-        return _STATUS
-
-    def rescale(self, parallelism: Mapping[str, int]) -> str:
-        return _STATUS
-
-    def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
-        return StateAnswer(b"", _STATUS, is_final=True)
-
     def take_results(self, timeout_s: float = 0.0) -> list[Any]:
         return []
-
-    def processes(self) -> dict[str, int]:
-        return {}
 
     def wait(self, timeout_s: float | None) -> bool:
         return True

@@ -15,19 +15,18 @@ from typing import Any, Protocol, TypeVar
 
 from ..actors.ray_transport import decode_event, open_ray_log
 from ..common.job_status import JobStatus
-from ..protocol.checkpoint_events import RequestId
-from ..protocol.elements import SavepointFormatType, SnapshotKind
 from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.task_events import TaskFailed
 from ..protocol.task_metrics import Heartbeat
 from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext
-from .barrier_mode import BarrierMode
+from .control_requests import ControlRequest
 from .coordinator_life import CoordinatorLife, LifePorts
 from .coordinator_relocation import CoordinatorRelocation
 from .coordinator_tracer import coordinator_tracer
 from .elasticity import Elasticity
 from .job_archive import archive_job
+from .job_control import JobControl, waited_answer
 from .job_coordinator import JobCoordinator
 from .job_details import JobDetails
 from .job_reporters import JobReporters
@@ -36,7 +35,6 @@ from .ownership import RETRY_MS
 from .ray_gateway import RayTaskGateway
 from .report_order import ReportOrder
 from .spec import JobSpec
-from .state_queries import Answer, StateAnswer, StateQuery, waited_answer
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +116,9 @@ class JobHost:
             self._coordinator, self._spec.settings.prometheus, self._spec.settings.otlp_metrics
         )
         self._view = JobView(self._spec, self._coordinator)
+        self._control = JobControl(
+            self._coordinator, self._life.report, self._details, self._gateway.process_ids
+        )
         self._needed_s = 0.0
         threading.Thread(target=self._run, name="tidegate-coordinator", daemon=True).start()
 
@@ -270,47 +271,16 @@ class JobHost:
 
     # ------------------------------------------------------------ called by the driver
 
-    def report(self) -> bytes:
-        """A pickled `JobReport`."""
-        return self._call(lambda: pickle.dumps(self._life.report()))
-
-    def details(self) -> bytes:
-        """A pickled `JobDetails`."""
-        return self._call(lambda: pickle.dumps(self._details()))
+    def ask(self, request: bytes) -> bytes:
+        """The pickled answer to a pickled `ControlRequest`."""
+        asked: ControlRequest[Any] = pickle.loads(request)
+        answer: bytes = waited_answer(
+            asked, lambda answer: self._call(lambda: self._control.ask(asked, answer)), pickle.dumps
+        )
+        return answer
 
     def _details(self) -> JobDetails:
         return self._view.details(self._life.report(), self._gateway.now_ns() // 1_000_000)
-
-    def cancel(self) -> None:
-        """Stop the job."""
-        self._call(self._coordinator.cancel)
-
-    def trigger_checkpoint(self) -> RequestId | None:
-        """Ask for a checkpoint now; the id of the request, or `None` if checkpointing is off."""
-        return self._call(self._coordinator.trigger_checkpoint)
-
-    def trigger_savepoint(
-        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
-    ) -> RequestId | None:
-        """Ask for a savepoint or a stop; the id of the request, or `None` if checkpointing is off."""
-        return self._call(lambda: self._coordinator.trigger_savepoint(kind, directory, format_type))
-
-    def set_barrier_mode(self, mode: BarrierMode) -> str:
-        """Change how barriers are handled; why that is not possible, or an empty text."""
-        return self._call(lambda: self._coordinator.set_barrier_mode(mode))
-
-    def rescale(self, parallelism: Mapping[str, int]) -> str:
-        """Give operators another parallelism; why that cannot be, or an empty text."""
-        return self._call(lambda: self._coordinator.rescale(parallelism))
-
-    def query_state(self, query: bytes, timeout_s: float) -> StateAnswer:
-        """The answer to a pickled `StateQuery` about live state."""
-        asked: StateQuery = pickle.loads(query)
-
-        def ask(answer: Answer) -> None:
-            self._call(lambda: self._coordinator.query_state(asked, answer))
-
-        return waited_answer(ask, timeout_s)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the job; false when the time is over first."""
@@ -340,7 +310,3 @@ class JobHost:
         """The driver knows how the job ended: this actor is about to be killed."""
         self._call(self._life.forget)
         self._ports.forget_failed(self._spec.job_id)
-
-    def processes(self) -> dict[str, int]:
-        """Process ids of the task actors by name, for tests and demonstrations of failure."""
-        return self._call(self._gateway.process_ids)

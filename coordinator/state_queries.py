@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
-from typing import Any
 
 from ..common.errors import StateError
 from ..protocol.ids import SubtaskId
@@ -14,44 +10,9 @@ from ..protocol.key_groups import subtask_of_key_group
 from ..protocol.plan import JobGraph
 from ..protocol.task_events import QueryState, StateQueried
 from ..state.key_hashing import key_group_of
-
-
-@dataclass(frozen=True, slots=True)
-class StateQuery:
-    """What a driver wants to know: one key of one keyed state."""
-
-    operator_uid: str
-    state_name: str
-    key: Any
-    namespace: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class StateAnswer:
-    """What became of a query.
-
-    Attributes:
-        value: the pickled value; empty with an `error`.
-        error: why there is no value.
-        is_final: whether asking again would give the same error.
-    """
-
-    value: bytes
-    error: str | None = None
-    is_final: bool = True
-
+from .control_requests import StateAnswer, StateQuery
 
 Answer = Callable[[StateAnswer], None]
-
-
-def waited_answer(ask: Callable[[Answer], object], timeout_s: float) -> StateAnswer:
-    """Ask, and block the calling thread until the answer is there or the time is over."""
-    future: Future[StateAnswer] = Future()
-    ask(future.set_result)
-    try:
-        return future.result(timeout_s)
-    except FutureTimeoutError:
-        return StateAnswer(b"", f"its task did not answer within {timeout_s:.1f} s", is_final=False)
 
 
 class StateQueries:

@@ -13,11 +13,19 @@ from typing import Any
 
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
-from ..coordinator.barrier_mode import BarrierMode
+from ..coordinator.control_requests import (
+    Cancel,
+    ControlRequest,
+    Rescale,
+    SetBarrierMode,
+    StateAnswer,
+    StateQuery,
+    TakeCheckpoint,
+    TakeSavepoint,
+)
 from ..coordinator.job_client import JobClient
 from ..coordinator.job_details import JobDetails, JobException, SubtaskDetails
 from ..coordinator.job_report import JobReport
-from ..coordinator.state_queries import StateAnswer, StateQuery
 from ..coordinator.statistics import (
     CheckpointOutcome,
     CheckpointStatistics,
@@ -26,9 +34,10 @@ from ..coordinator.statistics import (
     RescaleStatistics,
     job_shape,
 )
+from ..coordinator.terminated_job import TerminatedJob
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import AnswerRequest, RequestId, SubtaskMetrics
-from ..protocol.elements import SavepointFormatType, SnapshotKind
+from ..protocol.elements import SnapshotKind
 from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
@@ -118,39 +127,46 @@ class SimulatedJob:
     """The `JobHandle` of a job that is only told of. What it is asked to do it does at once.
 
     Attributes:
-        asked: What was asked of it, in order, such as `("savepoint", SnapshotKind.STOP, "/savepoints")`.
+        asked: The actions that were requested, in order.
     """
 
     def __init__(self, details: JobDetails) -> None:
         self._details = details
-        self.asked: list[tuple[Any, ...]] = []
+        self.asked: list[ControlRequest[Any]] = []
 
     def details(self) -> JobDetails:
+        """The job now."""
         return self._details
 
-    def report(self) -> JobReport:
-        return self._details.report
+    def ask(self, request: ControlRequest[Any]) -> Any:
+        match request:
+            case StateQuery():
+                return StateAnswer(b"", "a simulated job has no state")
+            case SetBarrierMode():
+                return "a simulated job has no barriers"
+            case TakeCheckpoint():
+                self.asked.append(request)
+                return self._answered("")
+            case TakeSavepoint():
+                self.asked.append(request)
+                return self._save(request)
+            case Rescale():
+                self.asked.append(request)
+                return self._rescale(request.parallelism)
+            case Cancel():
+                self.asked.append(request)
+                self._end(JobStatus.CANCELED)
+        # It shows how it is as a job that has ended does.
+        return TerminatedJob(self._details.report, self.details).ask(request)
 
-    def cancel(self) -> None:
-        self.asked.append(("cancel",))
-        self._end(JobStatus.CANCELED)
-
-    def trigger_checkpoint(self) -> RequestId | None:
-        self.asked.append(("checkpoint",))
-        return self._answered("")
-
-    def trigger_savepoint(
-        self, kind: SnapshotKind, directory: str | None, format_type: SavepointFormatType
-    ) -> RequestId | None:
-        self.asked.append(("savepoint", kind, directory, format_type))
-        path = f"{directory or 'savepoints'}/savepoint-{self._details.job_id[:6]}-{len(self.asked)}"
-        request = self._answered(path)
-        if kind.ends_job:
+    def _save(self, request: TakeSavepoint) -> RequestId:
+        path = f"{request.directory or 'savepoints'}/savepoint-{self._details.job_id[:6]}-{len(self.asked)}"
+        answered = self._answered(path)
+        if request.kind.ends_job:
             self._end(JobStatus.FINISHED)
-        return request
+        return answered
 
-    def rescale(self, parallelism: Mapping[str, int]) -> str:
-        self.asked.append(("rescale", dict(parallelism)))
+    def _rescale(self, parallelism: Mapping[str, int]) -> str:
         rescales = self._details.report.statistics.rescales
         before = {node["uid"]: node["parallelism"] for node in self._details.plan["nodes"]}
         rescales.append(
@@ -158,17 +174,8 @@ class SimulatedJob:
         )
         return ""
 
-    def set_barrier_mode(self, mode: BarrierMode) -> str:
-        return "a simulated job has no barriers"
-
-    def query_state(self, query: StateQuery, timeout_s: float) -> StateAnswer:
-        return StateAnswer(b"", "a simulated job has no state")
-
     def take_results(self, timeout_s: float = 0.0) -> list[Any]:
         return []
-
-    def processes(self) -> dict[str, int]:
-        return {}
 
     def wait(self, timeout_s: float | None) -> bool:
         return self._details.report.status.is_globally_terminal_state()

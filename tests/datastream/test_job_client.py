@@ -59,7 +59,7 @@ def test_checkpoints_are_taken_on_request(tmp_path: Path) -> None:
 def test_an_ended_job_takes_no_more_requests(tmp_path: Path) -> None:
     client = running(tmp_path)
     client.close()
-    with pytest.raises(JobExecutionError, match="the job is over"):
+    with pytest.raises(JobExecutionError, match="the job is CANCELED"):
         client.trigger_checkpoint()
     assert client.cancel().result() is None
 

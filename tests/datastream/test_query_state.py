@@ -155,7 +155,7 @@ def test_unknown_names_are_errors_that_list_what_there_is(tmp_path: Path, consis
 def test_a_job_that_is_over_does_not_answer_live(tmp_path: Path) -> None:
     with running(tmp_path) as client:
         pass
-    with pytest.raises(JobExecutionError, match="the job is over"):
+    with pytest.raises(JobExecutionError, match="the job is CANCELED"):
         client.query_state("all", "last", 0, consistency="live")
 
 

@@ -12,6 +12,7 @@ from tidegate.common.job_id import JobID
 from tidegate.console.rest.directory import LiveJobs
 from tidegate.console.rest.server import ServerSettings, served
 from tidegate.console.rest.tokens import ConsoleSecret
+from tidegate.coordinator.control_requests import Rescale
 from tidegate.coordinator.job_client import JobClient
 from tidegate.testing.simulated_jobs import SimulatedJob, large_job, simulated_client, simulated_job
 
@@ -173,7 +174,7 @@ def test_rescaling_names_the_operators_of_a_vertex(tmp_path: Path) -> None:
             if outcome["status"]["id"] == "COMPLETED":
                 break
         assert outcome["operation"]["failure-cause"] is None
-        assert handle.asked == [("rescale", {"enrich-1-decode": 4, "enrich-1": 4})]
+        assert handle.asked == [Rescale({"enrich-1-decode": 4, "enrich-1": 4})]
         too_wide = {"task-2": {"parallelism": {"upperBound": 129}}}
         assert operator.put(path, json=too_wide).status_code == 400
         assert operator.put(path, json={"task-9": {"parallelism": {"upperBound": 1}}}).status_code == 400

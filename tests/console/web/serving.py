@@ -13,6 +13,7 @@ from tidegate.common.job_id import JobID
 from tidegate.console.rest.directory import FoundJob, JobDirectory, ListedJob
 from tidegate.console.rest.server import ServerSettings, served
 from tidegate.console.rest.tokens import ConsoleSecret
+from tidegate.coordinator.control_requests import ControlRequest
 from tidegate.coordinator.job_client import JobClient
 from tidegate.coordinator.job_details import JobDetails
 from tidegate.testing.simulated_jobs import SimulatedJob
@@ -33,7 +34,7 @@ class ToldJobs:
         self._handles[details.job_id] = SimulatedJob(details)
         self._clients[details.job_id] = JobClient(JobID(details.job_id), self._handles[details.job_id])
 
-    def asked(self, number: int) -> list[tuple[Any, ...]]:
+    def asked(self, number: int) -> list[ControlRequest[Any]]:
         """What was asked of a simulated job."""
         return self._handles[f"{number:032x}"].asked
 

@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.control_requests import Cancel, Rescale, TakeCheckpoint, TakeSavepoint
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.testing.simulated_jobs import simulated_job
 
@@ -46,7 +47,9 @@ def test_a_savepoint_is_taken_and_its_path_is_shown(page: Page, jobs: ToldJobs) 
     dialog.get_by_role("button", name="Take the savepoint").click()
     message = page.get_by_role("status").filter(has_text="Savepoint")
     expect(message.locator("code")).to_have_text(re.compile("^/elsewhere/savepoint-"))
-    assert [(each[0], each[2]) for each in jobs.asked(1)] == [("savepoint", "/elsewhere")]
+    (asked,) = jobs.asked(1)
+    assert isinstance(asked, TakeSavepoint)
+    assert asked.directory == "/elsewhere"
 
 
 def test_nothing_happens_if_the_question_is_not_confirmed(page: Page, jobs: ToldJobs) -> None:
@@ -71,8 +74,9 @@ def test_stop_takes_a_savepoint_and_ends_the_job(
     page.get_by_role("dialog").get_by_role("button", name="Stop the job").click()
     expect(page.get_by_role("status").locator("code")).to_have_text(re.compile("savepoint-"))
     expect(page.get_by_role("region", name="Job", exact=True)).to_contain_text("finished")
-    assert jobs.asked(1)[0][1].ends_job
-    assert (jobs.asked(1)[0][1] is SnapshotKind.STOP) is (kind is SnapshotKind.STOP)
+    (asked,) = jobs.asked(1)
+    assert isinstance(asked, TakeSavepoint)
+    assert asked.kind is kind
 
 
 def test_cancel_ends_the_job(page: Page, jobs: ToldJobs) -> None:
@@ -81,14 +85,14 @@ def test_cancel_ends_the_job(page: Page, jobs: ToldJobs) -> None:
     page.get_by_role("dialog").get_by_role("button", name="Cancel the job").click()
     expect(page.get_by_text("The job is cancelled.")).to_be_visible()
     expect(page.get_by_role("region", name="Job", exact=True)).to_contain_text("canceled")
-    assert jobs.asked(1) == [("cancel",)]
+    assert jobs.asked(1) == [Cancel()]
 
 
 def test_a_checkpoint_is_taken_now(page: Page, jobs: ToldJobs) -> None:
     open_job(page)
     page.get_by_role("button", name="Checkpoint now").click()
     expect(page.get_by_text(re.compile("Checkpoint #[0-9]+ is complete"))).to_be_visible()
-    assert jobs.asked(1) == [("checkpoint",)]
+    assert jobs.asked(1) == [TakeCheckpoint()]
 
 
 def test_rescale_changes_the_tasks_that_were_given_another_parallelism(page: Page, jobs: ToldJobs) -> None:
@@ -100,7 +104,7 @@ def test_rescale_changes_the_tasks_that_were_given_another_parallelism(page: Pag
     field.fill("4")
     dialog.get_by_role("button", name="Rescale").click()
     expect(page.get_by_text("The job runs with the new parallelism.")).to_be_visible()
-    assert jobs.asked(1) == [("rescale", {"enrich-1-decode": 4, "enrich-1": 4})]
+    assert jobs.asked(1) == [Rescale({"enrich-1-decode": 4, "enrich-1": 4})]
 
 
 def test_an_action_that_is_refused_says_why(page: Page, jobs: ToldJobs, watch: Watch) -> None:
