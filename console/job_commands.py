@@ -15,7 +15,7 @@ from ..protocol.elements import SavepointFormatType
 from .command import Command
 from .jobs import address_option, find_job, job_argument, reports, timeout_option
 from .output import pairs, progress, say, table
-from .stages import STAGE_HEADINGS, stage_documents, stage_row, web_ui_lines
+from .stages import STAGE_HEADINGS, stage_documents, stage_rows, web_ui_lines, whole_stage_documents
 from .tasks import task_documents
 from .text import moment, size
 
@@ -77,6 +77,7 @@ def status(job: str, address: str | None) -> None:
         **job_document(details.report),
         "tasks": task_documents(details),
         "stages": stage_documents(details.subtasks),
+        "whole_stages": whole_stage_documents(details.subtasks),
         "processes": client.processes(),
     }
     say(described, lambda: _status_lines(described))
@@ -140,7 +141,7 @@ def _status_lines(job: dict[str, Any]) -> Iterator[Any]:
     yield table(headings, [_task_row(task) for task in job["tasks"]])
     if job["stages"]:
         yield ""
-        yield table(STAGE_HEADINGS, map(stage_row, job["stages"]))
+        yield table(STAGE_HEADINGS, stage_rows(job["whole_stages"], job["stages"]))
         yield from web_ui_lines(job["stages"])
     yield from (f"warning: {text}" for text in job["warnings"])
 

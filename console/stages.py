@@ -8,26 +8,42 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..coordinator.job_details import SubtaskDetails
+from ..coordinator.stage_metrics import reports_by_stage
 from ..protocol.epochs import EpochPhase
 from ..protocol.listening import is_loopback
-from ..protocol.stage_reports import StageReport
+from ..protocol.stage_reports import StageReport, whole_stage
 from .text import size
 
 NOTHING = "-"
 
 
 def stage_documents(subtasks: Iterable[SubtaskDetails]) -> list[dict[str, Any]]:
-    """The stages in some subtasks."""
-    return [_document(subtask, stage) for subtask in subtasks for stage in subtask.metrics.stages]
+    """The stages in some subtasks: an entry for each subtask."""
+    return [_of_subtask(subtask, stage) for subtask in subtasks for stage in subtask.metrics.stages]
 
 
-def _document(subtask: SubtaskDetails, stage: StageReport) -> dict[str, Any]:
+def whole_stage_documents(subtasks: Iterable[SubtaskDetails]) -> list[dict[str, Any]]:
+    """The same: an entry for each stage, in which each epoch counts once."""
+    reports = reports_by_stage(stage for subtask in subtasks for stage in subtask.metrics.stages)
+    return [{**_document(whole_stage(found)), "subtasks": len(found)} for found in reports.values()]
+
+
+def _of_subtask(subtask: SubtaskDetails, stage: StageReport) -> dict[str, Any]:
     web_ui = stage.web_ui if urlsplit(stage.web_ui).scheme in ("http", "https") else ""
+    return {
+        **_document(stage),
+        "subtask": subtask.subtask.index,
+        "host": subtask.host,
+        "web_ui": web_ui,
+        "web_ui_is_on_loopback": is_loopback(urlsplit(web_ui).hostname or ""),
+    }
+
+
+def _document(stage: StageReport) -> dict[str, Any]:
+    runs = stage.runs
     return {
         "name": stage.operator_name,
         "uid": stage.operator_uid,
-        "subtask": subtask.subtask.index,
-        "host": subtask.host,
         **{name: asdict(getattr(stage, name)) for name in (phase.name.lower() for phase in EpochPhase)},
         "epochs": [
             {
@@ -42,11 +58,9 @@ def _document(subtask: SubtaskDetails, stage: StageReport) -> dict[str, Any]:
         "buffer_limit_bytes": stage.buffer_limit_bytes,
         "records_in": stage.records_in,
         "records_out": stage.records_out,
-        "epochs_run": stage.runs.epochs,
-        "last_run_ms": stage.runs.last_ms,
-        "run_ms": stage.runs.total_ms,
-        "web_ui": web_ui,
-        "web_ui_is_on_loopback": is_loopback(urlsplit(web_ui).hostname or ""),
+        "epochs_run": None if runs is None else runs.epochs,
+        "last_run_ms": None if runs is None else runs.last_ms,
+        "run_ms": None if runs is None else runs.total_ms,
     }
 
 
@@ -65,12 +79,29 @@ STAGE_HEADINGS = (
 )
 
 
-def stage_row(stage: dict[str, Any]) -> list[object]:
-    """The cells of a stage below `STAGE_HEADINGS`."""
+def stage_rows(
+    whole_stages: Iterable[dict[str, Any]], stages: Iterable[dict[str, Any]]
+) -> Iterator[list[object]]:
+    """The cells below `STAGE_HEADINGS`: each stage with several subtasks, then its subtasks.
+
+    Args:
+        whole_stages: See `whole_stage_documents`.
+        stages: See `stage_documents`.
+    """
+    of_subtasks = list(stages)
+    for whole in whole_stages:
+        if whole["subtasks"] > 1:
+            yield _row(whole["name"], whole)
+        for each in of_subtasks:
+            if each["uid"] == whole["uid"]:
+                yield _row(f"{each['name']} ({each['subtask'] + 1})", each)
+
+
+def _row(title: str, stage: dict[str, Any]) -> list[object]:
     has_results = [stage[phase] for phase in ("emitting", "finished") if stage[phase]["epochs"]]
-    last_ms = stage["last_run_ms"]
+    runs = stage["epochs_run"]
     return [
-        f"{stage['name']} ({stage['subtask'] + 1})",
+        title,
         _gathering(stage["gathering"]),
         _phase(stage["waiting"]),
         _phase(stage["running"]),
@@ -78,8 +109,8 @@ def stage_row(stage: dict[str, Any]) -> list[object]:
         f"{size(stage['buffered_bytes'])} of {size(stage['buffer_limit_bytes'])}",
         stage["records_in"],
         stage["records_out"],
-        stage["epochs_run"],
-        NOTHING if last_ms is None else _seconds(last_ms),
+        NOTHING if runs is None else runs,
+        _seconds(stage["last_run_ms"]),
         _seconds(stage["run_ms"]),
     ]
 
@@ -105,5 +136,5 @@ def _phase(totals: dict[str, int]) -> str:
     return f"{several}#{totals['first']}: {totals['records']:,}"
 
 
-def _seconds(milliseconds: int) -> str:
-    return f"{milliseconds / 1_000:.2f} s"
+def _seconds(milliseconds: int | None) -> str:
+    return NOTHING if milliseconds is None else f"{milliseconds / 1_000:.2f} s"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from ..common.job_status import JobStatus
 from ..protocol.elements import MAX_WATERMARK_MS
@@ -15,7 +15,8 @@ from ..protocol.stage_reports import StageReport
 from ..protocol.task_metrics import TaskMetrics, TaskRates
 from ..telemetry.metric_families import Labels, MetricFamilies, MetricFamily
 from .job_coordinator import JobCoordinator
-from .stage_metrics import STAGE_METRICS
+from .job_metrics import SubtaskSample
+from .stage_metrics import STAGE_METRICS, reports_by_stage, stage_values
 from .statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
 
 logger = logging.getLogger("tidegate")
@@ -136,8 +137,12 @@ class JobFamilies:
         now_ms = job.now_ms
         self._add_status(families, labels, now_ms)
         _add_checkpoints(families, labels, job.statistics)
-        for subtask in job.subtasks.values():
-            _add_subtask(families, labels, subtask, job, now_ms)
+        taken = [(subtask, job.metrics.of(subtask_id)) for subtask_id, subtask in job.subtasks.items()]
+        stages = reports_by_stage(stage for _, sample in taken for stage in sample.metrics.stages)
+        of_subtask = {**labels, "task_attempt_num": str(job.restarts)}
+        for subtask, sample in taken:
+            if sample.taken_ms:
+                _add_subtask(families, of_subtask, subtask, sample, now_ms, stages)
         self._tell_of(families.doubled)
         return families.all()
 
@@ -176,20 +181,20 @@ def _add_checkpoints(families: MetricFamilies, labels: Labels, statistics: JobSt
 
 
 def _add_subtask(
-    families: MetricFamilies, of_job: Labels, subtask: Subtask, job: JobCoordinator, now_ms: int
+    families: MetricFamilies,
+    of_job: Labels,
+    subtask: Subtask,
+    sample: SubtaskSample,
+    now_ms: int,
+    stages: Mapping[str, Sequence[StageReport]],
 ) -> None:
-    subtask_id = subtask.subtask_id
-    sample = job.metrics.of(subtask_id)
-    if not sample.taken_ms:
-        return
-    metrics = sample.metrics
+    subtask_id, metrics = subtask.subtask_id, sample.metrics
     labels = {
         **of_job,
         "host": sample.host,
         "task_id": subtask_id.task_id,
         "task_name": subtask.task.name,
         "subtask_index": str(subtask_id.index),
-        "task_attempt_num": str(job.restarts),
     }
     for name, (text, value_of) in TASK_METRICS.items():
         value = value_of(metrics, sample.rates)
@@ -201,16 +206,16 @@ def _add_subtask(
         for name, at_ms in ((CURRENT_INPUT_WATERMARK, watermark_ms), (WATERMARK_LAG, now_ms - watermark_ms)):
             families.add((*TASK_SCOPE, name), WATERMARK_METRICS[name], labels, at_ms)
     for stage in metrics.stages:
-        _add_stage(families, labels, stage)
+        _add_stage(families, labels, stage, stages[stage.operator_uid])
     for key, value_of_user in metrics.user.items():
         scope = metrics.scopes[key]
         place = {**labels, "operator_id": scope.operator_uid, "operator_name": scope.operator_name}
         families.add_of_user((*OPERATOR_SCOPE, *scope.path), place, scope.labels, value_of_user)
 
 
-def _add_stage(families: MetricFamilies, of_subtask: Labels, stage: StageReport) -> None:
+def _add_stage(
+    families: MetricFamilies, of_subtask: Labels, stage: StageReport, of_stage: Sequence[StageReport]
+) -> None:
     labels = {**of_subtask, "operator_id": stage.operator_uid, "operator_name": stage.operator_name}
-    for name, (text, value_of) in STAGE_METRICS.items():
-        value = value_of(stage)
-        if value is not None:
-            families.add((*OPERATOR_SCOPE, name), text, labels, value)
+    for name, value in stage_values(stage, of_stage).items():
+        families.add((*OPERATOR_SCOPE, name), STAGE_METRICS[name][0], labels, value)

@@ -120,7 +120,7 @@ class EpochStageOperator(StreamOperator):
         self._started_ms: dict[int, int] = {}
         self._has_ended = False
         self._handle(self._restored())
-        if self.context.subtask_index == RUNNING_SUBTASK:
+        if self._runs_epochs:
             self.start_runner(lambda: self._handle(epochs.RunnerStarted()))
 
     def _restored(self) -> epochs.StageRestored:
@@ -151,6 +151,10 @@ class EpochStageOperator(StreamOperator):
     # ------------------------------------------------------------ what others see
 
     @property
+    def _runs_epochs(self) -> bool:
+        return self.context.subtask_index == RUNNING_SUBTASK
+
+    @property
     def web_ui(self) -> str:
         """Address of the web UI of what runs the epochs, empty where there is none."""
         return ""
@@ -167,7 +171,7 @@ class EpochStageOperator(StreamOperator):
             buffer_limit_bytes=self._limits.buffer_bytes,
             records_in=self._records_in,
             records_out=self._records_out,
-            runs=self._runs,
+            runs=self._runs if self._runs_epochs else None,
             web_ui=self.web_ui,
         )
 

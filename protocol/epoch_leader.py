@@ -30,6 +30,7 @@ from .epoch_messages import (
     EpochDue,
     EpochRan,
     FromLeader,
+    LimitShares,
     ResultsHeld,
     RunEpoch,
     RunnerReady,
@@ -37,11 +38,13 @@ from .epoch_messages import (
     ShareEnded,
     ShareInputEnded,
     ShareOpened,
+    ShareRuns,
     TakeResults,
     ToLeader,
 )
 from .ids import CheckpointId
 from .invalid_event import InvalidEvent
+from .share_limits import ShareLimits
 from .watermarks import MIN_WATERMARK_MS, WatermarkValve
 
 NO_BARRIER = CheckpointId(0)
@@ -82,6 +85,7 @@ class EpochLeader:
     def __init__(self, subtasks: int) -> None:
         self._subtasks = subtasks
         self._max_running = 1
+        self._limits = ShareLimits(subtasks, subtasks)
         self._runner: int | None = None
         self._requested: int | None = None
         self._epochs: deque[_Epoch] = deque()
@@ -159,6 +163,7 @@ class EpochLeader:
         if self._requested is None:
             self._requested = message.first - 1
             self._max_running = message.max_running
+            self._limits = ShareLimits(self._subtasks, message.max_records)
 
     def _share_ended(self, subtask: int, message: ShareEnded) -> list[Sent]:
         sent = self._request(message.number) if message.number > self._last_requested else []
@@ -167,8 +172,11 @@ class EpochLeader:
             raise InvalidEvent(f"subtask {subtask} ends epoch {message.number} a second time")
         epoch.reports[subtask] = message
         epoch.records += message.records
+        self._limits.share_ended(subtask, message.next_limit)
         if len(epoch.reports) == self._subtasks:
             epoch.phase, epoch.controls = LeaderPhase.WAITING, self._controls(epoch)
+            limits = self._limits.epoch_ended([epoch.reports[each].records for each in range(self._subtasks)])
+            sent += [(index, LimitShares(limit)) for index, limit in limits.items()]
         return sent
 
     def _controls(self, epoch: _Epoch) -> tuple[Watermark | WatermarkStatus, ...]:
@@ -240,12 +248,19 @@ class EpochLeader:
             if not epoch.records:
                 sent += self._may_leave(epoch)
             elif self._runner is not None and self._has_place():
-                epoch.phase = LeaderPhase.RUNNING
-                offers = tuple(epoch.reports[index].offer for index in range(self._subtasks))
-                sent.append((self._runner, RunEpoch(epoch.number, offers)))
+                sent += self._run(epoch, self._runner)
             else:
                 break
         return sent
+
+    def _run(self, epoch: _Epoch, runner: int) -> list[Sent]:
+        epoch.phase = LeaderPhase.RUNNING
+        offers = tuple(epoch.reports[index].offer for index in range(self._subtasks))
+        others = [index for index in range(self._subtasks) if index != runner]
+        return [
+            (runner, RunEpoch(epoch.number, offers)),
+            *((index, ShareRuns(epoch.number)) for index in others),
+        ]
 
     def _may_end_next(self) -> bool:
         """Whether the epoch that is gathered is due, and would not wait then."""

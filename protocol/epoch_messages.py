@@ -22,10 +22,12 @@ class ShareOpened:
     Attributes:
         first: Number of the first epoch of this attempt.
         max_running: How many epochs may run at once.
+        max_records: An epoch with this number of records is full.
     """
 
     first: int
     max_running: int
+    max_records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class ShareEnded:
         records: How many records of the epoch the subtask has.
         watermark_ms: The watermark of the subtask's input at that point.
         is_idle: Whether the subtask's input is idle at that point.
+        next_limit: How many records the subtask's next share has at most.
         offer: How the runner gets the records; only the operator understands it.
     """
 
@@ -57,6 +60,7 @@ class ShareEnded:
     records: int
     watermark_ms: int
     is_idle: bool
+    next_limit: int
     offer: Any = field(default=None, compare=False)
 
 
@@ -129,6 +133,20 @@ class RunEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitShares:
+    """The share that gathers, and later ones, are full with this number of records."""
+
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRuns:
+    """The subtask's share is in a run that another subtask has started. Goes to all others."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class TakeResults:
     """An epoch ran: get this part of its results, and hold it."""
 
@@ -151,4 +169,4 @@ class EmitShare:
     barrier: CheckpointId
 
 
-FromLeader = EndShare | RunEpoch | TakeResults | EmitShare
+FromLeader = EndShare | LimitShares | RunEpoch | ShareRuns | TakeResults | EmitShare

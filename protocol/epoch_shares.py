@@ -24,6 +24,7 @@ from .epoch_messages import (
     EpochDue,
     EpochRan,
     FromLeader,
+    LimitShares,
     ResultsHeld,
     RunEpoch,
     RunnerReady,
@@ -31,6 +32,7 @@ from .epoch_messages import (
     ShareEnded,
     ShareInputEnded,
     ShareOpened,
+    ShareRuns,
     TakeResults,
 )
 from .epochs import (
@@ -60,6 +62,7 @@ from .epochs import (
 )
 from .ids import CheckpointId
 from .invalid_event import InvalidEvent
+from .share_limits import first_limit
 from .stage_reports import EpochInFlight
 from .watermarks import MIN_WATERMARK_MS
 
@@ -75,12 +78,14 @@ class _Share:
     records: int = 0
     size_bytes: int = 0
     memory_bytes: int = 0
+    is_run_here: bool = False
     emission: EmitShare | None = None
 
     @property
     def is_movable(self) -> bool:
-        """Whether records are in memory that no run uses."""
-        return self.memory_bytes > 0 and self.phase in (EpochPhase.GATHERING, EpochPhase.WAITING)
+        """Whether records are in memory, and may move: to executors they are served from where they are."""
+        is_gone = self.phase in (EpochPhase.FINISHED, EpochPhase.EMITTING)
+        return self.memory_bytes > 0 and not self.is_run_here and not is_gone
 
 
 _SPILLED_PART = 4
@@ -91,14 +96,14 @@ class ShareMachine:
     """The shares of one subtask. The last of them gathers records.
 
     Args:
-        limits: What bounds the epochs. Each subtask has its part of `max_records`, and all of the bytes.
+        limits: What bounds the epochs. Each subtask has a part of `max_records`, and all of the bytes.
         subtasks: How many subtasks the stage has.
     """
 
     def __init__(self, limits: EpochLimits, subtasks: int = 1) -> None:
         self._limits = limits
         self._subtasks = subtasks
-        self._most_records = -(-limits.max_records // subtasks)
+        self._most_records = first_limit(subtasks, limits.max_records)
         self._shares: deque[_Share] = deque()
         self._began = 0
         self._last_barrier = CheckpointId(0)
@@ -194,9 +199,16 @@ class ShareMachine:
                     commands += self._end()
                 self._is_last_ended = self._is_last_ended or is_last
                 return commands
+            case LimitShares(records):
+                self._most_records = records
+                return []
             case RunEpoch(number, offers):
+                self._share(number).is_run_here = True
                 self._share(number).phase = EpochPhase.RUNNING
                 return [StartRun(number, offers)]
+            case ShareRuns(number):
+                self._share(number).phase = EpochPhase.RUNNING
+                return []
             case TakeResults(number, part):
                 return [CollectResults(number, part)]
             case EmitShare(number):
@@ -214,7 +226,7 @@ class ShareMachine:
             raise InvalidEvent("the stage is restored a second time")
         self._began = event.began
         commands: list[ShareCommand] = []
-        opened = ShareOpened(event.began + 1, self._limits.max_running)
+        opened = ShareOpened(event.began + 1, self._limits.max_running, self._limits.max_records)
         commands.append(SendToLeader(opened))
         if event.has_results:
             self._shares.append(_Share(event.began, EpochPhase.EMITTING))
@@ -313,7 +325,7 @@ class ShareMachine:
         share = self._shares[-1]
         share.phase = EpochPhase.WAITING
         self._shares.append(_Share(share.number + 1))
-        ended = ShareEnded(share.number, share.records, self._watermark_ms, self._is_idle)
+        ended = ShareEnded(share.number, share.records, self._watermark_ms, self._is_idle, self._most_records)
         return [SendToLeader(ended)]
 
     def _hold(self, number: int) -> list[ShareCommand]:

@@ -43,7 +43,6 @@ class EpochPhase(enum.Enum):
     GATHERING = enum.auto()
     WAITING = enum.auto()
     RUNNING = enum.auto()
-    """Only in the subtask that runs epochs; in the others the share waits."""
     FINISHED = enum.auto()
     """Its results are here."""
     EMITTING = enum.auto()

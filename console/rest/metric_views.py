@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...coordinator.job_details import JobDetails, SubtaskDetails
-from ...coordinator.stage_metrics import STAGE_METRICS
+from ...coordinator.stage_metrics import reports_by_stage, stage_values
 from ...coordinator.statistics import CheckpointOutcome
+from ...protocol.ids import SubtaskId
 from ...protocol.task_metrics import ExecutionState
-from ..stages import stage_documents
+from ..stages import stage_documents, whole_stage_documents
 from . import models
 from .checkpoint_views import checkpoint_info
 from .directory import FoundJob
 from .job_graph import VertexView, vertices_of
 from .job_views import duration_of, shortened
-from .stage_models import StageInfo
+from .stage_models import StageInfo, WholeStageInfo
 
 _LETTERS = {
     ExecutionState.CREATED: "C",
@@ -56,14 +57,18 @@ _NO_WATERMARK = -(1 << 63)
 
 def subtask_metrics(vertex: VertexView, wanted: Sequence[str]) -> list[models.AggregatedMetric]:
     """Metrics over the subtasks of a vertex; the names of those there are when none is wanted."""
+    of_stages = _stage_values(vertex)
     if not wanted:
-        user = {name for one in vertex.subtasks for name in (*one.metrics.user, *_stage_values(one))}
+        user = {name for one in vertex.subtasks for name in one.metrics.user}
+        user |= {name for values in of_stages.values() for name in values}
         return [models.AggregatedMetric(id=name) for name in [*_OF_SUBTASK, *sorted(user)]]
-    return [found for name in wanted if (found := _aggregated(vertex, name)) is not None]
+    return [found for name in wanted if (found := _aggregated(vertex, name, of_stages)) is not None]
 
 
-def _aggregated(vertex: VertexView, name: str) -> models.AggregatedMetric | None:
-    take = _OF_SUBTASK.get(name) or (lambda one: _user_value(one, name))
+def _aggregated(
+    vertex: VertexView, name: str, of_stages: Mapping[SubtaskId, Mapping[str, float]]
+) -> models.AggregatedMetric | None:
+    take = _OF_SUBTASK.get(name) or (lambda one: _user_value(one, name, of_stages[one.subtask]))
     values = [value for value in map(take, vertex.subtasks) if value is not None]
     if not values:
         return None
@@ -73,19 +78,22 @@ def _aggregated(vertex: VertexView, name: str) -> models.AggregatedMetric | None
     )
 
 
-def _user_value(subtask: SubtaskDetails, name: str) -> float | None:
+def _user_value(subtask: SubtaskDetails, name: str, of_stages: Mapping[str, float]) -> float | None:
     value = subtask.metrics.user.get(name)
-    return value if isinstance(value, (int, float)) else _stage_values(subtask).get(name)
+    return value if isinstance(value, (int, float)) else of_stages.get(name)
 
 
-def _stage_values(subtask: SubtaskDetails) -> dict[str, float]:
-    """The metrics of the stages in a subtask, after the names of their operators."""
-    values = (
-        (f"{stage.operator_name}.{name}", value_of(stage))
-        for stage in subtask.metrics.stages
-        for name, (_, value_of) in STAGE_METRICS.items()
-    )
-    return {name: value for name, value in values if value is not None}
+def _stage_values(vertex: VertexView) -> dict[SubtaskId, dict[str, float]]:
+    """The metrics of the stages in each subtask, after the names of their operators."""
+    reports = reports_by_stage(stage for one in vertex.subtasks for stage in one.metrics.stages)
+    return {
+        one.subtask: {
+            f"{stage.operator_name}.{name}": value
+            for stage in one.metrics.stages
+            for name, value in stage_values(stage, reports[stage.operator_uid]).items()
+        }
+        for one in vertex.subtasks
+    }
 
 
 def watermarks(vertex: VertexView) -> list[models.MetricValue]:
@@ -220,6 +228,7 @@ def _live_vertex(vertex: VertexView) -> models.LiveVertex:
             watermarks=[one.watermark_ms for one in metrics],
         ),
         stages=[StageInfo(**document) for document in stage_documents(subtasks)],
+        whole_stages=[WholeStageInfo(**document) for document in whole_stage_documents(subtasks)],
     )
 
 

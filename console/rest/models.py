@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .checkpoint_models import CheckpointInfo
 from .model_forms import Camel, Dashed, Plain
-from .stage_models import StageInfo
+from .stage_models import StageInfo, WholeStageInfo
 
 # ---------------------------------------------------------------- the console itself
 
@@ -395,6 +395,8 @@ class LiveVertex(Plain):
     subtasks: LiveSubtasks
     stages: list[StageInfo]
     """The epochs of its Spark stages, one entry for each subtask of a stage."""
+    whole_stages: list[WholeStageInfo]
+    """The same, one entry for each stage, in which each epoch counts once."""
 
 
 class LiveCheckpoints(Plain):

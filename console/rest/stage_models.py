@@ -25,13 +25,9 @@ class EpochInfo(Plain):
     size_bytes: int
 
 
-class StageInfo(Plain):
-    """The epochs of one subtask of a stage; counts and times begin at 0 with every attempt."""
-
+class _Epochs(Plain):
     name: str
     uid: str
-    subtask: int
-    host: str
     gathering: PhaseInfo
     """The epoch that takes the next records."""
     waiting: PhaseInfo
@@ -49,11 +45,26 @@ class StageInfo(Plain):
     """With this number of bytes the stage takes no more records."""
     records_in: int
     records_out: int
-    epochs_run: int
+    epochs_run: int | None
+    """`null` in subtasks that run no epochs: one runs those of all."""
     last_run_ms: int | None
     """From the start of the last epoch's run to its results."""
-    run_ms: int
+    run_ms: int | None
     """The same of all epochs together."""
+
+
+class WholeStageInfo(_Epochs):
+    """The epochs of a stage, of all subtasks together; counts and times begin at 0 with every attempt."""
+
+    subtasks: int
+    """How many have reported."""
+
+
+class StageInfo(_Epochs):
+    """The same of one subtask: its shares of the epochs."""
+
+    subtask: int
+    host: str
     web_ui: str
     """Address of Spark's web UI; empty where there is none."""
     web_ui_is_on_loopback: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.coordinator.job_details import JobDetails
+from tidegate.coordinator.job_details import JobDetails, SubtaskDetails
 from tidegate.protocol.epochs import EpochPhase
 from tidegate.protocol.stage_reports import EpochInFlight, PhaseTotals, RunTotals, StageReport
 
@@ -19,6 +19,9 @@ JOIN = StageReport(
     epochs=(
         EpochInFlight(3, EpochPhase.EMITTING, 20_000, 0),
         EpochInFlight(4, EpochPhase.RUNNING, 20_000, 160_000),
+        EpochInFlight(5, EpochPhase.WAITING, 20_000, 160_000),
+        EpochInFlight(6, EpochPhase.WAITING, 20_000, 160_000),
+        EpochInFlight(7, EpochPhase.GATHERING, 12_000, 96_000),
     ),
     buffered_bytes=576_000,
     buffer_limit_bytes=256 << 20,
@@ -30,13 +33,12 @@ JOIN = StageReport(
 
 
 def with_stage(details: JobDetails, stage: StageReport = JOIN) -> JobDetails:
-    """The job with a stage in each subtask of `STAGE_TASK`."""
-    return replace(
-        details,
-        subtasks=tuple(
-            replace(each, metrics=replace(each.metrics, stages=(stage,)))
-            if each.subtask.task_id == STAGE_TASK
-            else each
-            for each in details.subtasks
-        ),
-    )
+    """The job with a stage in each subtask of `STAGE_TASK`, of which the first runs the epochs."""
+
+    def with_share(each: SubtaskDetails) -> SubtaskDetails:
+        if each.subtask.task_id != STAGE_TASK:
+            return each
+        share = stage if each.subtask.index == 0 else replace(stage, runs=None)
+        return replace(each, metrics=replace(each.metrics, stages=(share,)))
+
+    return replace(details, subtasks=tuple(map(with_share, details.subtasks)))

@@ -23,7 +23,7 @@ class Hosted:
         self.sent: list[tuple[str, int, FromLeader]] = []
         self.leaders = EpochLeaders(lambda uid, index, message: self.sent.append((uid, index, message)))
         for subtask in range(2):
-            self.leaders.handle("stage", 2, subtask, ShareOpened(1, 1))
+            self.leaders.handle("stage", 2, subtask, ShareOpened(1, 1, 100))
 
     def taken(self) -> list[tuple[str, int, FromLeader]]:
         taken, self.sent = self.sent, []
@@ -32,13 +32,13 @@ class Hosted:
 
 def test_messages_wait_until_all_subtasks_run_and_end_with_the_attempt() -> None:
     hosted = Hosted()
-    hosted.leaders.handle("stage", 2, 1, ShareEnded(1, 1, 0, False))
+    hosted.leaders.handle("stage", 2, 1, ShareEnded(1, 1, 0, False, 50))
     assert hosted.taken() == []
     hosted.leaders.run()
     assert hosted.taken() == [("stage", index, EndShare(1)) for index in range(2)]
-    hosted.leaders.handle("other", 1, 0, ShareOpened(1, 1))
+    hosted.leaders.handle("other", 1, 0, ShareOpened(1, 1, 100))
     hosted.leaders.stop()
-    hosted.leaders.handle("stage", 2, 0, ShareEnded(1, 1, 0, False))
+    hosted.leaders.handle("stage", 2, 0, ShareEnded(1, 1, 0, False, 50))
     assert hosted.taken() == []
 
 
@@ -49,7 +49,7 @@ def test_leaders_follow_the_checkpoints_of_the_job() -> None:
     for checkpoint_id in (1, 2):
         hosted.leaders.triggered(CheckpointId(checkpoint_id))
     for subtask in range(2):
-        hosted.leaders.handle("stage", 2, subtask, ShareEnded(1, 1, 0, False))
+        hosted.leaders.handle("stage", 2, subtask, ShareEnded(1, 1, 0, False, 50))
     hosted.leaders.handle("stage", 2, 0, EpochRan(1, ("a", "b")))
     hosted.taken()
     for subtask in range(2):

@@ -21,6 +21,7 @@ from tidegate.protocol.epoch_messages import (
     ShareEnded,
     ShareInputEnded,
     ShareOpened,
+    ShareRuns,
     TakeResults,
 )
 from tidegate.protocol.epoch_shares import ShareMachine
@@ -196,12 +197,12 @@ KNOWN_SEEDS = {
     "orphan": 0,
     "no-barrier": 3,
     "results-dropped": 2,
-    "results-not-stored": 2,
+    "results-not-stored": 35,
     "own-watermark": 0,
-    "newest-watermark": 2,
-    "lost-waiting": 0,
+    "newest-watermark": 18,
+    "lost-waiting": 1,
     "lost-gathering": 0,
-    "re-run": 2,
+    "re-run": 35,
     "out-of-order": 3,
     "early-end": 0,
     "full-at-barrier": 3,
@@ -235,13 +236,13 @@ def test_a_planted_bug_is_found(name: str) -> None:
 def led(subtasks: int = 2, max_running: int = 1) -> EpochLeader:
     leader = EpochLeader(subtasks)
     for subtask in range(subtasks):
-        leader.handle(subtask, ShareOpened(1, max_running))
+        leader.handle(subtask, ShareOpened(1, max_running, 100))
     leader.handle(0, RunnerReady())
     return leader
 
 
 def share_ended(number: int, records: int = 1, watermark_ms: int = 0, is_idle: bool = False) -> ShareEnded:
-    return ShareEnded(number, records, watermark_ms, is_idle)
+    return ShareEnded(number, records, watermark_ms, is_idle, 50)
 
 
 def run_to_results(leader: EpochLeader, number: int) -> None:
@@ -255,7 +256,8 @@ def test_an_epoch_that_is_due_ends_in_all_subtasks_and_runs_once() -> None:
     assert leader.handle(1, EpochDue(1, True)) == [(0, EndShare(1)), (1, EndShare(1))]
     assert leader.handle(0, EpochDue(1, True)) == []
     assert leader.handle(0, share_ended(1)) == []
-    assert leader.handle(1, share_ended(1, records=0)) == [(0, RunEpoch(1, (None, None)))]
+    started = leader.handle(1, share_ended(1, records=0))
+    assert started == [(0, RunEpoch(1, (None, None))), (1, ShareRuns(1))]
     taken = leader.handle(0, EpochRan(1, ("a", "b")))
     assert taken == [(0, TakeResults(1, "a")), (1, TakeResults(1, "b"))]
     assert leader.handle(0, EpochRan(1, ("c", "d"))) == []
@@ -274,7 +276,7 @@ def test_a_share_that_is_full_ends_in_its_subtask_first() -> None:
 def test_due_epochs_grow_while_a_run_has_no_place() -> None:
     leader = EpochLeader(2)
     for subtask in range(2):
-        leader.handle(subtask, ShareOpened(1, 1))
+        leader.handle(subtask, ShareOpened(1, 1, 100))
     assert leader.handle(0, EpochDue(1, True)) == []
     assert leader.handle(0, RunnerReady()) == [(0, EndShare(1)), (1, EndShare(1))]
     leader.handle(0, share_ended(1))
@@ -331,7 +333,7 @@ def test_a_share_is_due_after_its_interval_and_ends_when_it_is_asked_to() -> Non
     assert machine.handle(RecordsGathered(1, 10), 0) == [WakeAt(10)]
     assert machine.handle(TimePassed(), 10) == [SendToLeader(EpochDue(1, True))]
     machine.handle(ControlReceived(Watermark(4)), 11)
-    assert machine.handle(EndShare(1), 11) == [SendToLeader(ShareEnded(1, 1, 4, False))]
+    assert machine.handle(EndShare(1), 11) == [SendToLeader(ShareEnded(1, 1, 4, False, 50))]
     assert machine.handle(EndShare(1), 11) == []
     assert machine.gathering == 2
 
@@ -374,11 +376,11 @@ def test_a_restore_emits_what_began_to_leave_and_gathers_the_others_again() -> N
     machine = ShareMachine(EpochLimits(100, 10), 2)
     shares = [RestoredShare(6, 3, 30)]
     assert machine.handle(StageRestored(4, 7, True, shares), 5) == [
-        SendToLeader(ShareOpened(5, 1)),
+        SendToLeader(ShareOpened(5, 1, 100)),
         EmitEpoch(4),
-        SendToLeader(ShareEnded(5, 0, MIN_MS, False)),
+        SendToLeader(ShareEnded(5, 0, MIN_MS, False, 50)),
         WakeAt(5),
-        SendToLeader(ShareEnded(6, 3, MIN_MS, False)),
+        SendToLeader(ShareEnded(6, 3, MIN_MS, False, 50)),
     ]
     assert machine.gathering == 7
     with pytest.raises(InvalidEvent):

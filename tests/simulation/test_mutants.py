@@ -39,10 +39,10 @@ QUICK = [
 """Bugs that few seeds are enough for; the others would make the tests slow."""
 STAGES = {
     "epochs-without-state": 87,
-    "results-not-stored": 90,
-    "begun-not-stored": 90,
+    "results-not-stored": 195,
+    "begun-not-stored": 195,
     "epoch-held-by-one": 87,
-    "epoch-before-barrier": 153,
+    "epoch-before-barrier": 337,
 }
 """Bugs of stages, which one seed in twenty has, with a seed that finds each."""
 

@@ -1,4 +1,5 @@
-// The epochs of a task's Spark stages: one row for each subtask of a stage, and the address of Spark's web UI.
+// The epochs of a task's Spark stages: one row for each stage with several subtasks and for each subtask, and
+// the address of Spark's web UI.
 
 import { h, reconcile, setAttribute, setText } from "./dom.js";
 import { bytes, count, shortDuration } from "./format.js";
@@ -10,12 +11,19 @@ export function stagesSection() {
   const rows = rowsTable(stageColumns(), { label: "Epochs of Spark stages", rows: 6 });
   const links = h("ul", { class: "chain" });
   const element = h("div", { class: "stages" }, h("h3", {}, "Epochs in Spark"), rows.element, links);
-  const show = (stages) => {
+  const show = (wholeStages, stages) => {
     element.hidden = stages.length === 0;
-    rows.show(stages);
+    rows.show(stageRows(wholeStages, stages));
     reconcile(links, webUis(stages), ({ key }) => key, newLink, fillLink);
   };
   return { element, show };
+}
+
+function stageRows(wholeStages, stages) {
+  return wholeStages.flatMap((whole) => [
+    ...(whole.subtasks > 1 ? [{ ...whole, title: whole.name }] : []),
+    ...stages.filter(({ uid }) => uid === whole.uid).map((each) => ({ ...each, title: `${each.name} · ${each.subtask}` })),
+  ]);
 }
 
 function webUis(stages) {
@@ -63,7 +71,7 @@ function stageColumns() {
   });
   const number = (title, width, of, value) => ({ title, width, isNumber: true, value, fill: (cell, row) => setText(cell, of(row)) });
   return [
-    { title: "Stage", width: "minmax(80px, 1fr)", fill: (cell, row) => setText(cell, `${row.name} · ${row.subtask}`) },
+    { title: "Stage", width: "minmax(80px, 1fr)", fill: (cell, row) => setText(cell, row.title) },
     phase("Gathering", (row) => row.gathering),
     phase("Waiting", (row) => row.waiting),
     phase("Running", (row) => row.running),
@@ -80,8 +88,8 @@ function stageColumns() {
     },
     number("In", "84px", (row) => count(row.records_in), (row) => row.records_in),
     number("Out", "84px", (row) => count(row.records_out), (row) => row.records_out),
-    number("Runs", "52px", (row) => count(row.epochs_run), (row) => row.epochs_run),
+    number("Runs", "52px", (row) => (row.epochs_run === null ? NOTHING : count(row.epochs_run)), (row) => row.epochs_run ?? -1),
     number("Last", "64px", (row) => shortDuration(row.last_run_ms), (row) => row.last_run_ms ?? -1),
-    number("Total", "64px", (row) => shortDuration(row.run_ms), (row) => row.run_ms),
+    number("Total", "64px", (row) => shortDuration(row.run_ms), (row) => row.run_ms ?? -1),
   ];
 }

@@ -57,7 +57,7 @@ export function vertexPanel(jid, node, { close, fail, signal }) {
       if (!vertex) return;
       setBadge(state, vertex.status);
       figures.show(vertex, live.now);
-      stages.show(vertex.stages);
+      stages.show(vertex.whole_stages, vertex.stages);
       const { subtasks } = vertex;
       const flows = subtasks.records_in.map((records, index) => Math.max(records, vertex.total_records_in ? 0 : subtasks.records_out[index]));
       const words = skewWords(flows);

@@ -20,17 +20,20 @@ def epochs(page: Page) -> Locator:
     return page.get_by_role("table", name="Epochs of Spark stages").locator(".rows-row")
 
 
-def test_the_panel_of_a_task_shows_the_epochs_of_each_subtask_of_its_stage(
+def test_the_panel_of_a_task_shows_the_epochs_of_its_stage_and_of_each_subtask(
     page: Page, jobs: ToldJobs
 ) -> None:
     jobs.tell(with_stage(simulated_job(1)))
     page.goto(f"/{PANEL}")
-    expect(epochs(page)).to_have_count(2)
+    expect(epochs(page)).to_have_count(3)
     if picture := os.environ.get("TIDEGATE_PICTURE"):
         page.get_by_role("region", name="Task").screenshot(path=picture)
     panel = page.get_by_role("region", name="Task")
     assert panel.evaluate("panel => panel.scrollWidth <= panel.clientWidth"), "the table widens the panel"
-    row = epochs(page).first
+    whole, row, other = epochs(page).all()
+    for words in ("enrich 1", "#7: 24,000", "2 from #5: 80,000", "264,000"):
+        expect(whole).to_contain_text(words)
+    expect(other).to_contain_text("enrich 1 · 1")
     for words in ("enrich 1 · 0", "#7: 12,000", "2 from #5: 40,000", "#4: 20,000", "#3: 20,000", "132,000"):
         expect(row).to_contain_text(words)
     expect(row.get_by_text("#4: 20,000")).to_have_attribute("title", TITLE)
@@ -43,7 +46,7 @@ def test_the_panel_of_a_task_shows_the_epochs_of_each_subtask_of_its_stage(
 def test_an_address_that_is_none_is_no_link(page: Page, jobs: ToldJobs) -> None:
     jobs.tell(with_stage(simulated_job(1), replace(JOIN, web_ui="javascript:alert(1)")))
     page.goto(f"/{PANEL}")
-    expect(epochs(page)).to_have_count(2)
+    expect(epochs(page)).to_have_count(3)
     expect(page.get_by_text("Spark's web UI")).to_have_count(0)
 
 
