@@ -123,6 +123,7 @@ bench-quick: $(STAMP) ## compare ours with bare Python; fail on a confirmed fall
 
 docs: $(STAMP) ## draw the diagrams and pictures in docs/
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/settings_page.py
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/console_pictures.py
 	$(BIN)/python docs/trace.py

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..common.deployment_options import NetworkOptions
 from ..common.failpoints import Arming
 from ..common.job_files import JobFile
+from ..common.job_options import DataPlaneOptions, ExecutionOptions, PipelineOptions
 from ..operators.async_loop import TaskEventLoop
 from ..protocol.channel_state import RecoveredChannel
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
@@ -88,10 +90,10 @@ class TaskSettings:
     is_checkpointing: bool
     takes_checkpoints: bool = True
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
-    batch_size: int = 4_096
-    buffer_timeout_ms: int = 100
-    auto_watermark_interval_ms: int = 200
-    channel_credit_bytes: int = 1 << 20
+    batch_size: int = DataPlaneOptions.BATCH_SIZE.default
+    buffer_timeout_ms: int = ExecutionOptions.BUFFER_TIMEOUT.default.to_millis()
+    auto_watermark_interval_ms: int = PipelineOptions.AUTO_WATERMARK_INTERVAL.default.to_millis()
+    channel_credit_bytes: int = DataPlaneOptions.CHANNEL_CREDIT.default
     result_credit_bytes: int = 16 << 20
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     max_inline_state_bytes: int | None = None
@@ -102,7 +104,7 @@ class TaskSettings:
     max_buffered_bytes: int | None = None
     fail_points: Arming | None = None
     allow_non_restored_state: bool = False
-    gap_timeout_ms: int = 5_000
+    gap_timeout_ms: int = NetworkOptions.GAP_TIMEOUT.default.to_millis()
     job_name: str = ""
     logs: LogSettings = field(default_factory=LogSettings)
 

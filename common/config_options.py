@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .errors import ConfigurationError
 from .time import Duration
@@ -55,6 +55,49 @@ _BYTES_BY_NAME = {
 }
 
 
+def value_text(value: object) -> str:
+    """Write a value as the text that reads back as the same value.
+
+    Args:
+        value: a value of any option type.
+
+    Returns:
+        The text.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, timedelta):
+        value = Duration.of_timedelta(value)
+    if isinstance(value, Duration):
+        return _duration_text(value)
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Mapping):
+        return ",".join(f"{_map_word(key)}:{_map_word(word)}" for key, word in value.items())
+    return str(value)
+
+
+def _duration_text(duration: Duration) -> str:
+    nanos = duration.to_nanos()
+    if nanos == 0:
+        return "0 ms"
+    unit = next(unit for unit, size in _NANOS_BY_UNIT.items() if nanos % size == 0)
+    return f"{nanos // _NANOS_BY_UNIT[unit]} {unit}"
+
+
+def _map_word(word: object) -> str:
+    text = str(word)
+    return "'" + text.replace("'", "''") + "'" if re.search(r"[,:'\s]", text) or not text else text
+
+
+def _size_text(size: object) -> str:
+    """`20 kb` for 20,480."""
+    if not isinstance(size, int):
+        raise TypeError(f"{size!r} is not a size")
+    units = [(1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")]
+    return next((f"{size // unit} {name}" for unit, name in units if size and size % unit == 0), str(size))
+
+
 @dataclass(frozen=True)
 class ConfigType(Generic[T_co]):
     """One type of option: how a stored value is read.
@@ -63,11 +106,13 @@ class ConfigType(Generic[T_co]):
         noun: what a value is called in an error, for example "a duration".
         example: a text that is accepted, quoted in errors.
         convert: turns a stored value into the option's; raises ValueError where it cannot.
+        text: writes a value for people, in a text that reads back as the same value.
     """
 
     noun: str
     example: str
     convert: Callable[[object], T_co]
+    text: Callable[[object], str] = value_text
 
     def read(self, key: str, stored: object) -> T_co:
         """Convert a stored value.
@@ -93,16 +138,51 @@ class ConfigType(Generic[T_co]):
 
 @dataclass(frozen=True)
 class ConfigOption(Generic[T]):
-    """A key, the type of its value and its default. Build one with `ConfigOptions.key`."""
+    """A key, the type of its value, its default and its bounds. `ConfigOptions.key` builds one as in Flink.
+
+    Args:
+        key: the key.
+        type: how a value is read.
+        default: the value where none is set.
+        deprecated_keys: older keys, which are read where the own key is not set.
+        least: the least value, None for no bound.
+        most: the greatest value, None for no bound.
+        hint: why a value out of bounds is refused, or what to do instead; the error ends with it.
+    """
 
     key: str
     type: ConfigType[T]
     default: T
     deprecated_keys: tuple[str, ...] = ()
+    least: T | None = None
+    most: T | None = None
+    hint: str = ""
 
     def with_deprecated_keys(self, *deprecated_keys: str) -> ConfigOption[T]:
         """Return the option, which is also read under older keys where its own is not set."""
         return replace(self, deprecated_keys=deprecated_keys)
+
+    def read(self, key: str, stored: object) -> T:
+        """Convert a stored value, and check it.
+
+        Args:
+            key: the key under which it is stored, for the error.
+            stored: a text, or a value that was set from Python.
+
+        Raises:
+            ConfigurationError: the value does not have the option's type, or is out of bounds.
+        """
+        value: Any = self.type.read(key, stored)
+        for is_outside, word, bound in (
+            (self.least is not None and value < self.least, "least", self.least),
+            (self.most is not None and value > self.most, "most", self.most),
+        ):
+            if is_outside:
+                hint = f"; {self.hint}" if self.hint else ""
+                raise ConfigurationError(
+                    f"{key} is {self.type.text(value)}; it must be at {word} {self.type.text(bound)}{hint}"
+                )
+        return value  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -157,7 +237,7 @@ class _OptionBuilder:
         Args:
             choices: the accepted texts in the spelling in which the option reads.
         """
-        return _TypedOptionBuilder(self.key, _choice(choices))
+        return _TypedOptionBuilder(self.key, choice(*choices))
 
 
 class ConfigOptions:
@@ -171,41 +251,6 @@ class ConfigOptions:
     def key(key: str) -> _OptionBuilder:
         """Start an option with this key."""
         return _OptionBuilder(key)
-
-
-def value_text(value: object) -> str:
-    """Write a value as the text that reads back as the same value.
-
-    Args:
-        value: a value of any option type.
-
-    Returns:
-        The text.
-    """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, timedelta):
-        value = Duration.of_timedelta(value)
-    if isinstance(value, Duration):
-        return _duration_text(value)
-    if isinstance(value, bytes | bytearray):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, Mapping):
-        return ",".join(f"{_map_word(key)}:{_map_word(word)}" for key, word in value.items())
-    return str(value)
-
-
-def _duration_text(duration: Duration) -> str:
-    nanos = duration.to_nanos()
-    if nanos == 0:
-        return "0 ms"
-    unit = next(unit for unit, size in _NANOS_BY_UNIT.items() if nanos % size == 0)
-    return f"{nanos // _NANOS_BY_UNIT[unit]} {unit}"
-
-
-def _map_word(word: object) -> str:
-    text = str(word)
-    return "'" + text.replace("'", "''") + "'" if re.search(r"[,:'\s]", text) or not text else text
 
 
 def _to_boolean(stored: object) -> bool:
@@ -286,7 +331,8 @@ def _text(stored: object) -> str:
     return stored
 
 
-def _choice(choices: tuple[str, ...]) -> ConfigType[str]:
+def choice(*choices: str) -> ConfigType[str]:
+    """The type of an option that is one of these texts; case, `-` and `_` make no difference."""
     by_folded = {_folded(choice): choice for choice in choices}
 
     def convert(stored: object) -> str:
@@ -308,5 +354,5 @@ FLOAT = ConfigType("a number", "1.5", _to_float)
 STRING = ConfigType("a text", "text", value_text)
 BYTES = ConfigType("bytes in Base64", "AAEC", _to_bytes)
 DURATION = ConfigType("a duration", "10 s (units: d, h, min, s, ms, µs, ns)", _to_duration)
-MEMORY = ConfigType("a size", "20kb (units: b, kb, mb, gb, tb)", _to_bytes_size)
+MEMORY = ConfigType("a size", "20kb (units: b, kb, mb, gb, tb)", _to_bytes_size, _size_text)
 MAP = ConfigType("a map", "key1:value1,key2:value2", _to_map)

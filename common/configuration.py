@@ -61,11 +61,11 @@ class Configuration:
         """Return the value of an option, or its default where it is not set.
 
         Raises:
-            ConfigurationError: the value does not have the option's type.
+            ConfigurationError: the value does not have the option's type, or is out of its bounds.
         """
         for key in (option.key, *option.deprecated_keys):
             if key in self._values:
-                return option.type.read(key, self._values[key])
+                return option.read(key, self._values[key])
         return option.default
 
     def set(self, option: ConfigOption[T], value: T) -> Configuration:
@@ -75,9 +75,9 @@ class Configuration:
             This configuration.
 
         Raises:
-            ConfigurationError: the value does not have the option's type.
+            ConfigurationError: the value does not have the option's type, or is out of its bounds.
         """
-        self._values[option.key] = option.type.read(option.key, value)
+        self._values[option.key] = option.read(option.key, value)
         return self
 
     def get_string(self, key: str, default_value: str) -> str:

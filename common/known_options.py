@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import logging
 
-from . import options
 from .config_options import ConfigOption
 from .configuration import Configuration
 from .errors import ConfigurationError
 from .older_keys import FIXED_BEFORE, REPLACED
+from .options import GROUPS
 
 __all__ = ["check_settings", "known_options"]
 
@@ -77,8 +77,7 @@ program that sets them runs, with a warning."""
 
 def known_options() -> dict[str, ConfigOption[object]]:
     """Every option that Tidegate reads, by its key."""
-    groups = [vars(getattr(options, name)) for name in options.__all__]
-    found = [value for group in groups for value in group.values() if isinstance(value, ConfigOption)]
+    found = [value for group in GROUPS for value in vars(group).values() if isinstance(value, ConfigOption)]
     return {option.key: option for option in found}
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from .config_options import DURATION
+from .config_options import DURATION, ConfigOption
 from .configuration import Configuration
 from .errors import ConfigurationError
 from .options import RestartStrategyOptions as Options
@@ -62,7 +63,7 @@ class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
     delay_ms: int
 
     def __post_init__(self) -> None:
-        _at_least(self.restart_attempts, 0, "restart attempts")
+        _check(Options.FIXED_DELAY_ATTEMPTS, self.restart_attempts)
 
     def get_restart_attempts(self) -> int:
         """Return how many restarts are allowed."""
@@ -86,7 +87,7 @@ class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
     delay_ms: int
 
     def __post_init__(self) -> None:
-        _at_least(self.max_failures_per_interval, 1, "failures per interval")
+        _check(Options.FAILURE_RATE_MAX_FAILURES_PER_INTERVAL, self.max_failures_per_interval)
 
     def get_max_failure_rate(self) -> int:
         """Return how many failures one interval may hold."""
@@ -120,15 +121,19 @@ class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration)
     attempts_before_reset_backoff: int
 
     def __post_init__(self) -> None:
-        _at_least(self.initial_backoff_ms, 1, "initial backoff (ms)")
-        _at_least(self.max_backoff_ms, self.initial_backoff_ms, "max backoff (ms)")
-        _at_least(self.backoff_multiplier, 1.0, "backoff multiplier")
-        _at_least(self.reset_backoff_threshold_ms, 1, "reset backoff threshold (ms)")
-        if not 0.0 <= self.jitter_factor <= 1.0:
+        _check(Options.EXPONENTIAL_DELAY_INITIAL_BACKOFF, Duration.of_millis(self.initial_backoff_ms))
+        _check(Options.EXPONENTIAL_DELAY_MAX_BACKOFF, Duration.of_millis(self.max_backoff_ms))
+        longest, first = Options.EXPONENTIAL_DELAY_MAX_BACKOFF, Options.EXPONENTIAL_DELAY_INITIAL_BACKOFF
+        if self.max_backoff_ms < self.initial_backoff_ms:
             raise ConfigurationError(
-                f"restart strategy: jitter factor must lie between 0 and 1, got {self.jitter_factor}"
+                f"{longest.key} is {self.max_backoff_ms} ms; it must be at least {first.key}, which is "
+                f"{self.initial_backoff_ms} ms"
             )
-        _at_least(self.attempts_before_reset_backoff, 1, "attempts before the backoff is reset")
+        _check(Options.EXPONENTIAL_DELAY_BACKOFF_MULTIPLIER, self.backoff_multiplier)
+        reset_threshold = Duration.of_millis(self.reset_backoff_threshold_ms)
+        _check(Options.EXPONENTIAL_DELAY_RESET_BACKOFF_THRESHOLD, reset_threshold)
+        _check(Options.EXPONENTIAL_DELAY_JITTER_FACTOR, self.jitter_factor)
+        _check(Options.EXPONENTIAL_DELAY_ATTEMPTS, self.attempts_before_reset_backoff)
 
     def get_description(self) -> str:
         """Name the bounds of the delay."""
@@ -299,6 +304,5 @@ def _millis(name: str, amount: int | str | timedelta | Duration) -> int:
     return DURATION.read(name, amount).to_millis()
 
 
-def _at_least(value: float, least: float, name: str) -> None:
-    if value < least:
-        raise ConfigurationError(f"restart strategy: {name} must be at least {least}, got {value}")
+def _check(option: ConfigOption[Any], value: object) -> None:
+    option.read(option.key, value)

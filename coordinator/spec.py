@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ..common.errors import ConfigurationError
 from ..common.failpoints import FailPoint
 from ..common.job_files import JobFile
+from ..common.options import (
+    CheckpointingOptions,
+    DataPlaneOptions,
+    DeploymentOptions,
+    ExecutionOptions,
+    MetricOptions,
+    NetworkOptions,
+    PipelineOptions,
+    StateRecoveryOptions,
+)
 from ..common.restart_strategy import NoRestartStrategyConfiguration, RestartStrategyConfiguration
+from ..common.time import Duration
 from ..protocol.elements import CheckpointingMode
 from ..protocol.failover import Failover, failover_of
 from ..protocol.ids import JobId
@@ -22,6 +33,8 @@ from ..telemetry.logs import LogSettings
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings
 
 if TYPE_CHECKING:
+    from ..common.config_options import ConfigOption
+    from ..common.configuration import Configuration
     from ..protocol.autoscaler import AutoscalerSettings
     from ..protocol.reactive import ReactiveSettings
 
@@ -59,6 +72,16 @@ class PythonEnvironment:
         if self.executable is not None:
             environment["py_executable"] = self.executable
         return environment
+
+
+def _plain(value: object) -> object:
+    """The value of an option as settings have it: times are milliseconds."""
+    return value.to_millis() if isinstance(value, Duration) else value
+
+
+def _option(option: ConfigOption[Any]) -> Any:
+    """A setting that is the value of an option, and has its default."""
+    return field(default=_plain(option.default), metadata={"option": option})
 
 
 @dataclass(frozen=True)
@@ -126,41 +149,41 @@ class JobSettings:
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     checkpoint_dir: str | None = None
     savepoints_only: bool = False
-    inline_threshold_bytes: int = 20 << 10
+    inline_threshold_bytes: int = _option(CheckpointingOptions.FS_SMALL_FILE_THRESHOLD)
     max_inline_state_bytes: int | None = None
     aligned_timeout_ms: int | None = None
-    max_buffered_bytes: int | None = None
+    max_buffered_bytes: int | None = _option(CheckpointingOptions.ALIGNMENT_MAX_SIZE)
     savepoint_dir: str | None = None
-    num_retained: int = 1
+    num_retained: int = _option(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS)
     deleting_threads: int = 1
     keep_on_cancel: bool = False
     keep_on_fail: bool = False
-    keep_on_finish: bool = False
+    keep_on_finish: bool = _option(CheckpointingOptions.RETAIN_ON_FINISH)
     restart_strategy: RestartStrategyConfiguration = field(default_factory=NoRestartStrategyConfiguration)
     restore_path: str | None = None
     follows: tuple[str, ...] = ()
     claims_restored: bool = False
-    allow_non_restored_state: bool = False
-    syncs_to_disk: bool = True
-    random_initial_delay: bool = True
-    batch_size: int = 4_096
-    buffer_timeout_ms: int = 100
-    auto_watermark_interval_ms: int = 200
-    channel_credit_bytes: int = 1 << 20
+    allow_non_restored_state: bool = _option(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
+    syncs_to_disk: bool = _option(CheckpointingOptions.SYNC_TO_DISK)
+    random_initial_delay: bool = _option(CheckpointingOptions.RANDOM_INITIAL_DELAY)
+    batch_size: int = _option(DataPlaneOptions.BATCH_SIZE)
+    buffer_timeout_ms: int = _option(ExecutionOptions.BUFFER_TIMEOUT)
+    auto_watermark_interval_ms: int = _option(PipelineOptions.AUTO_WATERMARK_INTERVAL)
+    channel_credit_bytes: int = _option(DataPlaneOptions.CHANNEL_CREDIT)
     result_credit_bytes: int = 16 << 20
     job_parameters: dict[str, str] = field(default_factory=dict)
-    slot_cpus: float = 1.0
-    heartbeat_timeout_ms: int = 15_000
-    gap_timeout_ms: int = 5_000
-    reconnect_timeout_ms: int = 20_000
+    slot_cpus: float = _option(DeploymentOptions.SLOT_CPUS)
+    heartbeat_timeout_ms: int = _option(DeploymentOptions.HEARTBEAT_TIMEOUT)
+    gap_timeout_ms: int = _option(NetworkOptions.GAP_TIMEOUT)
+    reconnect_timeout_ms: int = _option(NetworkOptions.RECONNECT_TIMEOUT)
     listen_rule: ListenRule = ANY_PORT
-    slot_request_timeout_ms: int = 300_000
-    redundant_processes: int = 0
-    stop_timeout_ms: int = 10_000
-    linger_ms: int = 30_000
+    slot_request_timeout_ms: int = _option(DeploymentOptions.SLOT_REQUEST_TIMEOUT)
+    redundant_processes: int = _option(DeploymentOptions.REDUNDANT_PROCESSES)
+    stop_timeout_ms: int = _option(DeploymentOptions.CANCELLATION_TIMEOUT)
+    linger_ms: int = _option(DeploymentOptions.COORDINATOR_LINGER)
     lease_ms: int = 5_000
-    coordinator_placement: str = "head"
-    metrics_interval_ms: int = 1_000
+    coordinator_placement: str = _option(DeploymentOptions.COORDINATOR_PLACEMENT)
+    metrics_interval_ms: int = _option(MetricOptions.UPDATE_INTERVAL)
     reactive: ReactiveSettings | None = None
     autoscaler: AutoscalerSettings | None = None
     prometheus: PrometheusSettings | None = None
@@ -181,10 +204,20 @@ class JobSettings:
                 "checkpointing is enabled but there is no place for checkpoints; set "
                 "execution.checkpointing.dir to a directory or file system URL"
             )
-        if self.num_retained < 1:
-            raise ConfigurationError(
-                f"execution.checkpointing.num-retained is {self.num_retained}; keep at least 1"
-            )
+
+    @staticmethod
+    def values_of_options(configuration: Configuration) -> dict[str, Any]:
+        """The settings that are values of options, by name.
+
+        Raises:
+            ConfigurationError: A value is malformed or out of its bounds.
+        """
+        declared = {
+            setting.name: setting.metadata["option"]
+            for setting in fields(JobSettings)
+            if "option" in setting.metadata
+        }
+        return {name: _plain(configuration.get(option)) for name, option in declared.items()}
 
     @property
     def takes_checkpoints(self) -> bool:

@@ -48,7 +48,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         max_state_size: The most bytes that one file of a state may take.
     """
 
-    DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
+    DEFAULT_MAX_STATE_SIZE = Options.JOBMANAGER_MAX_STATE_SIZE.default
 
     def __init__(self, checkpoint_path: str | None = None, max_state_size: int | None = None) -> None:
         super().__init__(checkpoint_path)

@@ -12,7 +12,6 @@ from ..common.errors import ConfigurationError
 from ..common.known_options import check_settings
 from ..common.options import (
     CheckpointingOptions,
-    DataPlaneOptions,
     DeploymentOptions,
     ExecutionOptions,
     JobManagerOptions,
@@ -25,7 +24,6 @@ from ..common.options import (
 )
 from ..common.restart_strategy import RestartStrategyConfiguration, resolved_strategy
 from ..common.secrets import without_secrets
-from ..common.time import Duration
 from ..coordinator.spec import JobSettings
 from ..protocol.listening import ListenRule
 from ..protocol.trigger import TriggerPolicy
@@ -41,8 +39,6 @@ from .elastic_settings import autoscaler_settings, reactive_settings
 
 WORK_DIRECTORY = "savepoint-work"
 """Where a job without checkpoints keeps the files from which it makes savepoints, in their directory."""
-
-_MOST_INLINE_BYTES = 1 << 20
 
 _DELETING_THREADS = 4
 """As many deletions at a time as Flink's clean-up has threads on a machine with four cores."""
@@ -79,58 +75,33 @@ def job_settings(
     savepoint_dir = _shared(configuration, CheckpointingOptions.SAVEPOINT_DIRECTORY)
     retention = CheckpointConfig(configuration).get_externalized_checkpoint_retention()
     is_parallel = configuration.get(CheckpointingOptions.CLEANER_PARALLEL_MODE)
+    values = JobSettings.values_of_options(configuration)
+    values["buffer_timeout_ms"] = buffer_timeout_ms(configuration)
+    _check_placement(values["coordinator_placement"])
     return JobSettings(
+        **values,
         state_backend=backend,
         local_dir=_local_dir(configuration, backend),
         local_snapshots_dir=_local_snapshots_dir(configuration, backend),
         trigger=trigger,
         mode=CheckpointConfig(configuration).get_checkpointing_mode(),
         aligned_timeout_ms=_aligned_timeout_ms(configuration),
-        max_buffered_bytes=_max_buffered_bytes(configuration),
         checkpoint_dir=f"{savepoint_dir}/{WORK_DIRECTORY}"
         if savepoints_only
         else _checkpoint_dir(configuration, backend),
         savepoints_only=savepoints_only,
-        inline_threshold_bytes=_inline_threshold(configuration),
         max_inline_state_bytes=_max_inline_state(configuration, backend),
         savepoint_dir=savepoint_dir,
-        num_retained=configuration.get(CheckpointingOptions.MAX_RETAINED_CHECKPOINTS),
         deleting_threads=_DELETING_THREADS if is_parallel else 1,
         keep_on_cancel=retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION,
         keep_on_fail=retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
-        keep_on_finish=configuration.get(CheckpointingOptions.RETAIN_ON_FINISH),
-        syncs_to_disk=configuration.get(CheckpointingOptions.SYNC_TO_DISK),
-        random_initial_delay=configuration.get(CheckpointingOptions.RANDOM_INITIAL_DELAY),
         restart_strategy=resolved_strategy(
             restart, configuration, trigger is not None and not savepoints_only
         ),
         claims_restored=configuration.get(StateRecoveryOptions.RESTORE_MODE) == "CLAIM",
         restore_path=_restore_path(configuration),
-        allow_non_restored_state=configuration.get(StateRecoveryOptions.SAVEPOINT_IGNORE_UNCLAIMED_STATE),
-        batch_size=_positive(configuration.get(DataPlaneOptions.BATCH_SIZE), "tidegate.batch.size"),
-        buffer_timeout_ms=buffer_timeout_ms(configuration),
-        auto_watermark_interval_ms=_auto_watermark_interval_ms(configuration),
-        channel_credit_bytes=_positive(
-            configuration.get(DataPlaneOptions.CHANNEL_CREDIT), "tidegate.channel.credit"
-        ),
         job_parameters=_job_parameters(configuration),
-        slot_cpus=configuration.get(DeploymentOptions.SLOT_CPUS),
-        gap_timeout_ms=_network_timeout_ms(
-            configuration,
-            NetworkOptions.GAP_TIMEOUT,
-            "messages that are only out of order would count as lost",
-        ),
-        reconnect_timeout_ms=_network_timeout_ms(
-            configuration, NetworkOptions.RECONNECT_TIMEOUT, "a busy process would count as lost"
-        ),
         listen_rule=listen_rule(configuration),
-        heartbeat_timeout_ms=configuration.get(DeploymentOptions.HEARTBEAT_TIMEOUT).to_millis(),
-        slot_request_timeout_ms=configuration.get(DeploymentOptions.SLOT_REQUEST_TIMEOUT).to_millis(),
-        redundant_processes=_not_negative(configuration, DeploymentOptions.REDUNDANT_PROCESSES),
-        stop_timeout_ms=configuration.get(DeploymentOptions.CANCELLATION_TIMEOUT).to_millis(),
-        linger_ms=configuration.get(DeploymentOptions.COORDINATOR_LINGER).to_millis(),
-        coordinator_placement=_coordinator_placement(configuration),
-        metrics_interval_ms=configuration.get(MetricOptions.UPDATE_INTERVAL).to_millis(),
         reactive=reactive_settings(configuration),
         autoscaler=autoscaler_settings(configuration),
         prometheus=_prometheus(configuration),
@@ -150,15 +121,13 @@ def listen_rule(configuration: Configuration) -> ListenRule:
     )
 
 
-def _coordinator_placement(configuration: Configuration) -> str:
-    option = DeploymentOptions.COORDINATOR_PLACEMENT
-    placement = configuration.get(option)
+def _check_placement(placement: str) -> None:
     name, separator, value = placement.partition("=")
     if placement not in ("head", "any") and not (name and separator and value):
         raise ConfigurationError(
-            f"{option.key} is {placement!r}; give head, any, or a label of Ray nodes as name=value"
+            f"{DeploymentOptions.COORDINATOR_PLACEMENT.key} is {placement!r}; give head, any, or a label of "
+            f"Ray nodes as name=value"
         )
-    return placement
 
 
 def _logs(configuration: Configuration) -> LogSettings:
@@ -166,7 +135,7 @@ def _logs(configuration: Configuration) -> LogSettings:
         level=configuration.get(LogOptions.LEVEL),
         is_json=configuration.get(LogOptions.FORMAT) == "JSON",
         directory=_local(configuration.get(LogOptions.DIRECTORY)),
-        max_files=_not_negative(configuration, LogOptions.MAX_FILES),
+        max_files=configuration.get(LogOptions.MAX_FILES),
     )
 
 
@@ -195,13 +164,6 @@ def buffer_timeout_ms(configuration: Configuration) -> int:
     return configuration.get(ExecutionOptions.BUFFER_TIMEOUT).to_millis()
 
 
-def _network_timeout_ms(configuration: Configuration, option: ConfigOption[Duration], why: str) -> int:
-    timeout_ms = configuration.get(option).to_millis()
-    if timeout_ms < 1_000:
-        raise ConfigurationError(f"{option.key} is {timeout_ms} ms; set at least 1 s: {why}")
-    return timeout_ms
-
-
 def _trigger_policy(configuration: Configuration) -> TriggerPolicy | None:
     checkpoints = CheckpointConfig(configuration)
     checkpoints.validate()
@@ -222,12 +184,6 @@ def _aligned_timeout_ms(configuration: Configuration) -> int | None:
     if not checkpoints.is_unaligned_checkpoints_enabled():
         return None
     return checkpoints.get_aligned_checkpoint_timeout().to_millis()
-
-
-def _max_buffered_bytes(configuration: Configuration) -> int | None:
-    option = CheckpointingOptions.ALIGNMENT_MAX_SIZE
-    limit = configuration.get(option)
-    return None if limit is None else _positive(limit, option.key)
 
 
 def _state_backend(configuration: Configuration) -> StateBackend:
@@ -301,43 +257,10 @@ def _max_inline_state(configuration: Configuration, backend: StateBackend) -> in
     if isinstance(backend, MemoryStateBackend):
         return backend.max_state_size
     if configuration.get(CheckpointingOptions.CHECKPOINT_STORAGE) == "jobmanager":
-        option = CheckpointingOptions.JOBMANAGER_MAX_STATE_SIZE
-        return _positive(configuration.get(option), option.key)
+        return configuration.get(CheckpointingOptions.JOBMANAGER_MAX_STATE_SIZE)
     return None
-
-
-def _inline_threshold(configuration: Configuration) -> int:
-    option = CheckpointingOptions.FS_SMALL_FILE_THRESHOLD
-    threshold = configuration.get(option)
-    if threshold > _MOST_INLINE_BYTES:
-        raise ConfigurationError(
-            f"{option.key} is {threshold} bytes; what is inline passes through the coordinator, so it "
-            f"must be at most {_MOST_INLINE_BYTES}"
-        )
-    return threshold
 
 
 def _job_parameters(configuration: Configuration) -> dict[str, str]:
     parameters = configuration.get(PipelineOptions.GLOBAL_JOB_PARAMETERS)
     return {} if parameters is None else dict(parameters)
-
-
-def _not_negative(configuration: Configuration, option: ConfigOption[int]) -> int:
-    value = configuration.get(option)
-    if value < 0:
-        raise ConfigurationError(f"{option.key} is {value}; it must be at least 0")
-    return value
-
-
-def _positive(value: int, key: str) -> int:
-    if value < 1:
-        raise ConfigurationError(f"{key} is {value}; it must be at least 1")
-    return value
-
-
-def _auto_watermark_interval_ms(configuration: Configuration) -> int:
-    option = PipelineOptions.AUTO_WATERMARK_INTERVAL
-    interval_ms = configuration.get(option).to_millis()
-    if interval_ms < 0:
-        raise ConfigurationError(f"{option.key} is {interval_ms} ms; it must be 0, for never, or more")
-    return interval_ms

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..common.elasticity_options import AutoscalerOptions as Options
+
 FULLY_BUSY = 0.95
 """The share of its time from which a subtask counts as having none left."""
 
@@ -40,19 +42,19 @@ class AutoscalerSettings:
         excluded: Uids of operators that stay as they are.
     """
 
-    target: float = 0.7
-    lower: float = 0.4
-    upper: float = 0.9
-    window_ms: int = 900_000
-    stabilization_ms: int = 300_000
-    scale_down_ms: int = 3_600_000
-    most_growth: float = 100_000.0
-    most_shrinkage: float = 0.6
-    is_scale_down_enabled: bool = True
-    lag_ms: int = 300_000
-    catch_up_ms: int = 1_800_000
-    lowest: int = 1
-    highest: int = 200
+    target: float = Options.TARGET.default
+    lower: float = Options.LOWER.default
+    upper: float = Options.UPPER.default
+    window_ms: int = Options.WINDOW.default.to_millis()
+    stabilization_ms: int = Options.STABILIZATION.default.to_millis()
+    scale_down_ms: int = Options.SCALE_DOWN_INTERVAL.default.to_millis()
+    most_growth: float = Options.MOST_GROWTH.default
+    most_shrinkage: float = Options.MOST_SHRINKAGE.default
+    is_scale_down_enabled: bool = Options.SCALE_DOWN_ENABLED.default
+    lag_ms: int = Options.LAG.default.to_millis()
+    catch_up_ms: int = Options.CATCH_UP.default.to_millis()
+    lowest: int = Options.LOWEST.default
+    highest: int = Options.HIGHEST.default
     excluded: frozenset[str] = frozenset()
 
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..common.elasticity_options import SchedulerOptions as Options
+
 
 @dataclass(frozen=True, slots=True)
 class ReactiveSettings:
-    """How patient a job is.
+    """How quickly a job follows the size of its cluster.
 
     Attributes:
-        cooldown_ms: After a rescale no growth is followed for so long.
-        stabilization_ms: A larger cluster must have had one size for so long.
+        cooldown_ms: Time after a rescale in which no growth of the cluster is followed.
+        stabilization_ms: Time for which a larger cluster must have kept its size.
     """
 
-    cooldown_ms: int = 30_000
-    stabilization_ms: int = 60_000
+    cooldown_ms: int = Options.COOLDOWN.default.to_millis()
+    stabilization_ms: int = Options.STABILIZATION.default.to_millis()
 
 
 class ReactivePolicy:

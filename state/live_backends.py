@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..common.checkpoint_options import CheckpointingOptions
 from ..common.errors import ConfigurationError
 from .backend import HashMapStateBackend
-
-DEFAULT_MAX_STATE_SIZE = 5 << 20
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class MemoryStateBackend(HashMapStateBackend):
         max_state_size: The most bytes that one file of a state may take in a snapshot.
     """
 
-    max_state_size: int = DEFAULT_MAX_STATE_SIZE
+    max_state_size: int = CheckpointingOptions.JOBMANAGER_MAX_STATE_SIZE.default
 
     def __post_init__(self) -> None:
         if self.max_state_size < 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from ..common.checkpoint_options import StateBackendOptions
 from ..common.errors import ConfigurationError
 from .backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 
@@ -30,7 +31,7 @@ class LmdbStateBackend(StateBackend):
     """
 
     enable_incremental_checkpointing: bool = True
-    memory_size_bytes: int = 512 << 20
+    memory_size_bytes: int = StateBackendOptions.LMDB_MEMORY.default
     initial_map_size_bytes: int = 256 << 20
 
     def __post_init__(self) -> None:

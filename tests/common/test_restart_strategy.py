@@ -83,11 +83,17 @@ def test_descriptions_tell_the_strategies_apart() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: RestartStrategies.fixed_delay_restart(-1, 0), "attempts must be at least 0"),
+        (
+            lambda: RestartStrategies.fixed_delay_restart(-1, 0),
+            r"fixed-delay\.attempts is -1; it must be at least 0",
+        ),
         (lambda: RestartStrategies.fixed_delay_restart(1, "soon"), "delay_between_attempts .*soon"),
-        (lambda: RestartStrategies.failure_rate_restart(0, 1, 1), "failures per interval"),
-        (lambda: RestartStrategies.exponential_delay_restart(0, 1, 1, 1, 0), "initial backoff"),
-        (lambda: RestartStrategies.exponential_delay_restart(2, 1, 1, 1, 0), "max backoff"),
+        (lambda: RestartStrategies.failure_rate_restart(0, 1, 1), "failures-per-interval"),
+        (lambda: RestartStrategies.exponential_delay_restart(0, 1, 1, 1, 0), "initial-backoff"),
+        (
+            lambda: RestartStrategies.exponential_delay_restart(2, 1, 1, 1, 0),
+            "max-backoff is 1 ms; it must be at least .*initial-backoff, which is 2 ms",
+        ),
         (lambda: RestartStrategies.exponential_delay_restart(1, 1, 0.5, 1, 0), "multiplier"),
         (lambda: RestartStrategies.exponential_delay_restart(1, 1, 1, 1, 1.5), "jitter"),
         (lambda: RestartStrategies.exponential_delay_restart(1, 1, 1, 1, -0.1), "jitter"),

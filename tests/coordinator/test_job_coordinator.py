@@ -57,11 +57,6 @@ def test_checkpoints_need_a_place() -> None:
         job_spec(checkpoint_dir=None)
 
 
-def test_at_least_one_checkpoint_is_kept() -> None:
-    with pytest.raises(ConfigurationError, match="keep at least 1"):
-        job_spec(num_retained=0)
-
-
 # ---------------------------------------------------------------- checkpoints
 
 

@@ -187,12 +187,15 @@ def test_the_memory_in_front_of_lmdb_is_configured() -> None:
         ({"state.backend.type": "paper"}, r"'paper'; choose one of filesystem, .*, memory, rocksdb"),
         (
             {"execution.checkpointing.data-inline-threshold": "2mb"},
-            r"threshold is 2097152.*1048576",
+            r"threshold is 2 mb; it must be at most 1 mb; ",
         ),
         ({"execution.checkpointing.storage": "moon"}, "execution.checkpointing.storage"),
         ({"tidegate.batch.size": "0"}, r"tidegate.batch.size is 0; it must be at least 1"),
         ({"execution.checkpointing.interval": "1 s"}, r"set execution.checkpointing.dir"),
-        ({**CHECKPOINTS, "execution.checkpointing.num-retained": "0"}, "keep at least 1"),
+        (
+            {**CHECKPOINTS, "execution.checkpointing.num-retained": "0"},
+            r"num-retained is 0; it must be at least 1",
+        ),
         ({**CHECKPOINTS, "execution.checkpointing.interval": "0 ms"}, r"is 0 ms; .* leave it unset"),
         ({**CHECKPOINTS, "execution.checkpointing.timeout": "1 ms"}, r"timeout is 1 ms; .* at least 10 ms"),
         (
@@ -299,9 +302,9 @@ def test_an_environment_does_not_share_its_configuration() -> None:
     [
         (lambda c: c.set_checkpoint_interval(9), "at least 10 ms"),
         (lambda c: c.set_checkpoint_timeout(9), "at least 10 ms"),
-        (lambda c: c.set_min_pause_between_checkpoints(-1), "cannot be negative"),
-        (lambda c: c.set_max_concurrent_checkpoints(0), "at least one"),
-        (lambda c: c.set_tolerable_checkpoint_failure_number(-1), "negative"),
+        (lambda c: c.set_min_pause_between_checkpoints(-1), "min-pause .* not a duration"),
+        (lambda c: c.set_max_concurrent_checkpoints(0), "at least 1"),
+        (lambda c: c.set_tolerable_checkpoint_failure_number(-1), "at least 0"),
     ],
 )
 def test_checkpoint_settings_out_of_range_are_refused(

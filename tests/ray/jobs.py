@@ -225,6 +225,9 @@ def configuration(directory: Path, parallelism: int = 2, interval_ms: int | None
         # Otherwise the first checkpoint of a long interval may come at any time.
         settings.set_string("tidegate.checkpointing.random-initial-delay", "false")
         settings.set_string("execution.checkpointing.dir", str(directory / "checkpoints"))
+        # Tests of restarts need not wait a second for each, and a job whose failure repeats must end.
+        settings.set_string("restart-strategy.exponential-delay.initial-backoff", "100 ms")
+        settings.set_string("restart-strategy.exponential-delay.attempts-before-reset-backoff", "10")
         # A loaded machine makes a checkpoint slow, which is not what is tested.
         settings.set_string("execution.checkpointing.tolerable-failed-checkpoints", "100")
     return settings
