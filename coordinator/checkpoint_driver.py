@@ -10,6 +10,7 @@ from ..common import failpoints
 from ..common.errors import CheckpointStorageError, TidegateError
 from ..protocol import checkpoint as core
 from ..protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
+from ..protocol.event_queue import Cause, Decision, EventQueue
 from ..protocol.execution_graph import ExecutionGraph
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
@@ -17,22 +18,17 @@ from ..protocol.task_events import (
     CheckpointAborted,
     CheckpointCompleted,
     EndSource,
-    SpansRecorded,
     TriggerCheckpoint,
 )
 from ..telemetry import logs
 from .barrier_mode import BarrierMode, store_mode, stored_mode
-from .checkpoint_log import log_end
 from .checkpoint_store import CheckpointStore, FencedError
-from .checkpoint_traces import CheckpointTraces
 from .cleaner import CheckpointCleaner
+from .job_observer import JobObserver
 from .operator_coordinators import OperatorCoordinators
 from .ports import CoordinatorPorts
 from .savepoints import check_savepoint_directory, discard_savepoint, savepoint_path, write_savepoint
 from .spec import JobSpec
-from .statistics import CheckpointOutcome, CheckpointStatistics, JobShape, JobStatistics, job_shape
-from .stored_statistics import stored_statistics
-from .traces import JobTraces
 
 REQUESTS_PER_EPOCH = 1_000_000_000
 """Request numbers of one coordinator are below those of the next, so answers are never mixed up."""
@@ -42,6 +38,7 @@ class CheckpointDriver:
     """The checkpoints of one job.
 
     Args:
+        observer: Learns every event and what it led to; only its trace contexts are passed on.
         operators: The halves of operators in the coordinator, whose state a checkpoint holds too.
         fail: Called with the cause when too many checkpoints failed.
         stop: Called with the cause when this coordinator is fenced and must end.
@@ -53,8 +50,7 @@ class CheckpointDriver:
         spec: JobSpec,
         store: CheckpointStore,
         ports: CoordinatorPorts,
-        traces: JobTraces,
-        statistics: JobStatistics,
+        observer: JobObserver,
         operators: OperatorCoordinators,
         fail: Callable[[str], None],
         stop: Callable[[str], None],
@@ -62,30 +58,25 @@ class CheckpointDriver:
     ) -> None:
         assert spec.settings.trigger is not None
         self._spec = spec
-        self._graph = ExecutionGraph({}, {})
-        self._shape: JobShape = {}
         self._store = store
         self._ports = ports
-        self._job_traces = traces
-        self._traces = CheckpointTraces(traces, statistics)
+        self._observer = observer
         self._log_context = logs.LogContext(spec.job_id, spec.job_name)
-        self._statistics = statistics
         self._halves = operators
         self._fail = fail
         self._stop = stop
         self._restart = restart
         self._attempt = Attempt(0)
-        self._attempt_number = 0
         self._request_count = 0
-        self._savepoint_paths: dict[CheckpointId, str] = {}
+        self._answered: dict[core.RequestId, Callable[[core.AnswerRequest], None]] = {}
         started_with = BarrierMode(spec.settings.mode, spec.settings.aligned_timeout_ms)
         stored = stored_mode(store.storage, spec.job_id)
         if stored is not None:
             store.needs("mode")
         self._mode = self._wanted_mode = stored or started_with
         self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
-        self._counted_before = statistics.acknowledgements
-        self._cleaner = CheckpointCleaner(store, ports, statistics.warnings.append, self._cleaned)
+        self._queue = EventQueue(self._take)
+        self._cleaner = CheckpointCleaner(store, ports, observer.warned, self._cleaned)
         self._cleaning_count = 0
 
     def next_due_ms(self) -> int:
@@ -98,20 +89,30 @@ class CheckpointDriver:
         self._store.validate()
 
     def request(
-        self, kind: SnapshotKind = SnapshotKind.CHECKPOINT, savepoint: SavepointTarget | None = None
+        self,
+        kind: SnapshotKind = SnapshotKind.CHECKPOINT,
+        savepoint: SavepointTarget | None = None,
+        answered: Callable[[core.AnswerRequest], None] | None = None,
     ) -> core.RequestId:
-        """Ask for a checkpoint, savepoint or stop now.
+        """Request a checkpoint, savepoint or stop now.
 
-        Its answer will be in the statistics under the returned id.
+        Args:
+            kind: What is requested.
+            savepoint: Where the savepoint is to be, if one is requested.
+            answered: Called once with the answer, perhaps before this method returns.
+
+        Returns:
+            The id under which the statistics have the answer.
         """
         self._request_count += 1
         request_id = core.RequestId(self._store.epoch * REQUESTS_PER_EPOCH + self._request_count)
-        self._statistics.requested(request_id)
+        if answered is not None:
+            self._answered[request_id] = answered
+        self._observer.requested(request_id)
         newest = self._store.newest
         if newest is not None and newest.kind is kind and kind.ends_job and self._is_at(savepoint, newest):
-            # Whoever asked lost the coordinator that did it, and asks again.
-            done = core.AnswerRequest(request_id, newest.checkpoint_id, savepoint_path=newest.savepoint_path)
-            self._statistics.answered(done)
+            # The client lost the coordinator that took it, and requests it again.
+            self._answer(core.AnswerRequest(request_id, newest.checkpoint_id, savepoint=savepoint))
             return request_id
         try:
             if savepoint is not None:
@@ -119,18 +120,29 @@ class CheckpointDriver:
                 self._store.check_fence()
         except CheckpointStorageError as error:
             refused = core.AbortReason.SAVEPOINT_REFUSED
-            self._statistics.answered(core.AnswerRequest(request_id, None, refused, str(error)))
+            self._answer(core.AnswerRequest(request_id, None, refused, str(error)))
         else:
             requested = core.CheckpointRequested(request_id, kind, None, savepoint, self._forces(kind))
             self.handle(requested)
         return request_id
 
     def _is_at(self, target: SavepointTarget | None, stopped: CheckpointManifest) -> bool:
-        """Whether the job was stopped with the savepoint that this asks for."""
-        if target is None:
-            return False
-        path = savepoint_path(target.directory, self._spec.job_id, stopped.checkpoint_id)
-        return path == stopped.savepoint_path
+        """Whether the job was stopped with the requested savepoint."""
+        return target is not None and self._path(target, stopped.checkpoint_id) == stopped.savepoint_path
+
+    def _path(self, target: SavepointTarget | None, checkpoint_id: CheckpointId | None) -> str:
+        """Address of the savepoint of a checkpoint; empty if there is none."""
+        if target is None or checkpoint_id is None:
+            return ""
+        return savepoint_path(target.directory, self._spec.job_id, checkpoint_id)
+
+    def _answer(self, command: core.AnswerRequest) -> None:
+        path = self._path(command.savepoint, command.checkpoint_id)
+        answer = replace(command, savepoint_path=path)
+        self._observer.answered(answer)
+        answered = self._answered.pop(command.request_id, None)
+        if answered is not None:
+            answered(answer)
 
     def _forces(self, kind: SnapshotKind) -> bool:
         """As Flink, not where barriers overtake: a task can store the records of one checkpoint at a time."""
@@ -167,8 +179,8 @@ class CheckpointDriver:
 
     def start(self, attempt: Attempt, attempt_number: int, graph: ExecutionGraph) -> None:
         """All subtasks of an attempt run."""
-        self._attempt, self._attempt_number = attempt, attempt_number
-        self._graph, self._shape = graph, job_shape(graph)
+        self._attempt = attempt
+        self._observer.checkpointing(attempt_number, graph)
         subtasks = frozenset(graph.subtasks)
         self.handle(core.TasksRunning(attempt, subtasks, graph.sources, self._initial_delay_ms()))
 
@@ -180,27 +192,40 @@ class CheckpointDriver:
             return interval
         return policy.min_pause_ms + self._ports.random_ms(interval - policy.min_pause_ms + 1)
 
+    @property
+    def has_pending_savepoint(self) -> bool:
+        """Whether a savepoint that does not end the job is under way."""
+        return any(each.barrier.kind is SnapshotKind.SAVEPOINT for each in self._core.pending.values())
+
     def handle(self, event: core.CheckpointEvent) -> None:
-        """Feed the state machine and perform its commands, and those that follow from them."""
-        started_ns = self._ports.now_ns()
+        """Feed the state machine; while it handles another event, after that one."""
+        self._queue.put(event)
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Run an action that may stop or deploy the tasks: once all that was decided is performed."""
+        self._queue.afterwards(action)
+
+    def _take(self, cause: Cause[core.CheckpointEvent]) -> None:
+        """Handle one event of the queue and perform its commands. Events that follow from them wait."""
+        now_ns = self._ports.now_ns()
         try:
             # The end of an attempt triggers nothing, and must be heard even when storage is gone.
-            if not isinstance(event, core.TasksStopped):
+            if not isinstance(cause.event, core.TasksStopped):
                 self._store.reserve(self._core.next_checkpoint_id)
         except FencedError as error:
-            self._stop(str(error))
+            self._end(self._stop, str(error))
             return
         except CheckpointStorageError as error:
-            self._fail(f"checkpoint ids cannot be reserved: {error}")
+            self._end(self._fail, f"checkpoint ids cannot be reserved: {error}")
             return
-        if isinstance(event, core.TasksStopped):
-            self._traces.attempt_ended()
-        commands = self._core.handle(event, started_ns // 1_000_000)
-        self._statistics.acknowledgements = {
-            result: before + self._core.counts[result] for result, before in self._counted_before.items()
-        }
+        commands = self._core.handle(cause.event, now_ns // 1_000_000)
+        self._observer.decided(Decision(cause, tuple(commands)), self._core.counts)
         for command in commands:
             self._perform(command)
+
+    def _end(self, how: Callable[[str], None], cause: str) -> None:
+        """The tasks are to be stopped, by the coordinator of the job."""
+        self.afterwards(lambda: how(cause))
 
     def _perform(self, command: core.CheckpointCommand) -> None:
         if isinstance(command, core.TriggerSubtasks):
@@ -213,29 +238,34 @@ class CheckpointDriver:
         elif isinstance(command, core.WriteManifest):
             self._write_manifest(command)
         elif isinstance(command, core.NotifyComplete):
-            context = self._traces.context(command.checkpoint_id)
-            completed = CheckpointCompleted(command.checkpoint_id, context)
-            self._traces.notified(command.checkpoint_id, command.subtasks)
-            for subtask in command.subtasks:
-                self._ports.send(self._attempt, subtask, completed)
-            with self._within(command.checkpoint_id):
-                self._halves.complete(command.checkpoint_id)
+            self._notify_complete(command)
         elif isinstance(command, core.NotifyAborted):
             self._aborted(command)
+        elif isinstance(command, core.DeleteSubsumed):
+            self._cleaner.collect()
+            self._observer.deleting(command.checkpoint_id, self._cleaner.is_deleting)
         elif isinstance(command, core.AnswerRequest):
-            path = self._savepoint_paths.get(command.checkpoint_id or CheckpointId(0), "")
-            self._statistics.answered(replace(command, savepoint_path=path))
+            self._answer(command)
         elif isinstance(command, core.DrainSources):
             for subtask in command.subtasks:
                 self._ports.send(self._attempt, subtask, EndSource())
         elif isinstance(command, core.UndoDrain):
-            self._restart(command.cause)
+            self._end(self._restart, command.cause)
         else:
-            self._fail(command.cause)
+            self._end(self._fail, command.cause)
+
+    def _notify_complete(self, command: core.NotifyComplete) -> None:
+        completed = CheckpointCompleted(
+            command.checkpoint_id, self._observer.trace_context(command.checkpoint_id)
+        )
+        for subtask in command.subtasks:
+            self._ports.send(self._attempt, subtask, completed)
+        with self._within(command.checkpoint_id):
+            self._halves.complete(command.checkpoint_id)
 
     def _within(self, checkpoint_id: CheckpointId) -> AbstractContextManager[None]:
         """Lines that are logged meanwhile belong to the trace of this checkpoint."""
-        return logs.entered(self._log_context.within(self._traces.context(checkpoint_id)))
+        return logs.entered(self._log_context.within(self._observer.trace_context(checkpoint_id)))
 
     def _register(self, command: core.RegisterFiles) -> None:
         acknowledgement = command.acknowledgement
@@ -243,62 +273,19 @@ class CheckpointDriver:
             command.subtask, command.checkpoint_id, acknowledgement.files(), command.is_pending
         )
         self._store.discard_files(acknowledgement.dropped())
-        if command.is_pending:
-            metrics = self._located(command.checkpoint_id, command.subtask, acknowledgement.metrics)
-            self._statistics.acknowledged(command.checkpoint_id, command.subtask, metrics)
-            checkpoint = self._statistics.in_progress[command.checkpoint_id]
-            self._traces.acknowledged(checkpoint, command.subtask, metrics, self._ports.now_ns())
-        else:
+        if not command.is_pending:
             self._discard_savepoint(acknowledgement)
-
-    def _located(
-        self, checkpoint_id: CheckpointId, subtask: SubtaskId, metrics: core.SubtaskMetrics
-    ) -> core.SubtaskMetrics:
-        """What a subtask measured, by the coordinator's clock, and whose barrier it waited for."""
-        acknowledged_ms = (
-            self._ports.now_ns() / 1e6 - self._statistics.in_progress[checkpoint_id].triggered_ms
-        )
-        if metrics.taken_ms is None:
-            return replace(metrics, acknowledged_ms=acknowledged_ms)
-        first_ms = min(metrics.start_delay_ms, metrics.taken_ms - metrics.queued_ms)
-        told_ms = (
-            metrics.taken_ms + metrics.prepare_ms + metrics.sync_ms + metrics.async_ms + metrics.report_ms
-        )
-        skew_ms = self._job_traces.skews.observe(subtask, told_ms - acknowledged_ms, first_ms)
-        index = metrics.last_channel
-        upstream = None if index < 0 else self._graph.subtasks[subtask].upstream_of(index)
-        return replace(
-            metrics,
-            start_delay_ms=max(0.0, metrics.start_delay_ms - skew_ms),
-            taken_ms=max(0.0, metrics.taken_ms - skew_ms),
-            acknowledged_ms=acknowledged_ms,
-            skew_ms=skew_ms,
-            upstream=upstream,
-        )
 
     def _trigger(self, command: core.TriggerSubtasks) -> None:
         barrier = command.barrier
         if command.is_new and len(self._core.pending) == 1:
             # Not while another one is under way: tasks handle all barriers at once in one way.
             self._mode = self._wanted_mode
-        if command.is_new:
-            self._statistics.started(
-                CheckpointStatistics(
-                    barrier.checkpoint_id,
-                    CheckpointOutcome.IN_PROGRESS,
-                    barrier.timestamp_ms,
-                    0.0,
-                    kind=barrier.kind,
-                    subtask_count=len(self._graph.subtasks),
-                    shape=self._shape,
-                )
-            )
-            self._traces.begin(barrier, self._attempt_number, len(self._graph.subtasks))
         if command.is_new and not self._snapshot_halves(barrier.checkpoint_id):
             return
         sent = replace(
             barrier,
-            trace_context=self._traces.context(barrier.checkpoint_id),
+            trace_context=self._observer.trace_context(barrier.checkpoint_id),
             mode=self._mode.mode,
             aligned_timeout_ms=None if barrier.savepoint else self._mode.aligned_timeout_ms,
             savepoint=self._target(barrier),
@@ -321,17 +308,15 @@ class CheckpointDriver:
     def _target(self, barrier: CheckpointBarrier) -> SavepointTarget | None:
         if barrier.savepoint is None:
             return None
-        path = savepoint_path(barrier.savepoint.directory, self._spec.job_id, barrier.checkpoint_id)
-        self._savepoint_paths[barrier.checkpoint_id] = path
+        path = self._path(barrier.savepoint, barrier.checkpoint_id)
         threshold = self._spec.settings.inline_threshold_bytes
         return replace(barrier.savepoint, directory=path, inline_threshold_bytes=threshold)
 
     def _write_manifest(self, command: core.WriteManifest) -> None:
-        started_ns = self._ports.now_ns()
         manifest = self._manifest(command.barrier, command)
-        completed = self._completed(manifest)
+        history = self._observer.writing(manifest, self._store.newest)
         if manifest.kind is not SnapshotKind.SAVEPOINT:
-            manifest = replace(manifest, statistics=stored_statistics(self._statistics, completed))
+            manifest = replace(manifest, statistics=history)
         try:
             if manifest.savepoint_path:
                 self._write_savepoint(command, manifest)
@@ -340,21 +325,13 @@ class CheckpointDriver:
             else:
                 self._store.complete(manifest)
         except FencedError as error:
-            self._stop(str(error))
-            return
+            self._end(self._stop, str(error))
         except CheckpointStorageError as error:
-            self._keep_doubtful_savepoint(manifest)
+            self._warn_of_doubtful_savepoint(manifest)
             self.handle(core.ManifestFailed(command.checkpoint_id, str(error)))
-            return
-        self._traces.committed(command.checkpoint_id, started_ns)
-        self._record(completed)
-        self._count_cleaning()
-        self.handle(core.ManifestWritten(command.checkpoint_id))
-        self._savepoint_paths.pop(command.checkpoint_id, None)
-        self._cleaner.collect()
-        if self._cleaner.is_deleting:
-            self._traces.cleaning(command.checkpoint_id)
-        self._traces.settled(command.checkpoint_id)
+        else:
+            self._count_cleaning()
+            self.handle(core.ManifestWritten(command.checkpoint_id))
 
     def _write_savepoint(self, command: core.WriteManifest, manifest: CheckpointManifest) -> None:
         """Before the checkpoint of a stop: nothing may be committed that the savepoint could still lose."""
@@ -373,11 +350,10 @@ class CheckpointDriver:
         )
         write_savepoint(manifest.savepoint_path, stored)
 
-    def _keep_doubtful_savepoint(self, manifest: CheckpointManifest) -> None:
+    def _warn_of_doubtful_savepoint(self, manifest: CheckpointManifest) -> None:
         """The checkpoint of a stop may exist after all, and then the job has stopped with this savepoint."""
         if self._store.is_doubtful(manifest.checkpoint_id) and manifest.savepoint_path:
-            del self._savepoint_paths[manifest.checkpoint_id]
-            self._statistics.warnings.append(
+            self._observer.warned(
                 f"the job was not stopped, but its savepoint {manifest.savepoint_path} is complete and stays"
             )
 
@@ -394,7 +370,7 @@ class CheckpointDriver:
             try:
                 discard_savepoint(path)
             except CheckpointStorageError as error:
-                self._statistics.warnings.append(f"a failed savepoint could not be removed: {error}")
+                self._observer.warned(f"a failed savepoint could not be removed: {error}")
 
         self._ports.run_in_background(discard)
 
@@ -407,7 +383,7 @@ class CheckpointDriver:
         assert self._spec.settings.trigger is not None
         bound = self._spec.settings.trigger.max_concurrent
         if before <= bound < count:
-            self._statistics.warnings.append(self._cleaner.warning(bound))
+            self._observer.warned(self._cleaner.warning(bound))
         self.handle(core.CleaningCounted(count))
 
     def remove_orphans(self, is_recovery: bool) -> None:
@@ -417,7 +393,7 @@ class CheckpointDriver:
                 failpoints.reach("recover")
             self._store.find_orphans()
         except CheckpointStorageError as error:
-            self._statistics.warnings.append(f"orphaned files could not be found: {error}")
+            self._observer.warned(f"orphaned files could not be found: {error}")
         self._cleaner.collect()
 
     def _manifest(self, barrier: CheckpointBarrier, command: core.WriteManifest) -> CheckpointManifest:
@@ -429,7 +405,7 @@ class CheckpointDriver:
             triggered_ms=barrier.timestamp_ms,
             completed_ms=self._ports.now_ns() // 1_000_000,
             operators=self._operators(barrier.checkpoint_id, command.acknowledgements),
-            savepoint_path=self._savepoint_paths.get(barrier.checkpoint_id, ""),
+            savepoint_path=self._path(barrier.savepoint, barrier.checkpoint_id),
         )
 
     def _operators(
@@ -448,50 +424,17 @@ class CheckpointDriver:
             for uid, node in operators.items()
         }
 
-    def _completed(self, manifest: CheckpointManifest) -> CheckpointStatistics:
-        before = self._store.newest
-        old_files = {handle.path for handle in before.files()} if before is not None else set()
-        new_files = {h.path: h.size_bytes for h in manifest.files() if h.path not in old_files}
-        return replace(
-            self._statistics.in_progress[manifest.checkpoint_id],
-            outcome=CheckpointOutcome.COMPLETED,
-            duration_ms=manifest.completed_ms - manifest.triggered_ms,
-            size_bytes=manifest.size_bytes,
-            new_bytes=sum(new_files.values()),
-        )
-
     def _aborted(self, command: core.NotifyAborted) -> None:
         for subtask in command.subtasks:
             self._ports.send(self._attempt, subtask, CheckpointAborted(command.checkpoint_id))
         self._halves.forget(command.checkpoint_id)
         self._store.abort(command.checkpoint_id)
         self._count_cleaning()
-        path = self._savepoint_paths.pop(command.checkpoint_id, None)
-        if path is not None:
+        path = self._path(command.savepoint, command.checkpoint_id)
+        if path and not self._store.is_doubtful(command.checkpoint_id):
             self._discard_directory(path)
-        detail = f": {command.cause}" if command.cause else ""
-        self._record(
-            replace(
-                self._statistics.in_progress[command.checkpoint_id],
-                outcome=CheckpointOutcome.ABORTED,
-                reason=f"{command.reason.value}{detail}",
-                abort_reason=command.reason,
-            )
-        )
         self._cleaner.collect()
 
-    def _record(self, checkpoint: CheckpointStatistics) -> None:
-        now_ns = self._ports.now_ns()
-        statistics = replace(checkpoint, duration_ms=now_ns / 1e6 - checkpoint.triggered_ms)
-        self._statistics.ended(statistics)
-        with self._within(checkpoint.checkpoint_id):
-            log_end(statistics)
-        self._traces.ended(statistics, now_ns)
-
-    def spans_recorded(self, event: SpansRecorded) -> None:
-        """A task sent spans, which were forwarded."""
-        self._traces.heard(event, self._ports.now_ns())
-
     def _cleaned(self) -> None:
-        self._traces.cleaned(self._ports.now_ns())
+        self._observer.deleted()
         self._count_cleaning()

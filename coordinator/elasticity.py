@@ -107,17 +107,11 @@ class Elasticity:
         if self._reactive is None or slots is None:
             return False
         slots = min(slots, highest_parallelism(graph))
-        number = self._reactive.decide(now_ms, slots, _width(graph), self._rescaled_ms)
+        number = self._reactive.decide(now_ms, slots, _width(graph), self._coordinator.rescaled_ms)
         if number is None:
             return False
         self._ask(now_ms, {ALL_OPERATORS: number}, "reactive")
         return True
-
-    @property
-    def _rescaled_ms(self) -> int | None:
-        """When the last rescale was over, `None` if there was none."""
-        rescales = self._coordinator.statistics.rescales
-        return rescales[-1].running_ms or rescales[-1].requested_ms if rescales else None
 
     def _leave_nodes(self, now_ms: int) -> None:
         leaving = self._room.leaving()
@@ -177,7 +171,7 @@ class Elasticity:
     def _after(self, now_ms: int, problem: str, what: str) -> None:
         self._ask_at_ms = now_ms + ASK_AGAIN_MS
         if problem:
-            self._coordinator.statistics.warnings.append(f"no rescale ({what}): {problem}")
+            self._coordinator.observer.warned(f"no rescale ({what}): {problem}")
 
 
 def _width(graph: JobGraph) -> int:

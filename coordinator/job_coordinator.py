@@ -24,7 +24,6 @@ from ..protocol.start_errors import StartErrors
 from ..protocol.task_metrics import ProcessMetrics
 from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer
-from ..telemetry.spans import RECOVERY, RESCALE
 from .barrier_mode import BarrierMode
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
@@ -33,20 +32,18 @@ from .control_requests import StateAnswer, StateQuery
 from .job_fail_points import JobFailPoints
 from .job_history import Failure, JobHistory
 from .job_metrics import JobMetrics
+from .job_observer import JobObserver
 from .job_storage import claim_epoch, continue_ids, foreign_state, new_store
 from .operator_coordinators import OperatorCoordinators
 from .ownership import RETRY_MS, Ownership
 from .ports import CoordinatorPorts
-from .recoveries import COORDINATOR_LOST, Recoveries
+from .recoveries import COORDINATOR_LOST
 from .rescaler import Rescaler
-from .restart_traces import RestartTraces
 from .results import ResultBuffer
 from .spec import JobSpec
 from .state_queries import Answer, StateQueries
-from .statistics import JobStatistics, RescaleStatistics, RestoredCheckpoint
-from .stored_statistics import read_statistics
+from .statistics import JobStatistics, RescaleStatistics
 from .task_deployments import AttemptStart, task_deployments, task_settings
-from .traces import JobTraces
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +61,7 @@ class JobCoordinator:
         storage: Root of all checkpoints instead of the one in the settings (tests, simulation).
         before_clean_up: Called when the job has ended, with whether its checkpoints stay, before they go.
         is_current: Whether the shell counts this process as the job's coordinator, `None` if not known.
+        observer: Takes the place of the usual `JobObserver`.
     """
 
     def __init__(
@@ -74,23 +72,19 @@ class JobCoordinator:
         storage: CheckpointStorage | None = None,
         before_clean_up: Callable[[bool], None] = lambda keep: None,
         is_current: Callable[[], bool | None] = lambda: True,
+        observer: JobObserver | None = None,
     ) -> None:
         self._spec = spec
-        self.statistics = JobStatistics()
         self.metrics = JobMetrics()
-        self.history = JobHistory(self.metrics)
-        self._operators = OperatorCoordinators(
-            spec.graph, ports, self._operator_failed, lambda text: self.statistics.warnings.append(text)
-        )
+        self.observer = observer or JobObserver(spec, tracer, self.metrics, ports.now_ns)
+        self._operators = OperatorCoordinators(spec.graph, ports, self._operator_failed, self.observer.warned)
         self._ports = self._operators.ports
-        self._traces = JobTraces(spec, tracer, ports.now_ns)
-        self._restart_traces = RestartTraces(self._traces)
         self._storage = storage
         self._before_clean_up = before_clean_up
         self._is_current = is_current
-        self._cleaning = CleanUp(lambda text: self.statistics.warnings.append(text), self._before_removal)
+        self._cleaning = CleanUp(self.observer.warned, self._before_removal)
         self._rescaler = Rescaler(
-            spec.graph, self._ports, lambda: self.statistics, self._restart_to_rescale, self._give_way
+            spec.graph, self._ports, self.observer, self._restart_to_rescale, self._give_way
         )
         self._graph = build_execution_graph(spec.graph)
         self._life = JobLifeCycle()
@@ -113,7 +107,6 @@ class JobCoordinator:
         self._is_beyond_restart = False
         self._stopped_with = ""
         self._failure: Failure | None = None
-        self._recoveries = Recoveries(lambda: self.statistics)
         self.fit: Callable[[JobGraph], JobGraph] | None = None
         """In reactive mode, what makes the job fit into its cluster whenever it is deployed."""
         self.fail_points: JobFailPoints | None = None
@@ -127,6 +120,16 @@ class JobCoordinator:
         return StateQueries(graph, lambda subtask, query: self._ports.send(self._attempt, subtask, query))
 
     # ------------------------------------------------------------ seen from outside
+
+    @property
+    def statistics(self) -> JobStatistics:
+        """The history of the job, for people."""
+        return self.observer.statistics
+
+    @property
+    def history(self) -> JobHistory:
+        """What its subtasks did, for people."""
+        return self.observer.history
 
     @property
     def status(self) -> JobStatus:
@@ -147,6 +150,11 @@ class JobCoordinator:
     def rescaling(self) -> RescaleStatistics | None:
         """The rescale that is under way, if any."""
         return self._rescaler.in_progress
+
+    @property
+    def rescaled_ms(self) -> int | None:
+        """When the last rescale had ended, `None` before the first one."""
+        return self._rescaler.ended_ms
 
     @property
     def is_starting(self) -> bool:
@@ -263,10 +271,10 @@ class JobCoordinator:
 
     def start(self) -> None:
         """Claim the job unless that is done, find the state to start from, and deploy."""
-        self.history.started(self.now_ms)
+        self.observer.started()
         try:
             self._open_storage()
-            self._foreign = foreign_state(self._spec, self._store, self.statistics.warnings.append)
+            self._foreign = foreign_state(self._spec, self._store, self.observer.warned)
             self.fail_points = JobFailPoints(self._spec, self._store.storage if self._store else None)
         except TidegateError as error:
             logger.error("The job %s fails at its start: %s", self.job_name, error)
@@ -275,7 +283,7 @@ class JobCoordinator:
             return
         self._life.handle(JobEvent.DEPLOYED)
         if self._newest is not None:
-            self._restart_traces.begin(COORDINATOR_LOST, self._ports.now_ns())
+            self.observer.restarting(COORDINATOR_LOST, is_rescale=False)
         self._deploy()
 
     def finish_clean_up(self, keep_checkpoints: bool) -> None:
@@ -289,17 +297,12 @@ class JobCoordinator:
         if self._store is None:
             return
         continue_ids(self._spec, self._store)
-        newest = self._store.load()
-        if newest is not None and newest.statistics is not None:
-            self.statistics = read_statistics(newest.statistics)
-        if self._store.epoch > 1:
-            self._recoveries.resumed(self.now_ms)
+        self.observer.resumed(self._store.load(), is_first=self._store.epoch == 1)
         self._checkpoints = CheckpointDriver(
             self._spec,
             self._store,
             self._ports,
-            self._traces,
-            self.statistics,
+            self.observer,
             self._operators,
             fail=lambda cause: self._operator_failed(cause, is_recoverable=True),
             stop=self._give_way,
@@ -316,33 +319,23 @@ class JobCoordinator:
         self._operators.rescaled(graph)
         self._attempt = Attempt(self._attempt + 1)
         self._restarts += 1
-        self._recoveries.deployed(max(0, self._restarts - self._rescales))
         self._restart_at_ms = None
         self._initialized, self._finished = set(), set()
         self._live = set(self._graph.subtasks)
-        self.history.deployed(self._graph.subtasks, self._restarts, self.now_ms)
         own = self._newest
-        manifest = own or self._foreign
-        self._restored = manifest
-        self._traces.attempt_begins()
-        restored_id = None if manifest is None else manifest.checkpoint_id
-        trace_context = self._restart_traces.deploying(
-            self._restarts, len(self._live), restored_id, self._ports.now_ns()
-        )
+        manifest = self._restored = own or self._foreign
+        restarts = max(0, self._restarts - self._rescales)
+        trace_context = self.observer.attempt_begins(self._graph, self._restarts, restarts, manifest)
         self._operators.deploy(self._attempt)
         if self._checkpoints is not None:
             self._checkpoints.remove_orphans(is_recovery=manifest is not None)
         if manifest is not None:
-            self.statistics.restored(
-                RestoredCheckpoint(manifest.checkpoint_id, manifest.kind, self.now_ms, own is not None)
-            )
+            self.observer.restored(manifest, is_own=own is not None)
         start = AttemptStart(
             self._attempt, self._restarts, manifest, own is not None, self._is_stopped, trace_context
         )
         settings = task_settings(self._spec, self._store, self.fail_points)
         self.metrics.begin(self._attempt)
-        origin = "the start" if restored_id is None else f"checkpoint {restored_id}"
-        logger.info("The job %s is deployed, restarts: %d, from %s", self.job_name, self.restarts, origin)
         deployments = task_deployments(self._spec.job_id, graph, self._graph, start, settings)
         # Again: storage may have taken any time since, and tasks of a superseded coordinator may do harm.
         if self.may_act(is_final=True):
@@ -359,15 +352,12 @@ class JobCoordinator:
 
     def handle(self, event: events.TaskEvent) -> None:
         """Take one event from a task."""
-        if event.attempt == self._attempt:
-            self.history.saw(event, self.now_ms)
+        self.observer.reported(event, event.attempt == self._attempt)
         if isinstance(event, events.ResultsCollected):
             if not self.results.add(event):
                 self._ports.send(event.attempt, event.subtask, events.ResultsTaken(event.size_bytes))
         elif isinstance(event, events.SpansRecorded):
-            self._traces.forward(event)
-            if self._checkpoints is not None and event.attempt == self._attempt:
-                self._checkpoints.spans_recorded(event)
+            return
         elif event.attempt != self._attempt:
             if self._checkpoints is not None and isinstance(event, core.SubtaskAcknowledged):
                 # It is counted, and nobody else would ever delete its files.
@@ -382,7 +372,6 @@ class JobCoordinator:
             self._on_failed(event)
         elif isinstance(event, events.TaskFinished):
             self.metrics.ended(event.attempt, event.subtask, event.metrics, self.now_ms)
-            self._recoveries.measured({event.subtask: event.metrics}, self._graph.subtasks)
             self._on_finished(event.subtask)
         elif isinstance(event, events.TaskStopped):
             self._live.discard(event.subtask)
@@ -395,7 +384,7 @@ class JobCoordinator:
         """Take what a process measured, at a time in milliseconds since the Unix epoch."""
         self.metrics.update(taken, taken_ms)
         if taken.attempt == self._attempt:
-            self._recoveries.measured(taken.subtasks, self._graph.subtasks)
+            self.observer.measured(taken.subtasks)
 
     def tick(self) -> None:
         """Time passed: perform what is due."""
@@ -496,13 +485,10 @@ class JobCoordinator:
             return
         self._life.handle(JobEvent.TASKS_RUNNING)
         self._start_errors.running()
-        logger.info("The job %s runs, with %d subtasks", self.job_name, len(self._graph.subtasks))
         self.running_since_ms = self.now_ms
         for target in sorted(self._graph.subtasks):
             self._ports.send(self._attempt, target, events.StartRunning())
-        self._restart_traces.running()
-        restored = None if self._restored is None else self._restored.checkpoint_id
-        self._recoveries.running(self._attempt, restored, self._rescaler.running(), self.now_ms)
+        self.observer.running(self._attempt, self._restored, self._rescaler.running())
         if self._is_stopped or not self._operators.run(self._restored):
             return
         if self._checkpoints is not None:
@@ -542,6 +528,13 @@ class JobCoordinator:
             self._go_on_when_stopped()
 
     def _operator_failed(self, cause: str, is_recoverable: bool) -> None:
+        if self._checkpoints is None:
+            self._fail_if_running(cause, is_recoverable)
+        else:
+            # Perhaps in the middle of what a checkpoint leads to.
+            self._checkpoints.afterwards(lambda: self._fail_if_running(cause, is_recoverable))
+
+    def _fail_if_running(self, cause: str, is_recoverable: bool) -> None:
         if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
             self._restart_or_give_up(cause, "", is_recoverable)
 
@@ -599,26 +592,25 @@ class JobCoordinator:
 
     def _fails(self, failure: Failure) -> None:
         self._failure = failure
-        self._recoveries.failed(failure.cause, failure.occurred_ms)
-        self.history.failed(failure.cause, failure.details, failure.occurred_ms)
+        self.observer.failed(failure)
 
     def _stop_tasks(self) -> None:
         self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
         self._queries.fail(f"the job is {self.status.name}")
         self._operators.stop()
-        is_restart, cause = self.status is JobStatus.RESTARTING, f"the job is {self.status.name}"
+        is_restart = self.status is JobStatus.RESTARTING
         if is_restart:
             is_rescale, failure = self._rescaler.is_stopping, self._failure
             cause = self._rescaler.description if is_rescale else "" if failure is None else failure.cause
-            self._restart_traces.begin(cause, self._ports.now_ns(), RESCALE if is_rescale else RECOVERY)
+            self.observer.restarting(cause, is_rescale)
         else:
-            self._restart_traces.failed(cause)
+            self.observer.ending(self.status)
         if self._checkpoints is not None:
             ending = core.AbortReason.SUSPENDED if self._is_fenced else core.AbortReason.SHUT_DOWN
             reason = core.AbortReason.RESTARTED if is_restart else ending
             self._checkpoints.handle(core.TasksStopped(reason))
         if self._live:
-            self.history.stopping(self._live, self.now_ms)
+            self.observer.stopping(self._live)
             self._ports.stop(self._attempt, sorted(self._live))
 
     def _go_on_when_stopped(self) -> None:
@@ -628,7 +620,7 @@ class JobCoordinator:
             if self._may_end():
                 self._finish()
             return
-        self._restart_traces.stopped(self._ports.now_ns())
+        self.observer.stopped()
         is_starting = self.status in (JobStatus.INITIALIZING, JobStatus.RESTARTING)
         if is_starting and self._restart_at_ms is not None:
             if self._restart_at_ms <= self.now_ms and self._knows_newest():
@@ -649,9 +641,7 @@ class JobCoordinator:
         except FencedError as error:
             self._give_way(str(error))
         except CheckpointStorageError as error:
-            self.statistics.warnings.append(
-                f"the newest checkpoint cannot be found, so the job waits: {error}"
-            )
+            self.observer.warned(f"the newest checkpoint cannot be found, so the job waits: {error}")
             self._restart_at_ms = self.now_ms + RETRY_MS
         return False
 
@@ -670,8 +660,7 @@ class JobCoordinator:
             self._cleaning.sweep(self._store)
 
     def _clean_up(self, keep_checkpoints: bool) -> None:
-        logger.info("The job %s is %s", self.job_name, self.status.name)
-        self.history.ended(self.now_ms)
+        self.observer.ended(self.status)
         if self.fail_points is not None:
             self.fail_points.settle()
         if self._is_fenced:

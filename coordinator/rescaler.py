@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..common import failpoints
 from ..common.errors import CheckpointStorageError
-from ..protocol.checkpoint_events import RequestId
-from ..protocol.elements import SnapshotKind
+from ..protocol.checkpoint_events import AnswerRequest
 from ..protocol.execution_graph import build_execution_graph
 from ..protocol.ids import CheckpointId
 from ..protocol.plan import JobGraph
@@ -21,8 +20,9 @@ from ..protocol.rescaling import RescaleError, parallelism_of, rescaled
 from ..protocol.trigger import NEVER_MS
 from .checkpoint_driver import CheckpointDriver
 from .checkpoint_store import CheckpointStore, FencedError
+from .job_observer import JobObserver
 from .ports import CoordinatorPorts
-from .statistics import JobStatistics, RescaleStatistics
+from .statistics import RescaleStatistics
 from .stored_parallelism import restored_parallelism, store_parallelism
 
 RESCALES_PER_EPOCH = 1_000_000
@@ -45,7 +45,8 @@ class _Rescale:
     new: JobGraph
     record: RescaleStatistics
     phase: _Phase = _Phase.PREPARING
-    request: RequestId | None = None
+    answer: AnswerRequest | None = None
+    """How the requested checkpoint ended."""
     newest_before: CheckpointId | None = None
     store_at_ms: int = 0
 
@@ -56,7 +57,7 @@ class Rescaler:
     Args:
         submitted: The job as the program has it.
         ports: The shell.
-        statistics: Gives where the history of the job is kept now.
+        observer: Learns how each rescale ended.
         restart: Stops the tasks, to deploy the job again from its newest checkpoint.
         give_way: Called with the cause when another coordinator runs the job.
     """
@@ -65,7 +66,7 @@ class Rescaler:
         self,
         submitted: JobGraph,
         ports: CoordinatorPorts,
-        statistics: Callable[[], JobStatistics],
+        observer: JobObserver,
         restart: Callable[[], None],
         give_way: Callable[[str], None],
     ) -> None:
@@ -73,13 +74,15 @@ class Rescaler:
         self.graph = submitted
         """The job as it is to run."""
         self._ports = ports
-        self._statistics = statistics
+        self._observer = observer
         self._restart = restart
         self._give_way = give_way
         self._checkpoints: CheckpointDriver | None = None
         self._store: CheckpointStore | None = None
         self._current: _Rescale | None = None
         self._count = 0
+        self.ended_ms: int | None = None
+        """When the tasks of the last rescale ran, or when it was requested if it failed; `None` before it."""
 
     def open(self, store: CheckpointStore, checkpoints: CheckpointDriver) -> None:
         """The job takes checkpoints, and was perhaps rescaled by coordinators before."""
@@ -177,7 +180,11 @@ class Rescaler:
             return
         assert self._checkpoints is not None
         current.phase, current.newest_before = _Phase.CHECKPOINT, self._newest_id
-        current.request = self._checkpoints.request()
+
+        def answered(answer: AnswerRequest) -> None:
+            current.answer = answer
+
+        self._checkpoints.request(answered=answered)
         self.advance()
 
     @property
@@ -197,15 +204,14 @@ class Rescaler:
 
     def _stop_if_stored(self, current: _Rescale) -> None:
         """Any checkpoint will do that completed since: perhaps one was under way already."""
-        assert current.request is not None
-        in_progress = self._statistics().in_progress.values()
-        if any(each.kind is SnapshotKind.SAVEPOINT for each in in_progress):
-            # Somebody waits for it, and it would be aborted.
-            return
         assert self._store is not None
+        assert self._checkpoints is not None
+        if self._checkpoints.has_pending_savepoint:
+            # A client waits for it, and it would be aborted.
+            return
         newest = self._store.newest
         if newest is None or newest.checkpoint_id == current.newest_before:
-            answer = self._statistics().requests.get(current.request)
+            answer = current.answer
             if answer is not None and answer.reason is not None:
                 detail = f": {answer.cause}" if answer.cause else ""
                 self.abandon(f"its checkpoint was aborted: {answer.reason.value}{detail}")
@@ -282,13 +288,14 @@ class Rescaler:
             self._give_way(str(error))
         except CheckpointStorageError as error:
             current.store_at_ms = self._now_ms() + _RETRY_MS
-            self._statistics().warnings.append(f"the new parallelism cannot be written down: {error}")
+            self._observer.warned(f"the new parallelism cannot be written down: {error}")
         else:
             self._current = None
             self._record(current.record)
 
     def _record(self, rescale: RescaleStatistics) -> None:
-        self._statistics().rescales.append(rescale)
+        self.ended_ms = rescale.running_ms or rescale.requested_ms
+        self._observer.rescaled(rescale)
 
     def _now_ms(self) -> int:
         return self._ports.now_ns() // 1_000_000

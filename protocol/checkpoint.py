@@ -22,6 +22,7 @@ from .checkpoint_events import (
     CheckpointEvent,
     CheckpointRequested,
     CleaningCounted,
+    DeleteSubsumed,
     DiscardFiles,
     DrainSources,
     FailJob,
@@ -59,6 +60,7 @@ __all__ = [
     "CheckpointEvent",
     "CheckpointRequested",
     "CleaningCounted",
+    "DeleteSubsumed",
     "DiscardFiles",
     "DrainSources",
     "FailJob",
@@ -379,12 +381,14 @@ class CheckpointCoordinator:
             # A savepoint is nobody's fallback: what it holds is committed with the next checkpoint.
             commands.append(NotifyComplete(checkpoint_id, tuple(sorted(self._subtasks))))
         requests = [*pending.requests, *(self._end_stop() if self._is_of_stop(pending) else [])]
-        commands += [AnswerRequest(request_id, checkpoint_id) for request_id in requests]
+        savepoint = pending.barrier.savepoint
+        commands += [AnswerRequest(each, checkpoint_id, savepoint=savepoint) for each in requests]
         if kind.ends_job:
             self._final_completed = True
             cause = ALL_INPUT_ENDED if kind is SnapshotKind.FINAL else STOPPED
             commands += self._refuse_all(AbortReason.TASKS_NOT_RUNNING, cause)
-        return commands + self._trigger_if_due(now_ms)
+        # Before the next trigger: then nothing of this checkpoint is left to do but the commits of the tasks.
+        return [*commands, DeleteSubsumed(checkpoint_id), *self._trigger_if_due(now_ms)]
 
     def _subsume_before(self, checkpoint_id: CheckpointId, now_ms: int) -> list[CheckpointCommand]:
         commands: list[CheckpointCommand] = []
@@ -434,7 +438,9 @@ class CheckpointCoordinator:
             # Tried again until it completes, but not in a tight loop.
             self._final_due_ms = now_ms + (self._policy.interval_ms or FINAL_RETRY_MS)
         commands: list[CheckpointCommand] = [
-            NotifyAborted(checkpoint_id, tuple(sorted(self._subtasks)), reason, cause)
+            NotifyAborted(
+                checkpoint_id, tuple(sorted(self._subtasks)), reason, cause, pending.barrier.savepoint
+            )
         ]
         requests = list(pending.requests)
         if self._is_of_stop(pending):

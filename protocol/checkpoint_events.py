@@ -250,6 +250,15 @@ class NotifyAborted:
     subtasks: tuple[SubtaskId, ...]
     reason: AbortReason
     cause: str
+    savepoint: SavepointTarget | None = None
+    """Where its savepoint was to be, if it had one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSubsumed:
+    """Begin to delete what is not needed since a checkpoint completed."""
+
+    checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +289,10 @@ class AnswerRequest:
     checkpoint_id: CheckpointId | None
     reason: AbortReason | None = None
     cause: str = ""
+    savepoint: SavepointTarget | None = None
+    """Where the savepoint of the checkpoint was requested."""
     savepoint_path: str = ""
-    """The savepoint that was asked for."""
+    """The requested savepoint; empty until the coordinator fills it in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +315,7 @@ CheckpointCommand = (
     | WriteManifest
     | NotifyComplete
     | NotifyAborted
+    | DeleteSubsumed
     | RegisterFiles
     | DiscardFiles
     | AnswerRequest

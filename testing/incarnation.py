@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..actors.ports import TaskDeployment
 from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
+from ..coordinator.checkpoint_observer import CheckpointDecision
 from ..coordinator.coordinator_life import CoordinatorLife
 from ..coordinator.job_coordinator import JobCoordinator
 from ..coordinator.job_report import JobReport
@@ -87,6 +88,12 @@ class Incarnation:
             lambda: self.now_ns() // MILLISECOND,
         )
         self.coordinator = self.life.coordinator
+        if shell.world.log is not None:
+            self.coordinator.observer.on_decision = self._note_decision
+
+    def _note_decision(self, decision: CheckpointDecision) -> None:
+        for line in decision.lines():
+            self._world.note(f"coordinator {self.number}: {line}")
 
     # ------------------------------------------------------------ the coordinator
 

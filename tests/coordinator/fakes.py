@@ -10,6 +10,7 @@ from tidegate.actors.ports import TaskDeployment
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.job_coordinator import JobCoordinator
+from tidegate.coordinator.job_observer import JobObserver
 from tidegate.coordinator.spec import JobSettings, JobSpec
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import Acknowledgement, SubtaskAcknowledged
@@ -72,6 +73,7 @@ class FakeCluster:
         spec: JobSpec | None = None,
         storage: CheckpointStorage | None = None,
         sink: SpanSink | None = None,
+        observer: JobObserver | None = None,
     ) -> None:
         self.time_ms = 1_000
         self.ready: Callable[[str], None] | None = None
@@ -82,7 +84,9 @@ class FakeCluster:
         self.stopped: list[tuple[Attempt, list[SubtaskId]]] = []
         self.storage = storage or MemoryCheckpointStorage()
         self.tracer = create_tracer("test", sink=sink)
-        self.coordinator = JobCoordinator(spec or job_spec(), self, self.tracer, self.storage)
+        self.coordinator = JobCoordinator(
+            spec or job_spec(), self, self.tracer, self.storage, observer=observer
+        )
 
     def now_ns(self) -> int:
         return self.time_ms * 1_000_000

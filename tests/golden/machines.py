@@ -205,6 +205,9 @@ def _checkpoint_outcome(command: core.CheckpointCommand) -> str | None:
         return None if command.is_pending else f"keep the files of {command.subtask} for its next checkpoint"
     if isinstance(command, core.DiscardFiles):
         return "discard its files"
+    if isinstance(command, core.DeleteSubsumed):
+        # It follows on every manifest that was written.
+        return None
     if isinstance(command, core.AnswerRequest):
         return _answer(command)
     if isinstance(command, core.TriggerSubtasks):
