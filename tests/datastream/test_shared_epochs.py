@@ -36,8 +36,11 @@ class Doubling(EpochStageOperator):
     ) -> None:
         numbers = [2 * value for offer in offers for value in offer]
         parts = [numbers[index :: len(offers)] for index in range(len(offers))]
-        deliver = lambda: self.context.mailbox(lambda: finished(parts))  # noqa: E731
-        threading.Thread(target=deliver, daemon=True).start()
+        result = lambda: finished(parts)  # noqa: E731
+        threading.Thread(target=self.deliver, args=(result,), daemon=True).start()
+
+    def deliver(self, result: Callable[[], None]) -> None:
+        self.context.mailbox(result)
 
     def collect_results(self, number: int, part: list[int]) -> pa.Table:
         return pa.table({"number": pa.array(part, pa.int64())})

@@ -51,6 +51,11 @@ def test_what_is_held_back_would_do_more() -> None:
     assert decided(source, count, settings=replace(QUICK, most_growth=1.0)) == {"count": 4}
 
 
+def test_a_stage_that_waits_for_spark_gets_no_more_subtasks() -> None:
+    source = group(0.05, 2, held=0.75, key="source")
+    assert decided(source, group(0.03, 2, key="stage", inputs=("source",))) == {"source": 1, "stage": 1}
+
+
 def test_a_lag_is_caught_up_with() -> None:
     settings = replace(QUICK, lag_ms=1_000, catch_up_ms=60_000)
     assert decided(group(0.7, 10, lag_ms=900), settings=settings) == {}

@@ -42,6 +42,7 @@ STAGES = {
     "results-not-stored": 195,
     "begun-not-stored": 195,
     "epoch-held-by-one": 87,
+    "epochs-lost-in-rescale": 152,
     "epoch-before-barrier": 928,
 }
 """Bugs of stages, which one seed in twenty has, with a seed that finds each."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tidegate.operators.epoch_stage import EpochStageOperator
 from tidegate.protocol.epoch_leader import NO_BARRIER, EpochLeader
-from tidegate.protocol.epochs import StoreShares
+from tidegate.protocol.epochs import StageRestored, StoreShares
 from tidegate.state.epoch_tables import EpochTablesState
 from tidegate.state.operator_states import NoItems
 
@@ -41,7 +42,26 @@ def _no_barrier(original: Any) -> Any:
     return lambda self, epoch: NO_BARRIER
 
 
+def _lost_in_rescale(original: Any) -> Any:
+    def restored(self: EpochStageOperator) -> StageRestored:
+        stored_by = len(self._progress.get())
+        event: StageRestored = original(self)
+        if stored_by in (0, self.context.parallelism):
+            return event
+        for share in event.shares:
+            self._tables.drop(share.number)
+        return replace(event, shares=())
+
+    return restored
+
+
 MUTANTS = {
+    "epochs-lost-in-rescale": Mutant(
+        "a stage with another parallelism drops restored epochs",
+        EpochStageOperator,
+        "_restored",
+        _lost_in_rescale,
+    ),
     "epochs-without-state": Mutant("a stage stores no records", EpochTablesState, "freeze", _without_state),
     "results-not-stored": Mutant(
         "a barrier between two results of an epoch loses the others",
