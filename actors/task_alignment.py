@@ -13,20 +13,18 @@ from ..protocol.alignment import (
     AlignmentTimePassed,
     BarrierAnnounced,
     BarrierKnown,
-    BarrierReceived,
     BlockChannel,
     BytesBuffered,
     CancelMarkerAnnounced,
-    ChannelEnded,
-    CheckpointTriggered,
     EndAnnounced,
     FinishRecording,
     RecordChannels,
     ResumeChannels,
+    TakeSnapshot,
 )
+from ..protocol.barrier_handler import FROM_COORDINATOR
 from ..protocol.checkpoint_events import SubtaskDeclined
 from ..protocol.elements import CancelCheckpointMarker, CheckpointBarrier
-from ..protocol.ids import ChannelId
 from ..protocol.mode_switch import SwitchingHandler
 from ..telemetry import logs
 from .barrier_arrivals import BarrierArrival, BarrierArrivals
@@ -50,6 +48,9 @@ class TaskAlignment:
         deployment: The subtask and its settings.
         ports: Clock, and reports to the coordinator.
         arrivals: When the barriers arrived.
+        gate: The input of the task.
+        output: Its output.
+        snapshots: Stores its snapshots.
         take_snapshot: Takes the snapshot of a barrier.
     """
 
@@ -58,7 +59,10 @@ class TaskAlignment:
         deployment: TaskDeployment,
         ports: TaskPorts,
         arrivals: BarrierArrivals,
-        take_snapshot: Callable[[CheckpointBarrier, BarrierArrival], None],
+        gate: InputGate,
+        output: TaskOutput,
+        snapshots: Snapshotter,
+        take_snapshot: Callable[[TakeSnapshot, BarrierArrival], None],
     ) -> None:
         inputs, settings = deployment.subtask.inputs, deployment.settings
         self._handler = SwitchingHandler(
@@ -68,20 +72,9 @@ class TaskAlignment:
         self._ports = ports
         self._arrivals = arrivals
         self._take_snapshot = take_snapshot
-        self._last_channel = -1
-        self._baseline = 0
-        self._gate: InputGate
-        self._output: TaskOutput
-        self._snapshots: Snapshotter
-
-    def begin(self, gate: InputGate, output: TaskOutput, snapshots: Snapshotter) -> None:
-        """The parts of the task are there; before that nothing is handled."""
-        self._gate, self._output, self._snapshots = gate, output, snapshots
-
-    @property
-    def processed_bytes(self) -> int:
-        """What was processed since the first barrier of the checkpoint at hand."""
-        return self._gate.consumed_bytes - self._baseline
+        self._gate = gate
+        self._output = output
+        self._snapshots = snapshots
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant of the state machines does not hold."""
@@ -90,15 +83,8 @@ class TaskAlignment:
     def handle(self, event: AlignmentEvent) -> None:
         """Let the protocol decide, and do what it says."""
         now_ms = self._ports.now_ns() // 1_000_000
-        if isinstance(event, BarrierReceived | BarrierKnown | BarrierAnnounced | ChannelEnded):
-            self._last_channel = event.channel
-        elif isinstance(event, CheckpointTriggered):
-            self._last_channel = -1
-        was_aligning, decided_before = self._handler.is_aligning, self._handler.last_decided
-        commands = self._handler.handle(event, now_ms)
-        if not was_aligning:
-            self._baseline = self._gate.consumed_bytes
-        for command in commands:
+        decided_before = self._handler.last_decided
+        for command in self._handler.handle(event, now_ms, self._gate.consumed_bytes):
             self._perform(command)
         if self._handler.last_decided != decided_before:
             self._gate.checkpoint_decided(self._handler.last_decided)
@@ -145,14 +131,13 @@ class TaskAlignment:
             self._snapshots.expect_records(command.checkpoint_id)
         elif isinstance(command, FinishRecording):
             recorded = self._gate.stop_recording()
-            self._snapshots.store_records(command.checkpoint_id, recorded, self.processed_bytes)
+            self._snapshots.store_records(command.checkpoint_id, recorded, command.processed_bytes)
         else:
-            index = self._last_channel
-            channel: ChannelId | None = None if index < 0 else self._gate.channel_id(index)
-            checkpoint_id = command.barrier.checkpoint_id
-            arrival = self._arrivals.taken(checkpoint_id, command.started_ms, index, channel)
-            with logs.entered(self._deployment.log_context.within(command.barrier.trace_context)):
-                self._take_snapshot(command.barrier, arrival)
+            index, barrier = command.channel, command.barrier
+            channel = None if index == FROM_COORDINATOR else self._gate.channel_id(index)
+            arrival = self._arrivals.taken(barrier.checkpoint_id, command.started_ms, index, channel)
+            with logs.entered(self._deployment.log_context.within(barrier.trace_context)):
+                self._take_snapshot(command, arrival)
 
     def _abort_checkpoint(self, command: AbortCheckpoint) -> None:
         self._gate.stop_recording()

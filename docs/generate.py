@@ -1,8 +1,8 @@
 """Writes `docs/protocol.md`: the state diagrams of the protocol, drawn from the code that runs.
 
-The life of a job is a table, and is drawn from it. Alignment and checkpoints have no table to read, so
-each diagram is drawn by performing one example of every kind of event and looking at the commands that
-come back. A test compares the committed page with what this script would write.
+The lives of jobs and tasks, and alignment, are tables, and are written from them. What commands come back
+in alignment and for a checkpoint is drawn by performing one example of every kind of event. A test compares
+the committed page with what this script would write.
 
 Run it with `make docs`.
 """
@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegate.common.job_status import JobStatus
-from tidegate.protocol import alignment
+from tidegate.protocol import alignment, task_life
 from tidegate.protocol import checkpoint as core
+from tidegate.protocol.alignment_table import TABLE
 from tidegate.protocol.elements import CheckpointBarrier
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
 from tidegate.protocol.job import TRANSITIONS
+from tidegate.protocol.task_life import TaskLifeEvent, TaskPhase
 from tidegate.protocol.trigger import TriggerPolicy
 
 PAGE = Path(__file__).parent / "protocol.md"
@@ -52,7 +54,26 @@ def job_arrows() -> list[Arrow]:
     return [Arrow(status.name, target.name, event.value) for (status, event), target in TRANSITIONS.items()]
 
 
+def task_arrows() -> list[Arrow]:
+    """The table of the task's life cycle, without what may happen in every phase."""
+    anywhere = (TaskLifeEvent.CANCEL_REQUESTED, TaskLifeEvent.FAILED)
+    return [
+        Arrow(phase.name, target.name, event.value)
+        for (phase, event), target in task_life.TRANSITIONS.items()
+        if event not in anywhere
+    ]
+
+
 # ---------------------------------------------------------------- alignment
+
+
+def alignment_rows() -> str:
+    """The table of alignment."""
+    lines = ["| task is | event | its checkpoint is | steps |", "|---|---|---|---|"]
+    for (state, event, relation), steps in TABLE.items():
+        told = "; ".join(step.value for step in steps)
+        lines.append(f"| {state.value} | {event.value} | {relation.value} | {told} |")
+    return "\n".join(lines)
 
 
 def _barrier(checkpoint_id: int) -> CheckpointBarrier:
@@ -293,6 +314,8 @@ def page() -> str:
     ended = [status.name for status in JobStatus if status.is_globally_terminal_state()]
     return PAGE_TEXT.format(
         job=diagram(job_arrows(), JobStatus.CREATED.name, ended),
+        task=diagram(task_arrows(), TaskPhase.CREATED.name, [TaskPhase.FINISHED.name]),
+        rows=alignment_rows(),
         alignment=diagram(alignment_arrows(), "Flowing"),
         overtaking=diagram(overtaking_arrows(), "Flowing"),
         checkpoint=diagram(checkpoint_arrows(), "Requested", ["Completed", "Aborted"]),
@@ -324,6 +347,13 @@ raises `InvalidTransition`.
 
 {job}
 
+## The life of a task
+
+The table is in `protocol/task_life.py`. A task may be cancelled in every phase before its end, and it may
+fail in every phase.
+
+{task}
+
 ## Barrier alignment of one task (exactly-once)
 
 `BarrierAligner` in `protocol/alignment.py`. A label reads: event / commands. A task is *flowing* while
@@ -332,6 +362,11 @@ of a checkpoint are blocked, so that no record behind the barrier gets into the 
 with a single open channel every barrier is the last missing one.
 
 {alignment}
+
+The diagram shows examples; the machine is this table, `TABLE` in `protocol/alignment_table.py`. What it does
+not list changes nothing.
+
+{rows}
 
 In at-least-once mode `BarrierTracker` counts barriers in the same way but blocks nothing.
 

@@ -5,48 +5,16 @@ the refinements of Apache Flink: a newer barrier aborts an older alignment, a ca
 it, a channel that has ended counts as aligned for every later checkpoint, and a barrier may overtake
 records (FLIP-76), at once or after it tried to align for a time.
 
-Alignment, per event (`pending` = the checkpoint being aligned, `last` = the highest id decided):
-
-    event                   condition                   commands
-    barrier(id)             id <= last or id < pending  none: it is stale
-    barrier(id)             id == pending               BlockChannel; when it was the last one
-                                                        missing: TakeSnapshot, ResumeChannels
-    barrier(id)             id > pending                AbortCheckpoint(pending), ResumeChannels;
-                                                        then as above
-    cancel(id)              id <= last or id < pending  none
-    cancel(id)              id == pending               AbortCheckpoint(id), ResumeChannels
-    cancel(id)              id > pending                AbortCheckpoint(pending), ResumeChannels,
-                                                        AbortCheckpoint(id)
-    end of input            completes pending           TakeSnapshot, ResumeChannels
-    direct trigger          no open channel, id > last  TakeSnapshot
-    given up(pending)                                   AbortCheckpoint(pending), ResumeChannels
-    barrier arrived that    the oldest one under way    AbortCheckpoint(pending < that),
-    names the oldest one    - 1 > last                  ResumeChannels, AbortCheckpoint(that - 1)
-    under way
-    bytes buffered          more than the limit         AbortCheckpoint(pending), ResumeChannels
-
-Overtaking, where the barrier says after how long (`recording` = the checkpoint whose snapshot is taken,
-and whose records under way are not all here yet):
-
-    event                   condition                   commands
-    known(id) or            its time has come, no       RecordChannels, TakeSnapshot, ResumeChannels;
-    announced(id)           channel is missing that     when the barrier has arrived in every
-                            must be aligned, and no     channel: FinishRecording
-                            cancel(id) was announced
-    announced(recording)    was the last one missing    FinishRecording
-    end announced           was the last one missing    FinishRecording
-    announced(id), cancel   id > recording              AbortCheckpoint(recording)
-    announced(id)
-    cancel announced(id)    id == recording             AbortCheckpoint(recording)
-    given up(recording)                                 AbortCheckpoint(recording)
-    bytes buffered          more than the limit         AbortCheckpoint(recording)
+What happens when is a table: `alignment_table.TABLE`. Here are the steps that its rows consist of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
+from .alignment_table import AlignmentInput, AlignmentState, Relation, Step, steps_for
 from .barrier_handler import (
     AbortCheckpoint,
     AlignmentAbortReason,
@@ -79,6 +47,7 @@ __all__ = [
     "AlignmentAbortReason",
     "AlignmentCommand",
     "AlignmentEvent",
+    "AlignmentState",
     "AlignmentTimePassed",
     "BarrierAligner",
     "BarrierAnnounced",
@@ -101,15 +70,49 @@ __all__ = [
 ]
 
 
+_INPUTS: dict[type[Any], AlignmentInput] = {
+    BarrierReceived: AlignmentInput.BARRIER,
+    BarrierKnown: AlignmentInput.KNOWN,
+    BarrierAnnounced: AlignmentInput.ANNOUNCED,
+    CancelMarkerReceived: AlignmentInput.CANCEL,
+    CancelMarkerAnnounced: AlignmentInput.CANCEL_ANNOUNCED,
+    ChannelEnded: AlignmentInput.ENDED,
+    EndAnnounced: AlignmentInput.END_ANNOUNCED,
+    CheckpointTriggered: AlignmentInput.TRIGGERED,
+    CheckpointGivenUp: AlignmentInput.GIVEN_UP,
+    BytesBuffered: AlignmentInput.TOO_MUCH_BUFFERED,
+    AlignmentTimePassed: AlignmentInput.TIME_PASSED,
+}
+_NEVER_OVERTAKE = {
+    AlignmentInput.KNOWN: AlignmentInput.KNOWN_ALIGNED,
+    AlignmentInput.ANNOUNCED: AlignmentInput.ANNOUNCED_ALIGNED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Happened:
+    """An event with what its steps need."""
+
+    event: Any
+    checkpoint_id: CheckpointId | None
+    now_ms: int
+    consumed_bytes: int
+
+
 @dataclass(slots=True)
 class _Pending:
-    """A checkpoint that is being aligned. `missing`: open channels that have not delivered the barrier."""
+    """A checkpoint that is being aligned."""
 
     barrier: CheckpointBarrier
     started_ms: int
+    started_bytes: int
+    """What had been consumed when the first barrier came."""
     missing: set[int]
+    """Open channels that have not delivered the barrier."""
     announced: set[int]
     """Channels in which the barrier has arrived, delivered or not."""
+    channel: int
+    """The channel of the last event about the checkpoint."""
 
     @property
     def checkpoint_id(self) -> CheckpointId:
@@ -124,12 +127,16 @@ class _Pending:
             return self.started_ms
         return None if timeout_ms is None else self.barrier.timestamp_ms + timeout_ms
 
+    def snapshot(self, barrier: CheckpointBarrier, consumed_bytes: int) -> TakeSnapshot:
+        return TakeSnapshot(barrier, self.started_ms, self.channel, consumed_bytes - self.started_bytes)
+
 
 @dataclass(slots=True)
 class _Recording:
     """A checkpoint whose barrier overtook. `missing`: channels in which the barrier has not arrived."""
 
     checkpoint_id: CheckpointId
+    started_bytes: int
     missing: set[int]
 
 
@@ -154,95 +161,135 @@ class BarrierAligner(BarrierHandler):
         super().__init__(channel_count)
         self._never_overtaken = frozenset(never_overtaken)
         self._max_buffered_bytes = max_buffered_bytes
-        self._pending: _Pending | None = None
-        self._recording: _Recording | None = None
+        self._under_way: _Pending | _Recording | None = None
         self._blocked: set[int] = set()
         self._end_announced: set[int] = set()
         # What some upstream task refused, and what is older, has no more to overtake for.
         self._refused_upstream = CheckpointId(-1)
+        self._steps: dict[Step, Callable[[_Happened], list[AlignmentCommand]]] = {
+            Step.BEGIN: self._begin,
+            Step.ARRIVE: self._arrive,
+            Step.HEAR: self._hear,
+            Step.ANNOUNCE: self._announce,
+            Step.OVERTAKE: self._overtake_if_due,
+            Step.CLOSE: self._close,
+            Step.COUNT_ENDED: self._count_ended,
+            Step.NOTE_END: self._note_end,
+            Step.RECORDED: self._recorded,
+            Step.NOTE_REFUSAL: self._note_refusal,
+            Step.SNAPSHOT: lambda happened: self._trigger(happened.event.barrier, happened.now_ms),
+            Step.REFUSE_CANCELLED: self._refuse(AlignmentAbortReason.CANCELLED_UPSTREAM),
+            Step.REFUSE_GIVEN_UP: self._refuse(AlignmentAbortReason.GIVEN_UP),
+            Step.ABORT_SUBSUMED: self._abort(AlignmentAbortReason.SUBSUMED),
+            Step.ABORT_CANCELLED: self._abort(AlignmentAbortReason.CANCELLED_UPSTREAM),
+            Step.ABORT_TOO_MUCH: self._abort(AlignmentAbortReason.TOO_MUCH_BUFFERED),
+            Step.ABORT_GIVEN_UP: self._abort(AlignmentAbortReason.GIVEN_UP),
+        }
+
+    @property
+    def state(self) -> AlignmentState:
+        """What is under way."""
+        if self._under_way is None:
+            return AlignmentState.FLOWING
+        is_pending = isinstance(self._under_way, _Pending)
+        return AlignmentState.ALIGNING if is_pending else AlignmentState.RECORDING
 
     @property
     def due_ms(self) -> int | None:
-        if self._pending is None or self._pending.missing & self._never_overtaken:
+        pending = self._under_way
+        if not isinstance(pending, _Pending) or pending.missing & self._never_overtaken:
             return None
-        if self._pending.checkpoint_id <= self._refused_upstream:
-            return None
-        return self._pending.overtakes_at_ms
+        return None if pending.checkpoint_id <= self._refused_upstream else pending.overtakes_at_ms
 
     @property
     def is_aligning(self) -> bool:
-        return self._pending is not None or self._recording is not None
+        return self._under_way is not None
 
     @property
     def counts_buffered(self) -> bool:
-        return self._max_buffered_bytes is not None and (bool(self._blocked) or self._recording is not None)
+        is_recording = isinstance(self._under_way, _Recording)
+        return self._max_buffered_bytes is not None and (bool(self._blocked) or is_recording)
 
     @property
     def newest(self) -> CheckpointId:
-        return self._last if self._pending is None else self._pending.checkpoint_id
+        return self._last if self._under_way is None else self._under_way.checkpoint_id
 
-    # ------------------------------------------------------------ in turn
+    # ------------------------------------------------------------ the table
 
-    def _on_barrier(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
-        commands = self._abort_recording_before(barrier.checkpoint_id)
-        pending, opened = self._pending_for(barrier, now_ms)
-        commands += opened
-        if pending is None:
-            return commands
+    def _take(self, event: AlignmentEvent, now_ms: int, consumed_bytes: int) -> list[AlignmentCommand]:
+        happened = _Happened(event, _checkpoint_of(event), now_ms, consumed_bytes)
+        kind = _INPUTS[type(event)]
+        if isinstance(event, BarrierKnown | BarrierAnnounced) and event.barrier.aligned_timeout_ms is None:
+            kind = _NEVER_OVERTAKE[kind]
+        if isinstance(event, BytesBuffered) and not self._is_too_much(event.size_bytes):
+            return []
+        return self._perform(kind, happened)
+
+    def _expired(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
+        return self._perform(AlignmentInput.EXPIRED, _Happened(None, checkpoint_id, 0, 0))
+
+    def _perform(self, kind: AlignmentInput, happened: _Happened) -> list[AlignmentCommand]:
+        steps = steps_for(self.state, kind, self._relation(happened.checkpoint_id))
+        return [command for step in steps for command in self._steps[step](happened)]
+
+    def _relation(self, checkpoint_id: CheckpointId | None) -> Relation:
+        if checkpoint_id is None:
+            return Relation.ANY
+        if self._under_way is not None and checkpoint_id == self._under_way.checkpoint_id:
+            return Relation.SAME
+        if checkpoint_id <= self._last:
+            return Relation.DECIDED
+        return Relation.NEWER if checkpoint_id > self.newest else Relation.OLDER
+
+    def _is_too_much(self, size_bytes: int) -> bool:
+        return self.counts_buffered and size_bytes > (self._max_buffered_bytes or 0)
+
+    # ------------------------------------------------------------ steps: aligning
+
+    @property
+    def _pending(self) -> _Pending:
+        assert isinstance(self._under_way, _Pending), "the table has this step only while aligning"
+        return self._under_way
+
+    def _begin(self, happened: _Happened) -> list[AlignmentCommand]:
+        self._under_way = _Pending(
+            happened.event.barrier,
+            happened.now_ms,
+            happened.consumed_bytes,
+            missing=set(self._open),
+            announced=set(),
+            channel=happened.event.channel,
+        )
+        return []
+
+    def _arrive(self, happened: _Happened) -> list[AlignmentCommand]:
+        pending, channel = self._pending, happened.event.channel
+        pending.channel = channel
         pending.announced.add(channel)
         pending.missing.discard(channel)
         if not pending.missing:
-            return commands + self._complete()
+            return self._complete(pending, happened)
         self._blocked.add(channel)
-        return [*commands, BlockChannel(channel), *self._overtake_if_due(now_ms)]
+        return [BlockChannel(channel), *self._overtake_if_due(happened)]
 
-    def _pending_for(
-        self, barrier: CheckpointBarrier, now_ms: int
-    ) -> tuple[_Pending | None, list[AlignmentCommand]]:
-        """What is pending for a barrier, `None` if it is stale; a new one ends the alignment of an older."""
-        pending = self._pending
-        if barrier.checkpoint_id <= self._last:
-            return None, []
-        if pending is not None and barrier.checkpoint_id <= pending.checkpoint_id:
-            return (pending if barrier.checkpoint_id == pending.checkpoint_id else None), []
-        commands = self._abort_pending(AlignmentAbortReason.SUBSUMED)
-        self._pending = _Pending(barrier, now_ms, set(self._open), set())
-        return self._pending, commands
+    def _close(self, happened: _Happened) -> list[AlignmentCommand]:
+        self._blocked.discard(happened.event.channel)
+        self._end_announced.discard(happened.event.channel)
+        return []
 
-    def _on_cancel(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
-        if checkpoint_id <= self._last:
+    def _count_ended(self, happened: _Happened) -> list[AlignmentCommand]:
+        pending, channel = self._pending, happened.event.channel
+        pending.announced.discard(channel)
+        pending.missing.discard(channel)
+        if pending.missing:
             return []
-        if self._pending is not None and checkpoint_id < self._pending.checkpoint_id:
-            return []
-        if self._pending is not None and checkpoint_id == self._pending.checkpoint_id:
-            return self._abort_pending(AlignmentAbortReason.CANCELLED_UPSTREAM)
-        commands = self._abort_any(AlignmentAbortReason.SUBSUMED)
-        self._last = checkpoint_id
-        return [*commands, AbortCheckpoint(checkpoint_id, AlignmentAbortReason.CANCELLED_UPSTREAM)]
+        pending.channel = channel
+        return self._complete(pending, happened)
 
-    def _on_channel_ended(self, channel: int) -> list[AlignmentCommand]:
-        self._blocked.discard(channel)
-        self._end_announced.discard(channel)
-        commands = self._recorded(channel)
-        if self._pending is not None:
-            self._pending.announced.discard(channel)
-            self._pending.missing.discard(channel)
-            if not self._pending.missing:
-                commands += self._complete()
-        return commands
-
-    def _complete(self) -> list[AlignmentCommand]:
-        assert self._pending is not None
-        pending, self._pending = self._pending, None
+    def _complete(self, pending: _Pending, happened: _Happened) -> list[AlignmentCommand]:
+        self._under_way = None
         self._last = pending.checkpoint_id
-        return [TakeSnapshot(pending.barrier, pending.started_ms), *self._resume()]
-
-    def _abort_pending(self, reason: AlignmentAbortReason) -> list[AlignmentCommand]:
-        if self._pending is None:
-            return []
-        checkpoint_id, self._pending = self._pending.checkpoint_id, None
-        self._last = checkpoint_id
-        return [AbortCheckpoint(checkpoint_id, reason), *self._resume()]
+        return [pending.snapshot(pending.barrier, happened.consumed_bytes), *self._resume()]
 
     def _resume(self) -> list[AlignmentCommand]:
         if not self._blocked:
@@ -250,123 +297,93 @@ class BarrierAligner(BarrierHandler):
         channels, self._blocked = tuple(sorted(self._blocked)), set()
         return [ResumeChannels(channels)]
 
-    # ------------------------------------------------------------ ahead of its turn
+    # ------------------------------------------------------------ steps: overtaking
 
-    def _on_ahead_of_its_turn(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
-        if isinstance(event, BarrierKnown):
-            return self._on_known(event.barrier, now_ms)
-        if isinstance(event, BarrierAnnounced):
-            return self._on_announced(event.channel, event.barrier, now_ms)
-        if isinstance(event, AlignmentTimePassed):
-            return self._overtake_if_due(now_ms)
-        if isinstance(event, EndAnnounced):
-            self._end_announced.add(event.channel)
-            return self._recorded(event.channel)
-        if isinstance(event, BytesBuffered):
-            is_too_much = self.counts_buffered and event.size_bytes > (self._max_buffered_bytes or 0)
-            return self._abort_any(AlignmentAbortReason.TOO_MUCH_BUFFERED) if is_too_much else []
-        if isinstance(event, CheckpointGivenUp):
-            return self._on_given_up(event.checkpoint_id)
-        assert isinstance(event, CancelMarkerAnnounced)
-        return self._on_cancel_announced(event.checkpoint_id)
-
-    def _on_announced(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
-        commands = self._abort_recording_before(barrier.checkpoint_id)
-        if self._recording is not None and self._recording.checkpoint_id == barrier.checkpoint_id:
-            return commands + self._recorded(channel)
-        return commands + self._on_known(barrier, now_ms, channel)
-
-    def _on_known(
-        self, barrier: CheckpointBarrier, now_ms: int, announced: int | None = None
-    ) -> list[AlignmentCommand]:
-        """A barrier that may overtake does; `announced` is its channel if all records before it are here."""
-        commands = self._abort_recording_before(barrier.checkpoint_id)
-        if barrier.aligned_timeout_ms is None:
-            return commands
-        pending, opened = self._pending_for(barrier, now_ms)
-        if pending is None:
-            return commands
-        if announced is not None:
-            pending.announced.add(announced)
-        if barrier.aligned_timeout_ms == 0:
+    def _hear(self, happened: _Happened) -> list[AlignmentCommand]:
+        pending = self._pending
+        pending.channel = happened.event.channel
+        if happened.event.barrier.aligned_timeout_ms == 0:
             # Upstream has switched: what it sends waits no longer than it did.
             pending.barrier = replace(pending.barrier, aligned_timeout_ms=0)
-        return commands + opened + self._overtake_if_due(now_ms)
+        return []
 
-    def _overtake_if_due(self, now_ms: int) -> list[AlignmentCommand]:
+    def _announce(self, happened: _Happened) -> list[AlignmentCommand]:
+        self._pending.announced.add(happened.event.channel)
+        return []
+
+    def _overtake_if_due(self, happened: _Happened) -> list[AlignmentCommand]:
         due_ms, pending = self.due_ms, self._pending
-        if pending is None or due_ms is None or due_ms > now_ms:
+        if due_ms is None or due_ms > happened.now_ms:
             return []
-        self._pending = None
         self._last = pending.checkpoint_id
-        self._recording = _Recording(
-            pending.checkpoint_id, pending.missing - pending.announced - self._end_announced
-        )
+        missing = pending.missing - pending.announced - self._end_announced
+        self._under_way = recording = _Recording(pending.checkpoint_id, pending.started_bytes, missing)
         return [
             RecordChannels(pending.checkpoint_id, tuple(sorted(pending.missing))),
-            TakeSnapshot(replace(pending.barrier, aligned_timeout_ms=0), pending.started_ms),
+            pending.snapshot(replace(pending.barrier, aligned_timeout_ms=0), happened.consumed_bytes),
             *self._resume(),
-            *self._finish_recording(),
+            *self._finish_if_recorded(recording, happened),
         ]
 
-    def _recorded(self, channel: int) -> list[AlignmentCommand]:
+    def _note_end(self, happened: _Happened) -> list[AlignmentCommand]:
+        self._end_announced.add(happened.event.channel)
+        return []
+
+    def _recorded(self, happened: _Happened) -> list[AlignmentCommand]:
         """Everything before the barrier has arrived in a channel."""
-        if self._recording is None or channel not in self._recording.missing:
+        recording = self._under_way
+        assert isinstance(recording, _Recording), "the table has this step only while recording"
+        recording.missing.discard(happened.event.channel)
+        return self._finish_if_recorded(recording, happened)
+
+    def _finish_if_recorded(self, recording: _Recording, happened: _Happened) -> list[AlignmentCommand]:
+        if recording.missing:
             return []
-        self._recording.missing.discard(channel)
-        return self._finish_recording()
+        self._under_way = None
+        processed_bytes = happened.consumed_bytes - recording.started_bytes
+        return [FinishRecording(recording.checkpoint_id, processed_bytes)]
 
-    def _finish_recording(self) -> list[AlignmentCommand]:
-        if self._recording is None or self._recording.missing:
-            return []
-        finished, self._recording = self._recording, None
-        return [FinishRecording(finished.checkpoint_id)]
+    def _note_refusal(self, happened: _Happened) -> list[AlignmentCommand]:
+        self._refused_upstream = max(self._refused_upstream, happened.event.checkpoint_id)
+        return []
 
-    # ------------------------------------------------------------ giving up
+    # ------------------------------------------------------------ steps: aborting
 
-    def _on_cancel_announced(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
-        self._refused_upstream = max(self._refused_upstream, checkpoint_id)
-        if self._recording is not None and self._recording.checkpoint_id == checkpoint_id:
-            return self._abort_recording(AlignmentAbortReason.CANCELLED_UPSTREAM)
-        return self._abort_recording_before(checkpoint_id)
+    def _refuse(self, reason: AlignmentAbortReason) -> Callable[[_Happened], list[AlignmentCommand]]:
+        def refuse(happened: _Happened) -> list[AlignmentCommand]:
+            assert happened.checkpoint_id is not None
+            self._last = happened.checkpoint_id
+            return [AbortCheckpoint(happened.checkpoint_id, reason)]
 
-    def _on_given_up(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
-        under_way = self._pending or self._recording
-        if under_way is None or under_way.checkpoint_id != checkpoint_id:
-            return []
-        return self._abort_any(AlignmentAbortReason.GIVEN_UP)
+        return refuse
 
-    def _abort_any(self, reason: AlignmentAbortReason) -> list[AlignmentCommand]:
-        return self._abort_recording(reason) + self._abort_pending(reason)
+    def _abort(self, reason: AlignmentAbortReason) -> Callable[[_Happened], list[AlignmentCommand]]:
+        def abort(happened: _Happened) -> list[AlignmentCommand]:
+            assert self._under_way is not None
+            self._last, self._under_way = self._under_way.checkpoint_id, None
+            return [AbortCheckpoint(self._last, reason), *self._resume()]
 
-    def _abort_pending_before(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
-        commands = self._abort_recording_before(checkpoint_id)
-        if self._pending is not None and self._pending.checkpoint_id < checkpoint_id:
-            commands += self._abort_pending(AlignmentAbortReason.SUBSUMED)
-        return commands
-
-    def _abort_recording_before(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
-        if self._recording is None or self._recording.checkpoint_id >= checkpoint_id:
-            return []
-        return self._abort_recording(AlignmentAbortReason.SUBSUMED)
-
-    def _abort_recording(self, reason: AlignmentAbortReason) -> list[AlignmentCommand]:
-        if self._recording is None:
-            return []
-        aborted, self._recording = self._recording, None
-        return [AbortCheckpoint(aborted.checkpoint_id, reason)]
+        return abort
 
     def validate(self) -> None:
         assert self._blocked <= self._open, "an ended channel is blocked"
         assert self._end_announced <= self._open, "an ended channel is about to end"
-        if self._recording is not None:
-            assert self._pending is None, "aligns while the records of an older checkpoint are missing"
-            assert self._recording.missing, "everything is recorded, but the recording was not closed"
-            assert self._recording.missing <= self._open, "records an ended channel"
-            assert self._recording.checkpoint_id == self._last, "records for another checkpoint"
-        if self._pending is None:
-            assert not self._blocked, "blocked without a pending checkpoint"
+        under_way = self._under_way
+        if isinstance(under_way, _Recording):
+            assert under_way.missing, "everything is recorded, but the recording was not closed"
+            assert under_way.missing <= self._open, "records an ended channel"
+            assert under_way.checkpoint_id == self._last, "records for another checkpoint"
+        if isinstance(under_way, _Pending):
+            assert under_way.missing, "alignment is complete but was not closed"
+            assert under_way.checkpoint_id > self._last, "a decided checkpoint is pending"
+            assert under_way.missing | self._blocked == self._open, "an open channel is unaccounted for"
         else:
-            assert self._pending.missing, "alignment is complete but was not closed"
-            assert self._pending.checkpoint_id > self._last, "a decided checkpoint is pending"
-            assert self._pending.missing | self._blocked == self._open, "an open channel is unaccounted for"
+            assert not self._blocked, "blocked without a pending checkpoint"
+
+
+def _checkpoint_of(event: AlignmentEvent) -> CheckpointId | None:
+    if isinstance(event, BarrierKnown | BarrierAnnounced | BarrierReceived | CheckpointTriggered):
+        return event.barrier.checkpoint_id
+    if isinstance(event, CancelMarkerAnnounced | CancelMarkerReceived | CheckpointGivenUp):
+        return event.checkpoint_id
+    return None

@@ -16,6 +16,8 @@ from .ids import CheckpointId
 from .invalid_event import InvalidEvent
 
 NO_CHECKPOINT = CheckpointId(-1)
+FROM_COORDINATOR = -1
+"""The channel of what did not come through a channel."""
 
 
 class AlignmentAbortReason(enum.Enum):
@@ -154,17 +156,26 @@ class RecordChannels:
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Snapshot now, before anything else is processed. `started_ms`: when the first barrier came."""
+    """Snapshot now, before anything else is processed.
+
+    Attributes:
+        started_ms: When the first barrier came.
+        channel: The channel whose event led to the snapshot; -1 for the coordinator.
+        processed_bytes: What was processed since the first barrier.
+    """
 
     barrier: CheckpointBarrier
     started_ms: int
+    channel: int
+    processed_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class FinishRecording:
-    """Everything that the barrier overtook is here: store it."""
+    """Everything that the barrier overtook is here: store it. `processed_bytes`: since its first barrier."""
 
     checkpoint_id: CheckpointId
+    processed_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,65 +227,49 @@ class BarrierHandler(ABC):
         """Go on in the place of another handler, which has nothing under way."""
         self._open, self._last = set(before._open), before._last
 
-    def handle(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
-        """Take one event at time `now_ms` and return what the task must do, in order."""
-        if isinstance(event, BarrierKnown | BarrierAnnounced | BarrierReceived | CheckpointTriggered):
-            return self.give_up_before(event.barrier.oldest_pending) + self._dispatch(event, now_ms)
-        return self._dispatch(event, now_ms)
+    def handle(self, event: AlignmentEvent, now_ms: int, consumed_bytes: int = 0) -> list[AlignmentCommand]:
+        """Take one event and return what the task must do, in order.
 
-    def _dispatch(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
-        if isinstance(event, BarrierReceived):
-            if event.channel not in self._open:
-                barrier = event.barrier.checkpoint_id
-                raise InvalidEvent(f"channel {event.channel} is not open, but it brings barrier {barrier}")
-            return self._on_barrier(event.channel, event.barrier, now_ms)
-        if isinstance(event, CancelMarkerReceived):
-            return self._on_cancel(event.checkpoint_id)
+        Args:
+            event: What happened.
+            now_ms: The time.
+            consumed_bytes: What the task has processed of its input since it began.
+
+        Raises:
+            InvalidEvent: A channel that has ended brings a barrier.
+        """
+        commands: list[AlignmentCommand] = []
+        if isinstance(event, BarrierKnown | BarrierAnnounced | BarrierReceived | CheckpointTriggered):
+            commands = self.give_up_before(event.barrier.oldest_pending)
+        if isinstance(event, BarrierReceived) and event.channel not in self._open:
+            barrier = event.barrier.checkpoint_id
+            raise InvalidEvent(f"channel {event.channel} is not open, but it brings barrier {barrier}")
         if isinstance(event, ChannelEnded):
             self._open.discard(event.channel)
-            return self._on_channel_ended(event.channel)
-        if isinstance(event, CheckpointTriggered):
-            return self._on_trigger(event.barrier, now_ms)
-        return self._on_ahead_of_its_turn(event, now_ms)
-
-    def _on_trigger(self, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
-        if self._open or barrier.checkpoint_id <= self._last:
-            return []
-        self._last = barrier.checkpoint_id
-        return [TakeSnapshot(barrier, now_ms)]
+        return commands + self._take(event, now_ms, consumed_bytes)
 
     def give_up_before(self, oldest_pending: CheckpointId | None) -> list[AlignmentCommand]:
-        """Refuse what is over elsewhere and not decided here: it has only become older by waiting.
+        """Refuse checkpoints that have ended elsewhere and are not decided here.
 
-        Tasks downstream that got its barrier from others have to hear of it, or they would wait for ours.
+        Tasks downstream that got such a barrier from others have to be notified, or they would wait for ours.
         """
         if oldest_pending is None or oldest_pending - 1 <= self._last:
             return []
-        commands = self._abort_pending_before(oldest_pending)
-        newest_over = CheckpointId(oldest_pending - 1)
-        if self._last < newest_over:
-            self._last = newest_over
-            commands.append(AbortCheckpoint(newest_over, AlignmentAbortReason.GIVEN_UP))
-        return commands
+        return self._expired(CheckpointId(oldest_pending - 1))
 
     @abstractmethod
-    def _abort_pending_before(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
-        """Abort whatever is under way of older checkpoints."""
+    def _expired(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
+        """Abort a checkpoint and all older ones, of which that one is not decided."""
 
     @abstractmethod
-    def _on_barrier(
-        self, channel: int, barrier: CheckpointBarrier, now_ms: int
-    ) -> list[AlignmentCommand]: ...
+    def _take(self, event: AlignmentEvent, now_ms: int, consumed_bytes: int) -> list[AlignmentCommand]:
+        """Take one event."""
 
-    @abstractmethod
-    def _on_cancel(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]: ...
-
-    @abstractmethod
-    def _on_channel_ended(self, channel: int) -> list[AlignmentCommand]: ...
-
-    def _on_ahead_of_its_turn(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
-        """An event that only matters where barriers overtake or alignment is bounded."""
-        return []
+    def _trigger(self, barrier: CheckpointBarrier, now_ms: int) -> list[AlignmentCommand]:
+        if self._open or barrier.checkpoint_id <= self._last:
+            return []
+        self._last = barrier.checkpoint_id
+        return [TakeSnapshot(barrier, now_ms, FROM_COORDINATOR, 0)]
 
     @abstractmethod
     def validate(self) -> None:

@@ -74,13 +74,13 @@ class SwitchingHandler:
         """See `BarrierHandler`."""
         return self._handler.counts_buffered
 
-    def handle(self, event: AlignmentEvent, now_ms: int) -> list[AlignmentCommand]:
-        """Take one event at time `now_ms` and return what the task must do, in order."""
+    def handle(self, event: AlignmentEvent, now_ms: int, consumed_bytes: int = 0) -> list[AlignmentCommand]:
+        """See `BarrierHandler`."""
         commands: list[AlignmentCommand] = []
         if isinstance(event, BarrierReceived | BarrierKnown | BarrierAnnounced | CheckpointTriggered):
             commands = self._handler.give_up_before(event.barrier.oldest_pending)
             self._switch(event.barrier)
-        return commands + self._handler.handle(event, now_ms)
+        return commands + self._handler.handle(event, now_ms, consumed_bytes)
 
     def _switch(self, barrier: CheckpointBarrier) -> None:
         if barrier.mode in (None, self._mode) or barrier.checkpoint_id <= self._handler.newest:

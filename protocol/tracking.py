@@ -13,7 +13,12 @@ from .barrier_handler import (
     AbortCheckpoint,
     AlignmentAbortReason,
     AlignmentCommand,
+    AlignmentEvent,
     BarrierHandler,
+    BarrierReceived,
+    CancelMarkerReceived,
+    ChannelEnded,
+    CheckpointTriggered,
     TakeSnapshot,
 )
 from .elements import CheckpointBarrier
@@ -34,6 +39,25 @@ class BarrierTracker(BarrierHandler):
     def newest(self) -> CheckpointId:
         return max(self._pending, default=self._last)
 
+    def _take(self, event: AlignmentEvent, now_ms: int, consumed_bytes: int) -> list[AlignmentCommand]:
+        if isinstance(event, BarrierReceived):
+            return self._on_barrier(event.channel, event.barrier, now_ms)
+        if isinstance(event, CancelMarkerReceived):
+            return self._on_cancel(event.checkpoint_id)
+        if isinstance(event, ChannelEnded):
+            return self._on_channel_ended(event.channel)
+        if isinstance(event, CheckpointTriggered):
+            return self._trigger(event.barrier, now_ms)
+        # The others matter only where barriers overtake or alignment is bounded.
+        return []
+
+    def _expired(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
+        commands = self._abort_pending_before(CheckpointId(checkpoint_id + 1))
+        if self._last < checkpoint_id:
+            self._last = checkpoint_id
+            commands.append(AbortCheckpoint(checkpoint_id, AlignmentAbortReason.GIVEN_UP))
+        return commands
+
     def _abort_pending_before(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
         commands: list[AlignmentCommand] = []
         for older in sorted(known for known in self._pending if known < checkpoint_id):
@@ -48,7 +72,7 @@ class BarrierTracker(BarrierHandler):
             tracked = _Tracked(barrier, now_ms, set(self._open))
             self._pending[barrier.checkpoint_id] = tracked
         tracked.missing.discard(channel)
-        commands = self._complete_if_possible()
+        commands = self._complete_if_possible(channel)
         while len(self._pending) > MAX_TRACKED_CHECKPOINTS:
             commands += self._drop(min(self._pending), AlignmentAbortReason.SUBSUMED)
         return commands
@@ -62,15 +86,15 @@ class BarrierTracker(BarrierHandler):
     def _on_channel_ended(self, channel: int) -> list[AlignmentCommand]:
         for tracked in self._pending.values():
             tracked.missing.discard(channel)
-        return self._complete_if_possible()
+        return self._complete_if_possible(channel)
 
-    def _complete_if_possible(self) -> list[AlignmentCommand]:
+    def _complete_if_possible(self, channel: int) -> list[AlignmentCommand]:
         commands: list[AlignmentCommand] = []
         for checkpoint_id in sorted(known for known, tracked in self._pending.items() if not tracked.missing):
             commands += self._abort_pending_before(checkpoint_id)
             tracked = self._pending.pop(checkpoint_id)
             self._last = checkpoint_id
-            commands.append(TakeSnapshot(tracked.barrier, tracked.started_ms))
+            commands.append(TakeSnapshot(tracked.barrier, tracked.started_ms, channel, 0))
         return commands
 
     def _drop(self, checkpoint_id: CheckpointId, reason: AlignmentAbortReason) -> list[AlignmentCommand]:

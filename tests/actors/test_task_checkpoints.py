@@ -59,7 +59,8 @@ def restored_count(test: TaskUnderTest) -> int:
     acknowledged = test.ports.reported(SubtaskAcknowledged)[-1]
     again = TaskUnderTest(test.subtask, restored=acknowledged.acknowledgement.snapshots)
     again.task.initialize()
-    (operator,) = again.task._chain._in_order()
+    assert again.task._loop is not None
+    (operator,) = again.task._loop._chain._in_order()
     assert isinstance(operator, Diary)
     return operator.count
 

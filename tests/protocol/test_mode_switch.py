@@ -13,6 +13,7 @@ from tidegate.protocol.alignment import (
     ResumeChannels,
     TakeSnapshot,
 )
+from tidegate.protocol.barrier_handler import FROM_COORDINATOR
 from tidegate.protocol.elements import CheckpointBarrier, CheckpointingMode
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.mode_switch import SwitchingHandler
@@ -37,9 +38,12 @@ def test_the_first_barrier_of_another_mode_is_handled_in_that_mode() -> None:
     handler = SwitchingHandler(EXACTLY, 2)
     first, second, third = barrier(1, EXACTLY), barrier(2, AT_LEAST), barrier(3, EXACTLY)
     assert handler.handle(BarrierReceived(0, first), 0) == [BlockChannel(0)]
-    assert handler.handle(BarrierReceived(1, first), 0) == [TakeSnapshot(first, 0), ResumeChannels((0,))]
+    assert handler.handle(BarrierReceived(1, first), 0) == [
+        TakeSnapshot(first, 0, 1, 0),
+        ResumeChannels((0,)),
+    ]
     assert handler.handle(BarrierReceived(0, second), 0) == []
-    assert handler.handle(BarrierReceived(1, second), 1) == [TakeSnapshot(second, 0)]
+    assert handler.handle(BarrierReceived(1, second), 1) == [TakeSnapshot(second, 0, 1, 0)]
     assert handler.handle(BarrierReceived(1, third), 2) == [BlockChannel(1)]
     handler.validate()
 
@@ -62,7 +66,7 @@ def test_what_arrives_in_another_mode_ends_the_alignment_before_its_turn_comes()
     assert handler.handle(BarrierReceived(1, barrier(1, EXACTLY)), 0) == [], "it is over"
     assert handler.mode is AT_LEAST
     handler.handle(BarrierReceived(0, second), 0)
-    assert handler.handle(BarrierReceived(1, second), 1) == [TakeSnapshot(second, 0)]
+    assert handler.handle(BarrierReceived(1, second), 1) == [TakeSnapshot(second, 0, 1, 0)]
 
 
 def test_a_late_barrier_does_not_bring_the_old_mode_back() -> None:
@@ -76,8 +80,8 @@ def test_channels_that_ended_before_stay_ended() -> None:
     handler = SwitchingHandler(EXACTLY, 2)
     handler.handle(ChannelEnded(0), 0)
     second = barrier(2, AT_LEAST)
-    assert handler.handle(BarrierReceived(1, second), 0) == [TakeSnapshot(second, 0)]
+    assert handler.handle(BarrierReceived(1, second), 0) == [TakeSnapshot(second, 0, 1, 0)]
     handler.handle(ChannelEnded(1), 0)
     third = barrier(3, EXACTLY)
-    assert handler.handle(CheckpointTriggered(third), 0) == [TakeSnapshot(third, 0)]
+    assert handler.handle(CheckpointTriggered(third), 0) == [TakeSnapshot(third, 0, FROM_COORDINATOR, 0)]
     assert handler.handle(CheckpointTriggered(third), 0) == []

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.actors import gate as gate_module
-from tidegate.actors import task as task_module
 from tidegate.actors.gate import InputGate
 from tidegate.actors.lost_messages import LostMessages
 from tidegate.actors.output import OutputChannel, TaskOutput
-from tidegate.actors.task import StreamTask
+from tidegate.actors.task_loop import TaskLoop
 from tidegate.coordinator.report_order import ReportOrder
-from tidegate.protocol.alignment import BarrierAligner, BarrierTracker, ResumeChannels, TakeSnapshot
+from tidegate.protocol import alignment_table
+from tidegate.protocol.alignment import BarrierAligner, BarrierTracker, TakeSnapshot
+from tidegate.protocol.alignment_table import AlignmentInput
 from tidegate.protocol.credit_returns import CreditReturns
 from tidegate.protocol.elements import Probe
 from tidegate.protocol.mode_switch import SwitchingHandler
@@ -26,13 +27,11 @@ def _no_alignment(original: Any) -> Any:
 
 
 def _first_barrier_is_enough(original: Any) -> Any:
-    def on_barrier(self: BarrierAligner, channel: int, barrier: Any, now_ms: int) -> Any:
-        if barrier.checkpoint_id <= self._last:
-            return []
-        self._last = barrier.checkpoint_id
-        return [TakeSnapshot(barrier, now_ms), ResumeChannels(())]
+    def arrive(self: BarrierAligner, happened: Any) -> Any:
+        self._pending.missing.clear()
+        return original(self, happened)
 
-    return on_barrier
+    return arrive
 
 
 def _nothing(original: Any) -> Any:
@@ -117,15 +116,14 @@ def _barrier_first(original: Any) -> Any:
 
 
 def _process_after_barrier(original: Any) -> Any:
-    def take(self: StreamTask, barrier: Any, started_ms: int) -> None:
-        source = self._chain.source
-        if source is not None and self._phase is task_module.TaskPhase.RUNNING:
-            self._chain.prepare_snapshot(barrier)
-            self._parts.output.mark(barrier)
+    def take(self: TaskLoop, command: TakeSnapshot, arrival: Any) -> None:
+        if self._chain.source is not None and self._life.is_running:
+            self._chain.prepare_snapshot(command.barrier)
+            self._output.mark(command.barrier)
             self._poll_source()
-            self._snapshots.start(barrier, started_ms)
+            self._snapshots.start(command.barrier, arrival)
         else:
-            original(self, barrier, started_ms)
+            original(self, command, arrival)
 
     return take
 
@@ -165,10 +163,15 @@ def _any_early_message_shows_a_gap(original: Any) -> Any:
 
 
 def _known_is_announced(original: Any) -> Any:
-    def on_known(self: BarrierAligner, barrier: Any, now_ms: int, announced: int | None = None) -> Any:
-        return original(self, barrier, now_ms, 0 if announced is None else announced)
+    known, announced = AlignmentInput.KNOWN, AlignmentInput.ANNOUNCED
+    return {
+        row: original.get((row[0], announced, row[2])) if row[1] is known else steps
+        for row, steps in original.items()
+    }
 
-    return on_known
+
+def _without(event: AlignmentInput) -> Any:
+    return lambda original: {row: steps for row, steps in original.items() if row[1] is not event}
 
 
 def _any_gap_is_a_loss(original: Any) -> Any:
@@ -199,8 +202,8 @@ MUTANTS = {
     ),
     "known-is-announced": Mutant(
         "records that are under way when their barrier is known are not recorded",
-        BarrierAligner,
-        "_on_known",
+        alignment_table,
+        "TABLE",
         _known_is_announced,
     ),
     "gap-ignored": Mutant(
@@ -215,20 +218,23 @@ MUTANTS = {
         "barriers are counted, channels are not blocked", SwitchingHandler, "_new_handler", _no_alignment
     ),
     "first-barrier": Mutant(
-        "the first barrier is enough for a snapshot", BarrierAligner, "_on_barrier", _first_barrier_is_enough
+        "the first barrier is enough for a snapshot", BarrierAligner, "_arrive", _first_barrier_is_enough
     ),
     "cancel-ignored": Mutant(
-        "a cancel marker does not release the alignment", BarrierAligner, "_on_cancel", _nothing
+        "a cancel marker does not release the alignment",
+        alignment_table,
+        "TABLE",
+        _without(AlignmentInput.CANCEL),
     ),
     "end-is-no-barrier": Mutant(
-        "a channel that ended is waited for", BarrierAligner, "_on_channel_ended", _nothing
+        "a channel that ended is waited for", alignment_table, "TABLE", _without(AlignmentInput.ENDED)
     ),
     "barrier-first": Mutant(
         "a barrier overtakes the records before it", OutputChannel, "marked", _barrier_first
     ),
     "processing-after-barrier": Mutant(
         "a source goes on between its barrier and its snapshot",
-        StreamTask,
+        TaskLoop,
         "_take_snapshot",
         _process_after_barrier,
     ),

@@ -7,7 +7,7 @@ from typing import Any
 from tidegate.actors import channel_state
 from tidegate.actors.gate import InputGate
 from tidegate.actors.snapshots import Snapshotter
-from tidegate.actors.task import StreamTask
+from tidegate.actors.task_loop import TaskLoop
 from tidegate.protocol.channel_state import StoredExchange
 
 from .base import Mutant
@@ -65,7 +65,7 @@ def _nobody_gets_records_of_others(original: Any) -> Any:
 MUTANTS: dict[str, Mutant] = {
     "dropped-records": Mutant(
         "records that a barrier overtook are not replayed",
-        StreamTask,
+        TaskLoop,
         "_recover_records",
         _records_dropped,
     ),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidegate.actors.task import StreamTask, TaskPhase
 from tidegate.coordinator.checkpoint_store import CheckpointStore, Garbage
 from tidegate.operators.chain import OperatorChain
 from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete
 from tidegate.protocol.elements import SnapshotKind
+from tidegate.protocol.task_life import TaskLife, TaskPhase
 from tidegate.state.savepoint_writer import SavepointWriter
 
 from .base import Mutant
@@ -43,16 +43,16 @@ def _savepoint_refers_to_checkpoint(original: Any) -> Any:
 
 
 def _stop_goes_on(original: Any) -> Any:
-    def take(self: StreamTask, barrier: Any, started_ms: int) -> None:
-        original(self, barrier, started_ms)
-        if self._phase is TaskPhase.STOPPING:
-            self._phase = TaskPhase.RUNNING
+    def taken(self: TaskLife, kind: SnapshotKind, checkpoint_id: Any) -> None:
+        original(self, kind, checkpoint_id)
+        if self.phase is TaskPhase.STOPPING:
+            self.phase = TaskPhase.RUNNING
 
-    return take
+    return taken
 
 
 def _stop_hears_of_next_checkpoint_too_late(original: Any) -> Any:
-    return lambda self, checkpoint_id: None
+    return lambda self, checkpoint_id: False
 
 
 def _restored_files_are_its_own(original: Any) -> Any:
@@ -87,12 +87,12 @@ MUTANTS = {
         _savepoint_refers_to_checkpoint,
     ),
     "stop-goes-on": Mutant(
-        "tasks go on behind the barrier of a stop", StreamTask, "_take_snapshot", _stop_goes_on
+        "tasks go on behind the barrier of a stop", TaskLife, "snapshot_taken", _stop_goes_on
     ),
     "stop-forever": Mutant(
         "a task stays stopped when the stop is given up",
-        StreamTask,
-        "_give_up_stop_before",
+        TaskLife,
+        "job_continues",
         _stop_hears_of_next_checkpoint_too_late,
     ),
     "foreign-files": Mutant(
