@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegate.common.job_status import JobStatus
-from tidegate.protocol import alignment, task_life
+from tidegate.protocol import alignment, state_backing, task_life
 from tidegate.protocol import checkpoint as core
 from tidegate.protocol.alignment_table import TABLE
 from tidegate.protocol.elements import CheckpointBarrier
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
 from tidegate.protocol.job import TRANSITIONS
+from tidegate.protocol.state_backing import Backing
 from tidegate.protocol.task_life import TaskLifeEvent, TaskPhase
 from tidegate.protocol.trigger import TriggerPolicy
 
@@ -52,6 +53,14 @@ def diagram(arrows: Iterable[Arrow], first: str, last: Sequence[str] = ()) -> st
 def job_arrows() -> list[Arrow]:
     """The table of the job's life cycle."""
     return [Arrow(status.name, target.name, event.value) for (status, event), target in TRANSITIONS.items()]
+
+
+def backing_arrows() -> list[Arrow]:
+    """The table of where the entries of LMDB state are."""
+    return [
+        Arrow(backing.name, target.name, event.value)
+        for (backing, event), target in state_backing.TRANSITIONS.items()
+    ]
 
 
 def task_arrows() -> list[Arrow]:
@@ -315,6 +324,7 @@ def page() -> str:
     return PAGE_TEXT.format(
         job=diagram(job_arrows(), JobStatus.CREATED.name, ended),
         task=diagram(task_arrows(), TaskPhase.CREATED.name, [TaskPhase.FINISHED.name]),
+        backing=diagram(backing_arrows(), Backing.NONE.name),
         rows=alignment_rows(),
         alignment=diagram(alignment_arrows(), "Flowing"),
         overtaking=diagram(overtaking_arrows(), "Flowing"),
@@ -378,6 +388,12 @@ is *announced* when it has arrived with everything before it, and received when 
 [unaligned-checkpoints.md](unaligned-checkpoints.md).
 
 {overtaking}
+
+## Where the entries of LMDB state are
+
+The table is in `protocol/state_backing.py`, for one table of state in one subtask.
+
+{backing}
 
 ## The life of a checkpoint
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from ..common.errors import CheckpointStorageError, KeyTypeError, StateError
 from ..common.typeinfo import Types
 from ..protocol.handles import KeyedStateHandle
+from ..protocol.state_backing import Backing, BackingEvent
 from .all_keys import all_keys
 from .backend import BackendClosedError, FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from .changes import change_table, drained_rows
@@ -51,7 +52,7 @@ from .peek import peek
 from .segment_log import TINY_ENTRIES, SegmentLog
 from .segments import column_slice, decoded_values, key_values
 from .state_factory import StateFactory, StateParts
-from .tables import Backing, FrozenTable, StateTable, TableSettings
+from .tables import FrozenTable, StateTable, TableSettings
 from .timer_table import TimerTable
 from .ttl_cleanup import IncrementalCleanUp
 from .write_turns import WriteTurns
@@ -271,7 +272,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self._spilling_epoch = self._epochs
         for table in self._tables.values():
             if table.backing is Backing.WANTED:
-                table.backing = Backing.FILLING
+                table.happened(BackingEvent.SPILL_BEGUN)
                 self._pending[-1].filled.append(table)
         return self._frozen(is_spill=True)
 
@@ -381,7 +382,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         contents = self._log.contents(table.name)
         if contents is not None:
             table.store.write(contents)
-        table.backing = Backing.COMPLETE
+        table.happened(BackingEvent.FILLED)
 
     def close(self) -> None:
         with self._persist_lock:

@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any
 
-from .tables import DELETED, Backing, StateTable
+from ..protocol.state_backing import Backing
+from .tables import DELETED, StateTable
 
 _SAMPLE = 4
 _ELEMENTS = 16

@@ -24,11 +24,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from enum import Enum, auto
 from itertools import repeat, starmap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..common.errors import KeyTypeError
+from ..protocol.state_backing import Backing, BackingEvent, backing_after
 from .arrow_forms import IMMUTABLE_TYPES
 from .expiry import ExpiryForm
 from .pickling import dumps
@@ -58,19 +58,6 @@ _FREE_SOME = 8_192
 _MOST_DRAINED = 8
 # Columns hold every change, the buffer only the last of each key: it takes over when they get this large.
 _MOST_LOG_BYTES = 64 << 20
-
-
-class Backing(Enum):
-    """What LMDB holds of a table."""
-
-    NONE = auto()
-    """Nothing: `values` holds everything."""
-    WANTED = auto()
-    """Nothing, but `values` has become too large."""
-    FILLING = auto()
-    """Changes are kept for LMDB from now on, while what was there before is written to it."""
-    COMPLETE = auto()
-    """Everything but what is in the buffers."""
 
 
 def private_copy(value: Any) -> Any:
@@ -207,6 +194,10 @@ class StateTable(ABC):
     def load(self, keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -> None:
         """Put restored entries into `values`."""
 
+    def happened(self, event: BackingEvent) -> None:
+        """Change where the entries are: on the task's thread, or for `FILLED` on the snapshot thread."""
+        self.backing = backing_after(self.backing, event)
+
     @property
     def is_backed(self) -> bool:
         """Whether LMDB must get every change."""
@@ -283,7 +274,7 @@ class StateTable(ABC):
             return True
         if self.backing is not Backing.COMPLETE:
             if self.backing is Backing.NONE:
-                self.backing = Backing.WANTED
+                self.happened(BackingEvent.OUTGREW_MEMORY)
             return False
         self._discarded = self._old
         self._old = self.values
@@ -299,7 +290,7 @@ class StateTable(ABC):
         if not self.journals:
             self.values = {}
             self.journals = True
-        self.backing = Backing.COMPLETE
+        self.happened(BackingEvent.STORED)
         self.behind = self.store
 
     def release_discarded(self) -> None:
