@@ -445,10 +445,9 @@ class StreamOperator(ABC):
         """All input ended, `MAX_WATERMARK_MS` has come and `is_drained`: emit what is still held."""
 
     def close(self) -> None:
-        """Release everything; called once, also after a failure."""
-        if "context" in vars(self):
-            self.context.metrics.close()
-            self.context.operator_state.close()
+        """Release everything; called once, also after a failure, and also when `setup` failed."""
+        self.context.metrics.close()
+        self.context.operator_state.close()
         if self.keyed is not None:
             self.keyed.close()
 

@@ -43,6 +43,7 @@ class OperatorChain:
     ) -> None:
         self._nodes = subtask.task.nodes
         self._operators = {node.node_id: load_operator(node) for node in self._nodes}
+        self._bound: list[StreamOperator] = []
         try:
             for node in self._nodes:
                 context = context_of(node)
@@ -50,6 +51,9 @@ class OperatorChain:
                 operator = self._operators[node.node_id]
                 if isinstance(operator, PolledOperator):
                     output.emit = self._counting(output.emit)
+                # Before the set-up: it is closed with the operator, also if the set-up fails.
+                operator.context = context
+                self._bound.append(operator)
                 operator.setup(context, output)
         except BaseException:
             # Nobody gets hold of this chain, so what its first operators opened is closed here.
@@ -253,9 +257,9 @@ class OperatorChain:
         return True
 
     def close(self) -> list[Exception]:
-        """Close every operator that was opened or set up; errors are returned, not raised."""
+        """Close every operator that has a context; errors are returned, not raised."""
         errors: list[Exception] = []
-        for operator in self._in_order():
+        for operator in self._bound:
             try:
                 operator.close()
             except Exception as error:

@@ -18,12 +18,14 @@ from ..common.errors import ConfigurationError, TidegateError, UserCodeError
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import MAX_WATERMARK_MS, Batch
 from .aggregations import ROWS, Fold
+from .base import OperatorContext
 from .column_key import DistinctKeys, distinct_keys
 from .columnar_aggregate import Aggregates, FoldingOperator
 from .columns import Int64s, as_columns, as_timestamps, taken, timestamps_of
 from .grouping import MAX_ROWS, Array, Grouping
 from .key_folds import BatchFolds, KeyedFolds, result_column
 from .late_records import LateRecords
+from .output import Output
 from .timer_queue import Due
 from .timers import BatchTimerTarget, TimerServices
 
@@ -67,18 +69,20 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
             )
         self.output_schema = pa.schema([aggregates.key_field, *self._window_fields, *aggregates.fields])
 
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        self.late_records = LateRecords(
+            context, "that come after their windows ended: side_output_late_data() keeps them"
+        )
+        super().setup(context, output)
+
     def open(self) -> None:
         self._states.open(self.keyed, namespaced=True)
-        self.late_records = LateRecords(
-            self.context, "that come after their windows ended: side_output_late_data() keeps them"
-        )
         timer_services = self.timer_services = TimerServices(self.context, self.keyed)
         self._timers = timer_services.create("columnar_window", self, namespaced=True)
         self._due: defaultdict[Any, list[Any]] = defaultdict(list)
 
     def close(self) -> None:
-        if "late_records" in vars(self):
-            self.late_records.close()
+        self.late_records.close()
         super().close()
 
     # ------------------------------------------------------------ records

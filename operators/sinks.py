@@ -203,10 +203,14 @@ class SinkOperator(StreamOperator):
     def is_ready(self) -> bool:
         return self._writer is None or self._writer.is_ready()
 
+    @property
+    def _open_writer(self) -> SinkWriter:
+        assert self._writer is not None, "a task opens its sink before it writes to it"
+        return self._writer
+
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        assert self._writer is not None
         try:
-            self._writer.write_elements(batch)
+            self._open_writer.write_elements(batch)
         except Exception as error:
             raise self.user_error("writing to the sink", error) from error
 
@@ -245,9 +249,8 @@ class SinkOperator(StreamOperator):
             raise self.user_error(f"telling the sink of checkpoint {checkpoint_id}", error) from error
 
     def finish(self) -> None:
-        assert self._writer is not None
         try:
-            self._writer.end_input()
+            self._open_writer.end_input()
         except Exception as error:
             raise self.user_error("ending the input of the sink", error) from error
         if not self.context.is_checkpointing:
@@ -273,9 +276,8 @@ class SinkOperator(StreamOperator):
             super().close()
 
     def _prepare_commit(self) -> list[Any]:
-        assert self._writer is not None
         try:
-            return self._writer.prepare_commit()
+            return self._open_writer.prepare_commit()
         except Exception as error:
             raise self.user_error("preparing the sink's commit", error) from error
 

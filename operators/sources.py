@@ -250,8 +250,8 @@ class SourceOperator(PolledOperator):
         self._pass_on = self.emit
         if self._strategy == WatermarkStrategy.no_watermarks():
             return
-        assert self._reader is not None
-        tells_apart = self._reader.split_ids() is not None
+        reader = self._open_reader
+        tells_apart = reader.split_ids() is not None
         event_time = (SplitEventTime if tells_apart else EventTime)(
             self._strategy,
             self.context,
@@ -263,7 +263,7 @@ class SourceOperator(PolledOperator):
         event_time.start()
         if isinstance(event_time, SplitEventTime):
             self._event_times = event_time
-            self._pass_on = self._pass_on_of_split
+            self._pass_on = lambda batch: event_time.process(batch, reader.polled_split())
             self._follow_splits()
         else:
             self._pass_on = event_time.process
@@ -271,10 +271,10 @@ class SourceOperator(PolledOperator):
             self._alignment = SourceAlignment(self._strategy.alignment, self.context, event_time)
             self._alignment.start()
 
-    def _pass_on_of_split(self, batch: Batch) -> None:
-        assert self._event_times is not None
-        assert self._reader is not None
-        self._event_times.process(batch, self._reader.polled_split())
+    @property
+    def _open_reader(self) -> SourceReader:
+        assert self._reader is not None, "a task opens its source before it reads it"
+        return self._reader
 
     def _follow_splits(self) -> None:
         """Await watermarks of the splits that the reader has now, and of no others."""
@@ -299,14 +299,14 @@ class SourceOperator(PolledOperator):
         return every[self.context.subtask_index :: self.context.parallelism]
 
     def poll(self, max_records: int) -> bool:
-        assert self._reader is not None
         if self._alignment is not None and self._alignment.must_wait():
             return False
+        reader = self._open_reader
         try:
-            batch = self._reader.poll(max_records)
+            batch = reader.poll(max_records)
         except Exception as error:
             raise self.user_error("reading the source", error) from error
-        for tag, aside in self._reader.take_side_outputs():
+        for tag, aside in reader.take_side_outputs():
             self.output.emit_side(tag.tag_id, aside)
         if batch is None:
             self._follow_splits()
@@ -323,9 +323,8 @@ class SourceOperator(PolledOperator):
 
     def _placed(self, error: TidegateError, batch: Batch) -> TidegateError:
         """The error of a chained operator, with the place that the record came from."""
-        assert self._reader is not None
         index = _index_of(getattr(error, "record", None), batch)
-        place = self._reader.polled_place(index)
+        place = self._open_reader.polled_place(index)
         if place is None:
             return error
         # Without the record itself, the cause may also be a timer that a watermark of the batch has fired.
@@ -341,7 +340,6 @@ class SourceOperator(PolledOperator):
         return False
 
     def handle_coordinator_event(self, event: CoordinatorEvent | FromLeader) -> None:
-        assert self._reader is not None
         assert not isinstance(event, FromLeader), "only stages have epochs"
         if isinstance(event, NoMoreSplits):
             self._no_more_splits = True
@@ -353,10 +351,10 @@ class SourceOperator(PolledOperator):
         try:
             if isinstance(event, SplitsAssigned):
                 self._has_asked = False
-                self._reader.add_splits(list(event.splits))
+                self._open_reader.add_splits(list(event.splits))
                 self._follow_splits()
             else:
-                self._reader.handle_source_event(event.event)
+                self._open_reader.handle_source_event(event.event)
         except Exception as error:
             raise self.user_error("telling the reader of its enumerator", error) from error
 
@@ -364,10 +362,10 @@ class SourceOperator(PolledOperator):
         return True
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
-        assert self._reader is not None
+        reader = self._open_reader
         try:
-            self._reader.prepare_snapshot(barrier.checkpoint_id)
-            self._splits.update(self._reader.snapshot_state())
+            reader.prepare_snapshot(barrier.checkpoint_id)
+            self._splits.update(reader.snapshot_state())
         except Exception as error:
             raise self.user_error("snapshotting the source", error) from error
         return super().snapshot_state(barrier)

@@ -29,6 +29,7 @@ from tidegate.protocol.elements import (
 )
 from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.state.lmdb_backend import LmdbStateBackend
+from tidegate.telemetry.metrics import PROCESS_METRICS
 
 from .diary import MY_ID, Diary, complete, diary_task, trigger
 from .fakes import ATTEMPT, FakePorts, TaskUnderTest, barrier, subtask_of, task_settings
@@ -124,7 +125,14 @@ class FullDisk(Diary):
 
 class BrokenSetUp(Diary):
     def setup(self, context: OperatorContext, output: Output) -> None:
+        context.metrics.counter("pages")
         raise ValueError("no more paper")
+
+
+def test_the_metrics_of_an_operator_that_cannot_be_set_up_are_dropped() -> None:
+    test = TaskUnderTest(subtask_of([BrokenSetUp()]))
+    test.task.initialize()
+    assert not [name for name in PROCESS_METRICS.values() if name.endswith("pages")]
 
 
 def test_what_a_chain_opened_is_closed_when_its_next_operator_cannot_be_set_up(tmp_path: Path) -> None:
