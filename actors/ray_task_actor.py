@@ -128,7 +128,7 @@ class TaskActor:
         Args:
             rule: The address and the ports to listen on.
         """
-        host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        host: str = ray.util.get_node_ip_address()
         return self._network.address(self._place[1], self._parts.listen_on(rule, host))
 
     @ray.method(concurrency_group="control")

@@ -172,7 +172,11 @@ class ConfigOption(Generic[T]):
         Raises:
             ConfigurationError: the value does not have the option's type, or is out of bounds.
         """
-        value: Any = self.type.read(key, stored)
+        value = self.type.read(key, stored)
+        self._check_bounds(key, value)
+        return value
+
+    def _check_bounds(self, key: str, value: Any) -> None:
         for is_outside, word, bound in (
             (self.least is not None and value < self.least, "least", self.least),
             (self.most is not None and value > self.most, "most", self.most),
@@ -182,7 +186,6 @@ class ConfigOption(Generic[T]):
                 raise ConfigurationError(
                     f"{key} is {self.type.text(value)}; it must be at {word} {self.type.text(bound)}{hint}"
                 )
-        return value  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

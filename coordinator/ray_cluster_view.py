@@ -94,11 +94,11 @@ def look_at_nodes() -> NodeView:
     """What Ray knows of its nodes now."""
     state = ray._private.state.state
     draining = frozenset(state.get_draining_nodes())
-    alive = {each["NodeID"]: each["Labels"] for each in ray.nodes() if each["Alive"]}  # type: ignore[no-untyped-call]
+    alive = {each["NodeID"]: each["Labels"] for each in ray.nodes() if each["Alive"]}
     staying = frozenset(alive) - draining
     free: dict[str, float] = {}
     free_by_node: dict[str, dict[str, float]] = {}
-    left = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
+    left = ray._private.state.available_resources_per_node()
     for node_id, resources in left.items():
         if node_id in staying:
             free_by_node[node_id] = resources

@@ -113,7 +113,7 @@ class RayTaskGateway:
             wanted = process_resources(graph, self._slots, self._settings.slot_cpus)
         except ConfigurationError as error:
             return str(error)
-        problem = resource_problem(wanted, ray.cluster_resources())  # type: ignore[no-untyped-call]
+        problem = resource_problem(wanted, ray.cluster_resources())
         if problem is not None:
             return problem
         draining = self._cluster.draining
@@ -470,12 +470,12 @@ class RayTaskGateway:
         return self._attempt == 1
 
     def _resource_problem(self) -> str | None:
-        return resource_problem(self._resources, ray.cluster_resources())  # type: ignore[no-untyped-call]
+        return resource_problem(self._resources, ray.cluster_resources())
 
     def _placing_problem(self, names: str) -> str:
         wanted = total(self._resources)["CPU"]
-        there = float(ray.cluster_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
-        free = float(ray.available_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
+        there = float(ray.cluster_resources().get("CPU", 0.0))
+        free = float(ray.available_resources().get("CPU", 0.0))
         return (
             f"Ray found no place for the process of {names} within "
             f"{self._settings.slot_request_timeout_ms} ms (slot.request.timeout): the job asks for "

@@ -78,7 +78,7 @@ class JobHost:
         self._ports = ports
         self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._done = threading.Event()
-        self._order = ReportOrder(self._spec.settings.gap_timeout_ms)
+        self._order: ReportOrder[bytes] = ReportOrder(self._spec.settings.gap_timeout_ms)
         self._tracer = coordinator_tracer(self._spec, otlp)
         self._gateway = RayTaskGateway(
             self._spec,

@@ -58,7 +58,7 @@ def log_sources(job_id: str, address: str | None) -> list[LogSource]:
     """
     connect(address)
     found: dict[tuple[str, str], LogSource] = {}
-    for node in ray.nodes():  # type: ignore[no-untyped-call]
+    for node in ray.nodes():
         if not node["Alive"]:
             continue
         for name in _names(node["NodeID"], f"tidegate-{job_id}-*.log"):

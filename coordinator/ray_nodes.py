@@ -48,7 +48,7 @@ def look_at_nodes(address: str | None, directory: str | None, probe: str) -> lis
         ClusterUnreachableError: There is no such cluster.
     """
     connect(address)
-    nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    nodes = [node for node in ray.nodes() if node["Alive"]]
     asked = [_Node(node, directory, probe) for node in nodes]
     return [node.facts() for node in asked]
 

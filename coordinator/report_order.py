@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Generic, TypeVar
 
 from ..protocol.execution_graph import Subtask
 from ..protocol.ids import Attempt, SubtaskId
@@ -11,9 +12,10 @@ from ..protocol.sequence_gaps import SequenceGaps
 from ..protocol.task_events import TaskFailed
 
 Sender = tuple[Attempt, SubtaskId]
+R = TypeVar("R")
 
 
-class ReportOrder:
+class ReportOrder(Generic[R]):
     """Releases each sender's reports by number, without gaps, each once.
 
     Args:
@@ -21,10 +23,10 @@ class ReportOrder:
     """
 
     def __init__(self, timeout_ms: int) -> None:
-        self._senders: dict[Sender, MailOrder[bytes]] = {}
+        self._senders: dict[Sender, MailOrder[R]] = {}
         self._gaps: SequenceGaps[Sender] = SequenceGaps(timeout_ms)
 
-    def accept(self, sender: Sender, number: int, report: bytes) -> list[bytes]:
+    def accept(self, sender: Sender, number: int, report: R) -> list[R]:
         """Take a report; returns those that are now in order."""
         return self._senders.setdefault(sender, MailOrder()).accept(number, report)
 

@@ -240,13 +240,14 @@ def _edge(
 
 def _pickled(transformation: Transformation, thing: object, what: str) -> bytes:
     try:
-        return cloudpickle.dumps(thing)  # type: ignore[no-any-return]
+        pickled: bytes = cloudpickle.dumps(thing)
     except Exception as error:
         raise SerializationError(
             f"operator {transformation.name!r} ({transformation.defined_at}): its {what} cannot be "
             f"sent to other processes: {error}. Open connections, locks and files in open(), not in "
             f"the driver"
         ) from error
+    return pickled
 
 
 def upstream_first(sinks: Iterable[Transformation]) -> list[Transformation]:

@@ -83,7 +83,8 @@ class ColumnReduce:
         if column.null_count:
             return None
         if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
-            return column.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+            integers: Array = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            return integers
         if not pa.types.is_floating(kind):
             return None
         values: Array = column.cast(pa.float64()).to_numpy(zero_copy_only=False)

@@ -21,13 +21,13 @@ class RecordContext(ProcessFunction.Context, CoProcessFunction.Context):
 
     def __init__(self, operator: StreamOperator) -> None:
         self._timers = ClockOnly(operator)
-        self.time: Any = None
+        self.time: int | None = None
 
     def timer_service(self) -> TimerService:
         return self._timers
 
     def timestamp(self) -> int | None:
-        return self.time  # type: ignore[no-any-return]
+        return self.time
 
 
 class KeyedRecordContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Context):
@@ -36,7 +36,7 @@ class KeyedRecordContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Co
     def __init__(self, keyed: KeyedStateBackend, timers: TimerService) -> None:
         self._keyed = keyed
         self._timers = timers
-        self.time: Any = None
+        self.time: int | None = None
 
     def timer_service(self) -> TimerService:
         return self._timers
@@ -45,7 +45,7 @@ class KeyedRecordContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Co
         return self._keyed.current_key
 
     def timestamp(self) -> int | None:
-        return self.time  # type: ignore[no-any-return]
+        return self.time
 
 
 class TimerContext(KeyedProcessFunction.OnTimerContext, KeyedCoProcessFunction.OnTimerContext):

@@ -83,7 +83,7 @@ def missing_executor() -> str:
         for entry in ray.util.list_named_actors(all_namespaces=True)
         if _is_of_session(entry["name"])
     )
-    free = ray.available_resources()  # type: ignore[no-untyped-call]
+    free = ray.available_resources()
     what = f"Ray has not started {', '.join(shown(executors))}" if executors else "RayDP has created none"
     return (
         f"{what}. In the cluster {free.get('memory', 0) / (1 << 20):,.0f} MiB of memory are not reserved; "
@@ -126,5 +126,5 @@ def watch_app_master(ended: threading.Event, lost: Callable[[str], None]) -> Non
 
 def node_address() -> str:
     """The address by which Ray knows this node."""
-    address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    address: str = ray.util.get_node_ip_address()
     return address

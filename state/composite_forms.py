@@ -351,4 +351,5 @@ def _bounds(column: pa.Array) -> tuple[int, list[int]]:
 
 
 def _validity(column: pa.Array) -> list[bool]:
-    return column.is_valid().to_pylist()  # type: ignore[no-any-return]
+    validity: list[bool] = column.is_valid().to_pylist()
+    return validity

@@ -150,7 +150,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         except MissingFileError as error:
             raise missing_file(handle, self._uri) from error
         check_length(handle, size_bytes, self._uri)
-        return file  # type: ignore[no-any-return]
+        opened: BinaryIO = file
+        return opened
 
     def _opened(self, path: str) -> pa.NativeFile:
         if not self._is_local:

@@ -226,7 +226,8 @@ def _nulls(column: pa.Array) -> list[int]:
     """Positions of None, and of what is pickled."""
     if column.null_count == 0:
         return []
-    return np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist()  # type: ignore[no-any-return]
+    positions: list[int] = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist()
+    return positions
 
 
 def _packed(code: str, column: Sequence[Any]) -> bytes:

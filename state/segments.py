@@ -270,11 +270,11 @@ def column_slice(column: pa.ChunkedArray, start: int, length: int) -> pa.Array:
 
 def key_values(column: pa.Array) -> list[Any]:
     """The keys of a key column."""
-    if pa.types.is_int64(column.type):
-        return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
     if column.type == ENCODED_KEY:
         return [decode_key(data) for data in binary_values(column)]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    is_number = pa.types.is_int64(column.type)
+    keys: list[Any] = column.to_numpy(zero_copy_only=False).tolist() if is_number else column.to_pylist()
+    return keys
 
 
 def opaque_values(column: pa.Array) -> Opaque:

@@ -254,4 +254,5 @@ def _milliseconds(column: pa.Array) -> list[Any]:
     if pa.types.is_null(kind):
         return [None] * len(column)
     whole = pa.list_(pa.int64()) if pa.types.is_list(kind) else pa.int64()
-    return column.cast(whole).to_pylist()  # type: ignore[no-any-return]
+    milliseconds: list[Any] = column.cast(whole).to_pylist()
+    return milliseconds

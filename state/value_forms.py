@@ -168,13 +168,16 @@ class ScalarForm(ValueForm):
     def plains(self, column: pa.Array) -> list[Any]:
         if self._stored_as is not None:
             column = column.cast(self._stored_as)
+        plains: list[Any]
         if column.null_count:
-            return column.to_pylist()  # type: ignore[no-any-return]
-        if pa.types.is_primitive(column.type):
-            return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
-        if pa.types.is_large_binary(column.type):
-            return binary_values(column)
-        return column.to_pylist()  # type: ignore[no-any-return]
+            plains = column.to_pylist()
+        elif pa.types.is_primitive(column.type):
+            plains = column.to_numpy(zero_copy_only=False).tolist()
+        elif pa.types.is_large_binary(column.type):
+            plains = binary_values(column)
+        else:
+            plains = column.to_pylist()
+        return plains
 
 
 class PickledForm(ScalarForm):

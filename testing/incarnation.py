@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..actors.ports import TaskDeployment
@@ -72,7 +73,7 @@ class Incarnation:
         self._world = shell.world
         self._faults = shell.plan.faults
         self._graph = build_execution_graph(spec.graph)
-        self._order = ReportOrder(spec.settings.gap_timeout_ms)
+        self._order: ReportOrder[TaskEvent] = ReportOrder(spec.settings.gap_timeout_ms)
         self._ready: Callable[[str], None] | None = None
         self._stops: set[CheckpointId] = set()
         self._failed: set[Attempt] = set()
@@ -212,7 +213,7 @@ class Incarnation:
     def stop_processes(self) -> None:
         """The processes die soon after their owner."""
         for process in list(self.processes.values()):
-            self._world.soon(_NOTICED_NS, lambda process=process: self.kill(process))  # type: ignore[misc]
+            self._world.soon(_NOTICED_NS, partial(self.kill, process))
 
     def _set_alarm(self) -> None:
         """Have the coordinator look at the clock when it wants to, at most once a millisecond."""
@@ -234,9 +235,9 @@ class Incarnation:
     def reported(self, process: Process, number: int, event: TaskEvent) -> None:
         """A report of a task arrived."""
         sender = (process.attempt, process.subtask)
-        for ready in self._order.accept(sender, number, event):  # type: ignore[arg-type]
+        for ready in self._order.accept(sender, number, event):
             self._world.note(f"{process.subtask} reports {type(ready).__name__}")
-            self._heard(ready)  # type: ignore[arg-type]
+            self._heard(ready)
 
     def _heard(self, event: TaskEvent) -> None:
         if isinstance(event, TaskFailed) and _LOST in event.cause:
@@ -319,7 +320,7 @@ class Incarnation:
             slowness = _SLOWNESS if self._world.chance(self._faults.slow_task) else 1
             process = Process.of(self, deployment, slowness)
             self.processes[deployment.subtask_id] = process
-            self._world.soon(DELAY_NS, lambda process=process: self._initialize(process))  # type: ignore[misc]
+            self._world.soon(DELAY_NS, partial(self._initialize, process))
 
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         self.shell.point()
@@ -359,7 +360,7 @@ class Incarnation:
             process = self.processes.get(subtask)
             if process is None or not process.is_alive:
                 stopped = TaskStopped(attempt, subtask)
-                self._world.soon(DELAY_NS, lambda stopped=stopped: self._heard(stopped))  # type: ignore[misc]
+                self._world.soon(DELAY_NS, partial(self._heard, stopped))
             else:
                 self._mail(process, CancelTask())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..common.job_status import JobStatus
@@ -75,7 +76,7 @@ class SimulatedUser:
             self._requests.remove(request)
             life = self._shell.current
             if life.has_started:
-                life.perform(lambda life=life, request=request: self._ask(life, request))  # type: ignore[misc]
+                life.perform(partial(self._ask, life, request))
         if self.ending is not None:
             self._go_on_ending(events)
             return

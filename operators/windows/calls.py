@@ -35,7 +35,7 @@ class WindowCall(ABC):
     def __init__(self, function: Any) -> None:
         self.function = function
 
-    def bind(self, call: Callable[..., Any], context: Any) -> None:
+    def bind(self, call: Callable[..., Results], context: Any) -> None:
         """Take the bound method and the context to call it with; before the first window."""
         self._call = call
         self._context = context
@@ -58,7 +58,7 @@ class ApplyCall(WindowCall):
         self.passes_through = type(function) is PassThroughWindowFunction
 
     def results(self, key: Any, window: Any, elements: list[Any]) -> Results:
-        return self._call(key, window, elements)  # type: ignore[no-any-return]
+        return self._call(key, window, elements)
 
 
 class ApplyAllCall(WindowCall):
@@ -71,7 +71,7 @@ class ApplyAllCall(WindowCall):
         self.passes_through = type(function) is PassThroughAllWindowFunction
 
     def results(self, key: Any, window: Any, elements: list[Any]) -> Results:
-        return self._call(window, elements)  # type: ignore[no-any-return]
+        return self._call(window, elements)
 
 
 class ProcessCall(WindowCall):
@@ -86,7 +86,7 @@ class ProcessCall(WindowCall):
 
     def results(self, key: Any, window: Any, elements: list[Any]) -> Results:
         self._context.of = window
-        return self._call(key, self._context, elements)  # type: ignore[no-any-return]
+        return self._call(key, self._context, elements)
 
     def clear(self, window: Any) -> None:
         self._context.of = window
@@ -103,7 +103,7 @@ class ProcessAllCall(ProcessCall):
 
     def results(self, key: Any, window: Any, elements: list[Any]) -> Results:
         self._context.of = window
-        return self._call(self._context, elements)  # type: ignore[no-any-return]
+        return self._call(self._context, elements)
 
 
 def window_call(function: Any, is_keyed: bool, is_process: bool) -> WindowCall:

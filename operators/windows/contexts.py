@@ -80,24 +80,30 @@ class PerWindowStates(KeyedStateStore):
         self._states = NamespacedStates(keyed, "window.")
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        return self._handle(state_descriptor)  # type: ignore[no-any-return]
+        state: ValueState[Any] = self._handle(state_descriptor)
+        return state
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        return self._handle(state_descriptor)  # type: ignore[no-any-return]
+        state: ListState[Any] = self._handle(state_descriptor)
+        return state
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        return self._handle(state_descriptor)  # type: ignore[no-any-return]
+        state: MapState[Any, Any] = self._handle(state_descriptor)
+        return state
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        return self._handle(state_descriptor)  # type: ignore[no-any-return]
+        state: ReducingState[Any] = self._handle(state_descriptor)
+        return state
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
     ) -> AggregatingState[Any, Any]:
-        return self._handle(state_descriptor)  # type: ignore[no-any-return]
+        state: AggregatingState[Any, Any] = self._handle(state_descriptor)
+        return state
 
     def get_folding_state(self, state_descriptor: FoldingStateDescriptor) -> FoldingState[Any, Any]:
-        return self._handle(state_descriptor)  # type: ignore[no-any-return]
+        state: FoldingState[Any, Any] = self._handle(state_descriptor)
+        return state
 
     def _handle(self, descriptor: StateDescriptor) -> Any:
         return self._states.handle(descriptor)

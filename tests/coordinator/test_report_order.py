@@ -17,7 +17,7 @@ SENDER = (Attempt(1), SOURCE)
 
 @given(st.permutations(range(6)), st.lists(st.integers(min_value=0, max_value=5)))
 def test_reports_leave_in_order_once(arrivals: list[int], repeated: list[int]) -> None:
-    order = ReportOrder(5_000)
+    order: ReportOrder[bytes] = ReportOrder(5_000)
     released: list[bytes] = []
     for number in [*arrivals, *repeated]:
         released += order.accept(SENDER, number, str(number).encode())
@@ -25,7 +25,7 @@ def test_reports_leave_in_order_once(arrivals: list[int], repeated: list[int]) -
 
 
 def test_senders_do_not_wait_for_each_other() -> None:
-    order = ReportOrder(5_000)
+    order: ReportOrder[bytes] = ReportOrder(5_000)
     slow, quick = SENDER, (Attempt(1), SubtaskId("other", 0))
     assert order.accept(slow, 1, b"late") == []
     assert order.accept(quick, 0, b"now") == [b"now"]
@@ -40,7 +40,7 @@ def look_for(order: ReportOrder, attempt: int, first_s: int, last_s: int) -> Tas
 
 
 def test_a_report_that_never_comes_fails_its_subtask_and_names_both_ends() -> None:
-    order = ReportOrder(5_000)
+    order: ReportOrder[bytes] = ReportOrder(5_000)
     order.accept(SENDER, 1, b"after the lost one")
     assert look_for(order, 1, 1, 6) is None
     lost = look_for(order, 1, 6, 8)
@@ -50,7 +50,7 @@ def test_a_report_that_never_comes_fails_its_subtask_and_names_both_ends() -> No
 
 
 def test_the_last_report_of_a_subtask_is_missed_because_heartbeats_count_the_reports() -> None:
-    order = ReportOrder(5_000)
+    order: ReportOrder[bytes] = ReportOrder(5_000)
     order.accept(SENDER, 0, b"first")
     order.counted(Attempt(1), {SOURCE: 1})
     assert look_for(order, 1, 1, 20) is None
@@ -59,7 +59,7 @@ def test_the_last_report_of_a_subtask_is_missed_because_heartbeats_count_the_rep
 
 
 def test_a_report_of_an_older_attempt_is_not_missed() -> None:
-    order = ReportOrder(5_000)
+    order: ReportOrder[bytes] = ReportOrder(5_000)
     order.accept(SENDER, 1, b"after the lost one")
     assert look_for(order, 2, 1, 20) is None
 
