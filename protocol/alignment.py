@@ -16,6 +16,7 @@ from typing import Any
 
 from .alignment_table import AlignmentInput, AlignmentState, Relation, Step, steps_for
 from .barrier_handler import (
+    NO_CHECKPOINT,
     AbortCheckpoint,
     AlignmentAbortReason,
     AlignmentCommand,
@@ -94,7 +95,7 @@ class _Happened:
     """An event with what its steps need."""
 
     event: Any
-    checkpoint_id: CheckpointId | None
+    checkpoint_id: CheckpointId
     now_ms: int
     consumed_bytes: int
 
@@ -232,8 +233,8 @@ class BarrierAligner(BarrierHandler):
         steps = steps_for(self.state, kind, self._relation(happened.checkpoint_id))
         return [command for step in steps for command in self._steps[step](happened)]
 
-    def _relation(self, checkpoint_id: CheckpointId | None) -> Relation:
-        if checkpoint_id is None:
+    def _relation(self, checkpoint_id: CheckpointId) -> Relation:
+        if checkpoint_id == NO_CHECKPOINT:
             return Relation.ANY
         if self._under_way is not None and checkpoint_id == self._under_way.checkpoint_id:
             return Relation.SAME
@@ -351,7 +352,6 @@ class BarrierAligner(BarrierHandler):
 
     def _refuse(self, reason: AlignmentAbortReason) -> Callable[[_Happened], list[AlignmentCommand]]:
         def refuse(happened: _Happened) -> list[AlignmentCommand]:
-            assert happened.checkpoint_id is not None
             self._last = happened.checkpoint_id
             return [AbortCheckpoint(happened.checkpoint_id, reason)]
 
@@ -381,9 +381,9 @@ class BarrierAligner(BarrierHandler):
             assert not self._blocked, "blocked without a pending checkpoint"
 
 
-def _checkpoint_of(event: AlignmentEvent) -> CheckpointId | None:
+def _checkpoint_of(event: AlignmentEvent) -> CheckpointId:
     if isinstance(event, BarrierKnown | BarrierAnnounced | BarrierReceived | CheckpointTriggered):
         return event.barrier.checkpoint_id
     if isinstance(event, CancelMarkerAnnounced | CancelMarkerReceived | CheckpointGivenUp):
         return event.checkpoint_id
-    return None
+    return NO_CHECKPOINT

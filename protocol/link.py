@@ -187,6 +187,16 @@ class Dialer:
         return Proof(self._received, mac).frame(), challenge.received
 
 
+@dataclass(frozen=True, slots=True)
+class _Greeted:
+    """A dialer that has said what it is."""
+
+    link: LinkId
+    secret: bytes
+    hello: Frame
+    challenge: Challenge
+
+
 class Listener:
     """The handshake of the end to which a connection was opened.
 
@@ -205,11 +215,12 @@ class Listener:
         self._secret_of = secret_of
         self._received_of = received_of
         self._nonce = nonce
-        self._hello: Frame | None = None
-        self._challenge: Challenge | None = None
-        self._secret = b""
-        self.link: LinkId | None = None
+        self._greeted: _Greeted | None = None
+
+    @property
+    def link(self) -> LinkId | None:
         """What the other end says it is; not to be believed before `answer` has returned a count."""
+        return None if self._greeted is None else self._greeted.link
 
     def answer(self, frame: Frame) -> Frame | int:
         """Take a frame of the dialer.
@@ -221,28 +232,25 @@ class Listener:
             LinkRefused: It is none of the peers of this process, or does not know the secret.
             FrameError: It is no frame of a handshake.
         """
-        return self._greet(frame) if self._hello is None else self._check(frame)
+        return self._greet(frame) if self._greeted is None else self._check(frame, self._greeted)
 
     def _greet(self, frame: Frame) -> Frame:
         if version_of(frame) != VERSION:
             raise LinkRefused(Refusal.VERSION)
         hello = Hello.of(frame)
         link = LinkId(Attempt(hello.attempt), hello.receiver, hello.sender)
-        self._secret, received = self._secret_of(link), self._received_of(link)
-        mac = _mac(self._secret, b"listener", frame, Challenge(self._nonce, received, b""), None)
-        self._hello, self.link = frame, link
-        self._challenge = Challenge(self._nonce, received, mac)
-        return self._challenge.frame()
+        secret, received = self._secret_of(link), self._received_of(link)
+        mac = _mac(secret, b"listener", frame, Challenge(self._nonce, received, b""), None)
+        challenge = Challenge(self._nonce, received, mac)
+        self._greeted = _Greeted(link, secret, frame, challenge)
+        return challenge.frame()
 
-    def _check(self, frame: Frame) -> int:
-        assert self._hello is not None
-        assert self._challenge is not None
+    def _check(self, frame: Frame, dialer: _Greeted) -> int:
         proof = Proof.of(frame)
-        expected = _mac(self._secret, b"dialer", self._hello, self._challenge, proof.received)
+        expected = _mac(dialer.secret, b"dialer", dialer.hello, dialer.challenge, proof.received)
         if not hmac.compare_digest(expected, proof.mac):
             raise LinkRefused(Refusal.SECRET)
-        assert self.link is not None
-        if self._received_of(self.link) != self._challenge.received:
+        if self._received_of(dialer.link) != dialer.challenge.received:
             # On the connection before, which had not ended here: the dialer would send that again.
             raise LinkRefused(Refusal.BUSY)
         return proof.received

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -126,23 +127,23 @@ class BucketFiles:
         with file_errors(self._where, "creating", f"{self._store.staging}/{text}"):
             return self._store.create(text)
 
-    def _write_row_group(self, bucket: _Bucket) -> None:
-        if bucket.stream is None:
+    def _write_row_group(self, bucket: _Bucket) -> _BucketFile:
+        if bucket.file is None:
             stream = self.new_file()
             with file_errors(self._where, "creating", stream.path):
-                bucket.begin(stream, self._format, self._schema)
-        assert bucket.stream is not None
-        with file_errors(self._where, "writing", bucket.stream.path):
-            bucket.write_held(self._schema)
+                bucket.file = _BucketFile(stream, self._format.writer(stream, self._schema))  # type: ignore[arg-type]
+        with file_errors(self._where, "writing", bucket.file.stream.path):
+            bucket.file.writer.write(bucket.take_held(self._schema))
+        return bucket.file
 
     def _end(self, bucket_id: str) -> None:
         bucket = self._buckets[bucket_id]
-        if bucket.held_bytes or bucket.stream is None:
-            self._write_row_group(bucket)
-        assert bucket.stream is not None
-        path = bucket.stream.path
+        file = bucket.file
+        if bucket.held_bytes or file is None:
+            file = self._write_row_group(bucket)
+        path = file.stream.path
         with file_errors(self._where, "writing", path):
-            bucket.end()
+            file.end()
         # Only now: a file that could not be ended is abandoned with the others.
         del self._buckets[bucket_id]
         final = "/".join(part for part in (self._store.directory, bucket_id, os.path.basename(path)) if part)
@@ -162,50 +163,54 @@ class BucketFiles:
         self._plan_check(now_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class _BucketFile:
+    """A file in staging that rows are written to."""
+
+    stream: StagedStream
+    writer: FileWriter
+
+    def end(self) -> None:
+        self.writer.close()
+        self.stream.make_durable()
+
+    def abandon(self) -> None:
+        """Let go of a file that nobody will read."""
+        self.stream.discard()
+        self.writer.close()
+        self.stream.let_go()
+
+
 class _Bucket:
     """Rows that wait for a row group, and the file that they will be written to."""
 
     def __init__(self, now_ms: int) -> None:
         self.opened_ms = self.written_ms = now_ms
         self.held_bytes = 0
-        self.stream: StagedStream | None = None
+        self.file: _BucketFile | None = None
         self._held: list[pa.RecordBatch] = []
-        self._writer: FileWriter | None = None
 
     @property
     def size_bytes(self) -> int:
-        return 0 if self.stream is None else self.stream.size_bytes
+        return 0 if self.file is None else self.file.stream.size_bytes
 
     def add(self, columns: pa.RecordBatch, now_ms: int) -> None:
         self._held.append(columns)
         self.held_bytes += columns.nbytes
         self.written_ms = now_ms
 
-    def begin(self, stream: StagedStream, file_format: FileFormat, schema: pa.Schema) -> None:
-        self.stream = stream
-        self._writer = file_format.writer(stream, schema)  # type: ignore[arg-type]
-
-    def write_held(self, schema: pa.Schema) -> None:
-        assert self._writer is not None
+    def take_held(self, schema: pa.Schema) -> pa.Table:
         table = pa.Table.from_batches(self._held, schema)
         self._held, self.held_bytes = [], 0
-        self._writer.write(table)
-
-    def end(self) -> None:
-        assert self._writer is not None
-        assert self.stream is not None
-        self._writer.close()
-        self.stream.make_durable()
+        return table
 
     def abandon(self) -> list[str]:
-        """Let go of a file that nobody will read; its path, if there is one."""
-        stream, self.stream = self.stream, None
-        if stream is None or self._writer is None:
+        """Abandon the file; its path, if there is one."""
+        file, self.file = self.file, None
+        if file is None:
             return []
-        stream.discard()
-        self._writer.close()
-        stream.let_go()
-        return [stream.path]
+        file.abandon()
+        return [file.stream.path]
 
 
 def _positions(ids: Sequence[str]) -> list[tuple[str, Any]]:

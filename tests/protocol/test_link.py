@@ -139,10 +139,10 @@ def _sends_unnumbered(original: Any) -> Any:
 
 
 def _old_connection_still_counts(original: Any) -> Any:
-    def check(self: Listener, frame: Any) -> int:
-        received_of, self._received_of = self._received_of, lambda _: self._challenge.received  # type: ignore[union-attr]
+    def check(self: Listener, frame: Any, dialer: Any) -> int:
+        received_of, self._received_of = self._received_of, lambda _: dialer.challenge.received
         try:
-            return int(original(self, frame))
+            return int(original(self, frame, dialer))
         finally:
             self._received_of = received_of
 
