@@ -24,10 +24,9 @@ def new_store(spec: JobSpec, storage: CheckpointStorage | None) -> CheckpointSto
         storage: Root of all checkpoints instead of the one in the settings.
     """
     settings = spec.settings
-    if settings.trigger is None:
+    if settings.checkpoint_root is None:
         return None
-    assert settings.checkpoint_dir is not None
-    root = storage or open_storage(settings.checkpoint_dir, settings.syncs_to_disk)
+    root = storage or open_storage(settings.checkpoint_root, settings.syncs_to_disk)
     return CheckpointStore(
         root.sub(spec.job_id), spec.job_id, settings.num_retained, settings.deleting_threads
     )

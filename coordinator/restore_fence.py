@@ -25,10 +25,9 @@ from .takeovers import Takeovers
 def restoring_job(spec: JobSpec) -> RestoringJob:
     """The record of a job that starts from a checkpoint of another one."""
     settings = spec.settings
-    if not settings.takes_checkpoints:
+    if settings.checkpoint_root is None or not settings.takes_checkpoints:
         return RestoringJob(spec.job_id, "")
-    assert settings.checkpoint_dir is not None
-    return RestoringJob(spec.job_id, open_storage(settings.checkpoint_dir).sub(spec.job_id).uri.rstrip("/"))
+    return RestoringJob(spec.job_id, open_storage(settings.checkpoint_root).sub(spec.job_id).uri.rstrip("/"))
 
 
 def fence_job(directory: str, restoring: RestoringJob, job_id: str = "") -> StoredJob:

@@ -220,6 +220,11 @@ class JobSettings:
         return {name: _plain(configuration.get(option)) for name, option in declared.items()}
 
     @property
+    def checkpoint_root(self) -> str | None:
+        """Address of checkpoint storage; `None` where neither checkpoints nor savepoints are taken."""
+        return None if self.trigger is None else self.checkpoint_dir
+
+    @property
     def takes_checkpoints(self) -> bool:
         """Whether the job takes checkpoints, so that it can be resumed from one."""
         return self.trigger is not None and not self.savepoints_only

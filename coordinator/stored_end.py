@@ -29,10 +29,8 @@ class StoredEnd:
     """The record of one job's end. Without checkpoints nothing is kept: nothing could be resumed."""
 
     def __init__(self, spec: JobSpec) -> None:
-        self._storage: CheckpointStorage | None = None
-        if spec.settings.trigger is not None:
-            assert spec.settings.checkpoint_dir is not None
-            self._storage = open_storage(spec.settings.checkpoint_dir)
+        root = spec.settings.checkpoint_root
+        self._storage = None if root is None else open_storage(root)
         self._job_id = spec.job_id
         self._prefix = f"{_DIRECTORY}/{spec.job_id}"
         self._own: str | None = None
@@ -62,8 +60,10 @@ class StoredEnd:
         Raises:
             CorruptCheckpointError: The record is damaged.
         """
-        found = [path for path in self._records() if not self._is_void(path)]
-        if self._storage is None or not found:
+        if self._storage is None:
+            return None
+        found = [path for path in self._records() if not self._is_void(path, self._storage)]
+        if not found:
             return None
         data = self._storage.read(found[-1])
         stored = decode_end(data, f"{self._storage.uri.rstrip('/')}/{found[-1]}", self._job_id)
@@ -95,11 +95,10 @@ class StoredEnd:
         name = re.compile(rf"{re.escape(self._prefix)}(\.[1-9][0-9]{{0,17}})?")
         return sorted((path for path in found if name.fullmatch(path)), key=_number)
 
-    def _is_void(self, path: str) -> bool:
-        assert self._storage is not None
+    def _is_void(self, path: str, storage: CheckpointStorage) -> bool:
         if path == self._prefix:
             return False
-        accepted = self._storage.sub(self._job_id).list_files("accepted")
+        accepted = storage.sub(self._job_id).list_files("accepted")
         return any(epoch > _number(path) for epoch in numbers(accepted))
 
 

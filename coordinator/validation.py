@@ -67,9 +67,8 @@ def validate_before_start(spec: JobSpec, is_local: bool = False) -> None:
     """
     settings = spec.settings
     _check_fail_points(spec)
-    if settings.trigger is not None:
-        assert settings.checkpoint_dir is not None
-        _check_storage(open_storage(settings.checkpoint_dir).sub(spec.job_id), settings.mode)
+    if settings.checkpoint_root is not None:
+        _check_storage(open_storage(settings.checkpoint_root).sub(spec.job_id), settings.mode)
     if settings.restore_path is not None:
         with nullcontext() if is_local else looked_for(settings.restore_path, "driver"):
             _check_restorable(spec, settings.restore_path)

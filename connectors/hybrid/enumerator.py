@@ -92,36 +92,37 @@ class HybridEnumerator(SplitEnumerator):
             self._inner = self._source.create_enumerator(self._ports)
         self._inner.start()
 
+    @property
+    def _current(self) -> SplitEnumerator:
+        assert self._inner is not None, "it is started first, and asked nothing after its end"
+        return self._inner
+
     def add_splits_back(self, splits: list[Any], subtask_id: int) -> None:
-        assert self._inner is not None
         for each in splits:
             assert each.index == self._index, "a source is left when nobody has splits of it any more"
             if isinstance(each, ReadPosition):
                 self._position = further(self._position, each.position)
         own = [each.split for each in splits if isinstance(each, HybridSplit)]
         if own:
-            self._inner.add_splits_back(own, subtask_id)
+            self._current.add_splits_back(own, subtask_id)
 
     def add_reader(self, subtask_id: int) -> None:
-        assert self._inner is not None
-        self._inner.add_reader(subtask_id)
+        self._current.add_reader(subtask_id)
 
     def handle_split_request(self, subtask_id: int) -> None:
-        assert self._inner is not None
-        self._inner.handle_split_request(subtask_id)
+        self._current.handle_split_request(subtask_id)
 
     def handle_source_event(self, subtask_id: int, source_event: Any) -> None:
-        assert self._inner is not None
         if isinstance(source_event, SourceFinished):
             self._position = further(self._position, source_event.position)
             self._finished.add(subtask_id)
             if len(self._finished) == self._context.current_parallelism():
                 self._go_on()
         elif isinstance(source_event, SplitRequested):
-            self._inner.handle_split_request(subtask_id)
+            self._current.handle_split_request(subtask_id)
         else:
             assert isinstance(source_event, Passed)
-            self._inner.handle_source_event(subtask_id, source_event.event)
+            self._current.handle_source_event(subtask_id, source_event.event)
 
     # ------------------------------------------------------------ the switch
 
@@ -151,9 +152,8 @@ class HybridEnumerator(SplitEnumerator):
         self._restored = self._position = None
         self._finished.clear()
         self._begin()
-        assert self._inner is not None
         for subtask_id in self._context.registered_readers():
-            self._inner.add_reader(subtask_id)
+            self._current.add_reader(subtask_id)
 
     def _end(self) -> None:
         inner, self._inner = self._inner, None
@@ -164,8 +164,7 @@ class HybridEnumerator(SplitEnumerator):
     # ------------------------------------------------------------ checkpoints
 
     def snapshot_state(self, checkpoint_id: int) -> HybridState:
-        assert self._inner is not None
-        inner = self._inner.snapshot_state(checkpoint_id)
+        inner = self._current.snapshot_state(checkpoint_id)
         return HybridState(self._index, type(self._source).__name__, self._made, inner, self._position)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
