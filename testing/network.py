@@ -42,7 +42,7 @@ class Network:
 
     Args:
         settings: How much may be under way on a channel before its sender has to wait.
-        delayed: How many records an operator may hold until it lets all go at once.
+        delayed: How many records an operator may hold until it emits all of them in one step.
     """
 
     def __init__(self, world: World, faults: Faults, settings: Settings, delayed: int) -> None:

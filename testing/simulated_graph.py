@@ -132,7 +132,10 @@ def keeps_order(plan: Plan) -> dict[str, bool]:
 
 
 def most_delayed(plan: Plan) -> int:
-    """How many records wait for the end of event time, at the most; twice as many where some come again."""
-    if not any(stage.kind is StageKind.DELAY for stage in plan.stages):
-        return 0
-    return (1 if plan.is_exactly_once else 2) * len(ways_to_sinks(plan)) * plan.splits * plan.records
+    """How many records may leave in one step, at most: they waited for the end of event time, or for a run."""
+    stages = [number for number, stage in enumerate(plan.stages) if _is_epoch_stage(plan, number, stage)]
+    results = max((SimulatedStage("", plan.seed + number).most_emitted for number in stages), default=0)
+    # Twice as many where some come again.
+    every = (1 if plan.is_exactly_once else 2) * len(ways_to_sinks(plan)) * plan.splits * plan.records
+    is_delayed = any(stage.kind is StageKind.DELAY for stage in plan.stages)
+    return every if is_delayed else min(results, every)
