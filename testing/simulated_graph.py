@@ -132,7 +132,7 @@ def keeps_order(plan: Plan) -> dict[str, bool]:
 
 
 def most_delayed(plan: Plan) -> int:
-    """How many records may leave in one step, at most: they waited for the end of event time, or for a run."""
+    """The most records that leave in one step: they waited for the end of event time, or for a run."""
     stages = [number for number, stage in enumerate(plan.stages) if _is_epoch_stage(plan, number, stage)]
     results = max((SimulatedStage("", plan.seed + number).most_emitted for number in stages), default=0)
     # Twice as many where some come again.

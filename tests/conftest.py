@@ -50,6 +50,18 @@ class RayCluster:
     temp_dir: Path
 
 
+_STARTS_PROCESSES = {"ray_cluster", "spark_session", "browser"}
+"""Fixtures that start Ray, Spark or a browser. Kafka and the others have directories of their own."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the tests that use these fixtures out of `make quick`."""
+    for item in items:
+        if isinstance(item, pytest.Function) and _STARTS_PROCESSES & {*item.fixturenames}:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
     """One Ray with token authentication, for all tests of the session that need one.

@@ -135,6 +135,7 @@ GARBAGE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("garbage", GARBAGE, ids=["http", "zeros", "gigabyte", "data", "refusal"])
 def test_a_stranger_is_disconnected_and_changes_nothing(
     both: tuple[Process, Process], garbage: bytes

@@ -5,8 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 START = """
 import sys
+
+import pytest
+import pytest
 from tidegate.actors.deferred_pandas import defer_pandas
 defer_pandas()
 import pyarrow as pa
@@ -65,6 +72,8 @@ def test_a_local_job_goes_without_pandas_until_it_is_wanted() -> None:
     run(
         """
 import sys
+
+import pytest
 import pyarrow as pa
 from tidegate.common import Configuration
 from tidegate.datastream import StreamExecutionEnvironment

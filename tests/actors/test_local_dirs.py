@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from tidegate.actors.local_dirs import JobDirectories, local_dir, local_snapshots_dir
 
 HOLDER = """
@@ -84,6 +85,7 @@ def test_what_is_no_job_of_ours_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
 
 
+@pytest.mark.slow
 def test_jobs_that_end_do_not_disturb_those_that_begin(tmp_path: Path) -> None:
     """The directory above those of the jobs comes and goes with them."""
     is_over = threading.Event()

@@ -20,6 +20,8 @@ from tidegate.protocol.ids import Attempt
 
 from .processes import DEADLINE_S, Process, addresses, begin, connect, message
 
+pytestmark = pytest.mark.slow
+
 Both = tuple[Process, Process]
 
 

@@ -152,6 +152,7 @@ def test_a_certificate_that_was_renewed_applies_to_the_next_connection(authority
         assert pair[1].wait_for(1) == [0]
 
 
+@pytest.mark.slow
 def test_a_peer_of_another_authority_is_refused_at_both_ends(authority: Authority, tmp_path: Path) -> None:
     other = Authority(tmp_path, "other")
     cause = failure(authority.files("a"), other.files("b"))
@@ -163,6 +164,7 @@ def test_a_peer_of_another_authority_is_refused_at_both_ends(authority: Authorit
     assert "c.crt (RAY_TLS_SERVER_CERT) of this process is not signed by a CA that the other end" in cause
 
 
+@pytest.mark.slow
 def test_expired_certificates_are_refused_at_both_ends(authority: Authority) -> None:
     good, expired = authority.files("a"), authority.files("old", days=-1)
     cause = failure(good, expired)
@@ -172,6 +174,7 @@ def test_expired_certificates_are_refused_at_both_ends(authority: Authority) -> 
     assert "old.crt (RAY_TLS_SERVER_CERT) of this process has expired. Renew it" in cause
 
 
+@pytest.mark.slow
 def test_a_peer_without_tls_is_refused_at_both_ends(authority: Authority) -> None:
     files = authority.files("a")
     assert "the other end uses TLS, and this process does not. Set RAY_USE_TLS" in failure(None, files)

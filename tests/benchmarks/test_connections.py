@@ -7,6 +7,7 @@ from tidegate.benchmarks.connections.__main__ import Commands, module
 from tidegate.benchmarks.connections.programs import opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["unix", "127.0.0.1"])
 def test_both_ends_of_every_carrier_send_and_receive(where: str) -> None:
     carriers: list[Commands] = [

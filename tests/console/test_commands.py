@@ -301,6 +301,7 @@ def completed(line: str, words: int) -> list[str]:
     return [offer.partition(",")[2] for offer in done.stdout.split()]
 
 
+@pytest.mark.slow
 def test_commands_are_completed_and_a_cluster_that_is_away_offers_no_jobs() -> None:
     assert completed("tidegate savepoint ", 2) == sorted(
         ["trigger", "list", "check", "inspect", "diff", "dispose"]
@@ -308,6 +309,7 @@ def test_commands_are_completed_and_a_cluster_that_is_away_offers_no_jobs() -> N
     assert completed("tidegate status --address 127.0.0.1:1 ", 4) == []
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_a_command_without_a_word(stored: Path) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -324,6 +326,7 @@ def test_a_reader_that_goes_away_ends_a_command_without_a_word(stored: Path) -> 
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_command_that_waits_for_a_silent_cluster_at_once() -> None:
     with socket.create_server(("", 0)) as server:
         process = subprocess.Popen(

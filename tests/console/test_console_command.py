@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.job_archive import JobArchive
 from tidegate.testing.simulated_jobs import simulated_job
@@ -17,6 +18,7 @@ from tidegate.testing.simulated_jobs import simulated_job
 COMMAND = [sys.executable, "-c", "from tidegate.console.main import main; main()", "console"]
 
 
+@pytest.mark.slow
 def test_the_printed_address_holds_the_token_behind_its_hash(tmp_path: Path) -> None:
     JobArchive(str(tmp_path / "archive")).write(simulated_job(5, JobStatus.FINISHED))
     token_file = tmp_path / "token"
@@ -45,6 +47,7 @@ def test_the_printed_address_holds_the_token_behind_its_hash(tmp_path: Path) -> 
     assert token not in errors
 
 
+@pytest.mark.slow
 def test_a_console_without_a_cluster_says_so(tmp_path: Path) -> None:
     command = [*COMMAND, "--address", "127.0.0.1:1", "--token-file", str(tmp_path / "token")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

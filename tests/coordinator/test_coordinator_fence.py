@@ -168,6 +168,7 @@ def positions(count: int) -> Iterator[tuple[int, ...]]:
     return itertools.combinations_with_replacement(range(OPERATIONS), count)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_a_zombie_is_found_by_its_successor_or_never_announced() -> None:
     outcomes = set()
     for steps in positions(3):
@@ -319,6 +320,7 @@ class Three:
                     zombie.steps(operations)
 
 
+@pytest.mark.slow
 def test_of_three_coordinators_all_that_restore_agree_which_checkpoint_is_the_newest() -> None:
     outcomes = set()
     for first, second in itertools.product(range(CLAIMED - 1, RECORDED), range(CLAIMED, RECORDED)):

@@ -227,6 +227,7 @@ def test_without_damage_the_job_resumes_with_everything(stopped: Files) -> None:
     assert (mode, parallelism) == (str(AT_LEAST_ONCE), {"numbers": 1, "totals": 4})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
 def test_a_damaged_file_changes_nothing_or_is_named(
     stopped: Files, damage: Callable[[Files, str], Damaged]

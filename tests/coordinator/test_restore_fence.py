@@ -300,6 +300,7 @@ class Interleaved(SteppedJob):
         self.restorable = sorted(fence_job("stepped://job", NEW).checkpoints)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_restored_or_never_announced_whatever_the_order() -> None:
     outcomes = set()
     for steps in positions(3):

@@ -127,6 +127,7 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KeyedJob]:
         each.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["hashmap"], indirect=True)
 def test_an_hour_of_checkpoints_leaves_no_file_that_no_manifest_names(job: KeyedJob) -> None:
     merged = 0

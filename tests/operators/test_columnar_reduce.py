@@ -51,6 +51,7 @@ AS = st.sampled_from(["columns", "records"])
 FUNCTIONS = [SumOf(1), SumOf(2), MinOf(1), MinOf(2), MaxOf(1), MaxOf(2)]
 
 
+@pytest.mark.slow
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(FUNCTIONS), st.lists(st.tuples(RECORDS, AS, st.booleans()), min_size=1, max_size=6))
 def test_columns_and_records_may_take_turns(function: Any, steps: list[Any]) -> None:

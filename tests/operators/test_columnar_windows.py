@@ -170,6 +170,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(SHAPES, STEPS)
 def test_random_batches_watermarks_and_rescales_give_what_a_loop_gives(
@@ -248,6 +249,7 @@ def test_floats_of_overlapping_windows_are_added_in_the_order_of_the_records(wat
     assert sums == {start: total for start, total in expected.items() if start + 11 > watermark}
 
 
+@pytest.mark.slow
 def test_a_record_may_be_in_more_windows_than_are_grouped_at_once() -> None:
     test = operator((70_000, 1, 0), {"n": Count()})
     process(test, [("a", 1, 0.5, 0)])

@@ -24,6 +24,8 @@ from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tests.operators.harness import OperatorUnderTest
 from tests.operators.test_timers import Alarms, fired
 
+pytestmark = pytest.mark.slow
+
 Model = set[tuple[str, int, Any, Any]]
 KEYS = [1, 2, 3]
 TIMES = st.integers(min_value=0, max_value=6)

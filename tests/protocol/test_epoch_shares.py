@@ -55,6 +55,7 @@ from .share_world import Subtask, World
 SEEDS = 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, 100))
 def test_each_result_leaves_once_whatever_fails_between_two_events(first: int) -> None:
     for seed in range(first, first + 100):
@@ -225,6 +226,7 @@ def _finds(seed: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_found(name: str) -> None:
     assert first_finding(name) == KNOWN_SEEDS[name]

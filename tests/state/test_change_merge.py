@@ -62,6 +62,7 @@ def entries(table: pa.Table) -> dict[Any, Any]:
     return dict(zip(keys, table["value"].to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keys", "max_parallelism"), [("int", 128), ("int", 1), ("text", 128)])
 def test_the_latest_row_of_each_entry_is_left_in_order(keys: str, max_parallelism: int) -> None:
     made = increments(keys, max_parallelism)
@@ -72,6 +73,7 @@ def test_the_latest_row_of_each_entry_is_left_in_order(keys: str, max_parallelis
     assert merged["key"].to_pylist() == sorted_table(merged)["key"].to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", list(KEYS))
 def test_tombstones_stay_where_they_are_asked_for(keys: str) -> None:
     made = increments(keys, 128)

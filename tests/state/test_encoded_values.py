@@ -58,6 +58,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_every_value_comes_back_as_it_was(value: Any) -> None:
     back = decode_value(encode_value(value))

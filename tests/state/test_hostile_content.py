@@ -239,6 +239,7 @@ def changed_file(content: bytes, data: st.DataObject) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+@pytest.mark.slow
 @settings(OFTEN, max_examples=150)
 @given(data=st.data())
 def test_a_file_of_any_content_with_valid_checksums_is_read_or_refused(

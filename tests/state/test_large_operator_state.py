@@ -26,6 +26,8 @@ from tidegate.state.storage import CheckpointStorage
 
 from .test_operator_state import open_states
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = ListStateDescriptor("numbers", Types.LONG())
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 ANY_RULES = MapStateDescriptor("any rules")

@@ -64,6 +64,7 @@ def mapped_bytes(path: Path) -> int:
     return resident
 
 
+@pytest.mark.slow
 def test_reading_all_of_a_large_file_leaves_little_of_it_mapped(tmp_path: Path) -> None:
     env = LmdbEnvironment(str(tmp_path / "state"), 64 * MIB, "running total", mapped_bytes=4 * MIB)
     put(env, range(30_000))

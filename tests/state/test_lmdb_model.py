@@ -13,6 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -34,6 +35,8 @@ from tidegate.state.memory_budget import MemoryBudget
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 
 from .keyed_model import EXPIRING, PLAIN, TTL_MS, Contents, Slot, assert_shows, write
+
+pytestmark = pytest.mark.slow
 
 MAX_PARALLELISM = 16
 # Few keys, so that steps meet; that every kind of key comes back is shown elsewhere. With two subtasks, the

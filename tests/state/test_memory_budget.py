@@ -19,6 +19,8 @@ from tidegate.state.memory_budget import object_bytes
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import CheckpointStorage
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 _UNLIMITED = resource.RLIM_INFINITY
 NAMES = ValueStateDescriptor("names", Types.STRING())

@@ -19,6 +19,8 @@ from .receiver import grpc_receiver, http_receiver
 from .test_otlp import settings_for
 from .traced_job import run_traced_job
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 20.0
 """Far less than a collector that hangs would take: each request waits 10 s for its answer."""
 

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import tidegate
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(tidegate.__file__).parent
 

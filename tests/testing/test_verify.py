@@ -13,6 +13,8 @@ from tidegate.testing.verify import ExactlyOnceViolation, verify_exactly_once
 
 from .verified_jobs import AppendToFile, CountInAttribute, CountInState, appending, counting
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_job_with_managed_state_gives_the_same_under_every_seed() -> None:
     report = verify_exactly_once(counting(CountInState()), crashes=2, seeds=6)

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import TidegateError
@@ -25,6 +26,8 @@ from tidegate.coordinator.stored_statistics import read_statistics, stored_stati
 from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.rest.jobs import RUNNING, all_jobs, id_of
+
+pytestmark = pytest.mark.slow
 
 _DIRECTORY = tempfile.TemporaryDirectory(prefix="tidegate-archive-")
 _TOKEN = "0123456789abcdef"

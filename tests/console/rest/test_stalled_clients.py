@@ -14,6 +14,8 @@ from tidegate.console.rest.server import ServerSettings, served
 
 from tests.console.rest.jobs import all_jobs
 
+pytestmark = pytest.mark.slow
+
 MANY = 210
 
 
