@@ -34,7 +34,7 @@ from tidegate.protocol.link import LinkId
 from tidegate.protocol.link_watch import LinkWatch
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
-from tidegate.state.backend import HashMapStateBackend
+from tidegate.state.live_backends import HashMapStateBackend
 
 ATTEMPT = Attempt(1)
 TIMEOUT_MS = 20_000

@@ -25,7 +25,7 @@ from tidegate.protocol.ids import Attempt, CheckpointId, JobId, SubtaskId
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.protocol.trigger import TriggerPolicy
-from tidegate.state.backend import HashMapStateBackend
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.telemetry import create_tracer
 
 WIDTHS = (10, 100, 1_000, 5_000, 10_000)

@@ -1,4 +1,4 @@
-"""Brings values to their declared type, a whole batch at a time.
+"""Converts values to their declared type, a whole batch at a time.
 
 What already matches is recognised without a loop over records (types and lengths are counted, `struct.pack`,
 columns by `itemgetter`), and then the very same list comes back. Only what differs is touched.
@@ -9,113 +9,34 @@ where a float is declared becomes a float, a `FLOAT` is rounded to 32 bits. Ever
 
 from __future__ import annotations
 
-import logging
-import struct
-from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Sequence
-from datetime import date, datetime, time
-from decimal import Decimal
+from collections.abc import Sequence
 from itertools import chain, islice
-from numbers import Integral, Real
-from operator import attrgetter, eq, itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
-from .class_types import ClassTypeInfo, EnumTypeInfo
 from .counting import all_are
-from .time import Instant
-from .typeinfo import (
+from .declared_types import (
     BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
     ListTypeInfo,
-    LocalZonedTimestampTypeInfo,
     MapTypeInfo,
     ObjectArrayTypeInfo,
     PrimitiveArrayTypeInfo,
     RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
     TupleTypeInfo,
     TypeInformation,
-    type_text,
+)
+from .plain_conversion import (
+    Converter,
+    PlainConverter,
+    WrongValueError,
+    plain_converter,
+    shortened,
+    unconverted,
 )
 from .types import Row, named_rows
 
 __all__ = ["Converter", "WrongValueError", "converter_of", "shortened"]
-
-logger = logging.getLogger("tidegate")
-
-_NONE = type(None)
-
-
-class WrongValueError(Exception):
-    """A value does not have the declared type, and cannot be brought to it.
-
-    Attributes:
-        reason: what is wrong, with the value, the declared type and the place in the record.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Converter(ABC):
-    """Brings values to one type.
-
-    Args:
-        declared: the type, as errors show it.
-        is_nullable: whether None may stand for a value; it may inside rows, lists and maps.
-        python_type: the Python type of values that need no conversion.
-    """
-
-    def __init__(self, declared: TypeInformation, is_nullable: bool, python_type: type) -> None:
-        self._declared = declared
-        self._is_nullable = is_nullable
-        self._python_type = python_type
-        self._kinds = {python_type}
-
-    def __call__(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Convert values.
-
-        Args:
-            values: any number of them.
-
-        Returns:
-            `values` itself if every one has the declared type, else a new list.
-
-        Raises:
-            WrongValueError: one of them cannot be brought to the declared type.
-        """
-        if not values:
-            return values
-        if all_are(map(type, values), self._python_type, len(values)):
-            return self.convert(values, self._kinds)
-        kinds = set(map(type, values))
-        if _NONE not in kinds:
-            return self.convert(values, kinds)
-        if not self._is_nullable:
-            raise self.wrong(None)
-        kinds.discard(_NONE)
-        if not kinds:
-            return values
-        present = [value for value in values if value is not None]
-        converted = self.convert(present, kinds)
-        if converted is present:
-            return values
-        following = iter(converted)
-        return [None if value is None else next(following) for value in values]
-
-    @abstractmethod
-    def convert(self, values: Sequence[Any], kinds: set[type]) -> Sequence[Any]:
-        """As a call, for values none of which is None, and whose Python types are `kinds`."""
-
-    def wrong(self, value: object) -> WrongValueError:
-        """The error for a value of another type."""
-        kind = "None" if value is None else f"{shortened(value)}, of type {type(value).__name__},"
-        return WrongValueError(f"{kind} where {type_text(self._declared)} is declared")
 
 
 def converter_of(
@@ -129,17 +50,9 @@ def converter_of(
         wraps_integers: keep the low bits of an integer that does not fit, with a warning, as PyFlink does
             with collections. Otherwise it is an error.
     """
-    if isinstance(type_info, BasicTypeInfo):
-        return _basic(type_info, is_nullable, wraps_integers)
-    plain = _PLAIN.get(type(type_info))
+    plain = plain_converter(type_info, is_nullable, wraps_integers)
     if plain is not None:
-        return _Plain(type_info, is_nullable, *plain)
-    if isinstance(type_info, (ClassTypeInfo, EnumTypeInfo)):
-        # Read from a snapshot, it has no class to compare with.
-        found = type_info.python_class
-        return None if found is None else _Plain(type_info, is_nullable, found, _unconverted)
-    if isinstance(type_info, PrimitiveArrayTypeInfo) and type_text(type_info.element_type) == "BYTE":
-        return _Plain(type_info, is_nullable, bytes, _as_bytes)
+        return plain
 
     def inner(element: TypeInformation, may_be_none: bool = True) -> Converter | None:
         return converter_of(element, may_be_none, wraps_integers)
@@ -159,167 +72,10 @@ def converter_of(
     return None
 
 
-# ---------------------------------------------------------------- scalars
-
-
-class _Plain(Converter):
-    """Values of one Python type.
-
-    Args:
-        python_type: what values should be; instances of subclasses will do.
-        convert_one: gives the value for an object of another type, or None if there is none.
-    """
-
-    def __init__(
-        self,
-        declared: TypeInformation,
-        is_nullable: bool,
-        python_type: type,
-        convert_one: Callable[[Any], Any],
-    ) -> None:
-        super().__init__(declared, is_nullable, python_type)
-        self._convert_one = convert_one
-
-    def convert(self, values: Sequence[Any], kinds: set[type]) -> Sequence[Any]:
-        if kinds <= self._kinds:
-            return values
-        return [self.one(value) for value in values]
-
-    def one(self, value: Any) -> Any:
-        value = _without_numpy(value)
-        converted = self._convert_one(value)
-        if converted is not None:
-            return converted
-        if isinstance(value, self._python_type):
-            return value
-        raise self.wrong(value)
-
-
-_CODES = {8: "b", 16: "h", 32: "i", 64: "q"}
-"""What `struct` calls integers of so many bits."""
-
-
-class _Integers(_Plain):
-    """Integers of so many bits."""
-
-    def __init__(self, declared: TypeInformation, is_nullable: bool, bits: int, wraps: bool) -> None:
-        super().__init__(declared, is_nullable, int, _as_integer)
-        self._bits = bits
-        self._highest = (1 << (bits - 1)) - 1
-        self._lowest = -self._highest - 1
-        self._wraps = wraps
-
-    def convert(self, values: Sequence[Any], kinds: set[type]) -> Sequence[Any]:
-        converted = super().convert(values, kinds)
-        try:
-            # A fifth of what `min` and `max` take.
-            struct.pack(f"{len(converted)}{_CODES[self._bits]}", *converted)
-        except struct.error:
-            return [self._fitting(value) for value in converted]
-        return converted
-
-    def _fitting(self, value: int) -> int:
-        if self._lowest <= value <= self._highest:
-            return value
-        problem = (
-            f"{value} does not fit {type_text(self._declared)}, which holds {self._lowest} to {self._highest}"
-        )
-        if not self._wraps:
-            raise WrongValueError(problem)
-        kept = (value - self._lowest) % (1 << self._bits) + self._lowest
-        logger.warning("%s; its low %d bits are kept, as in PyFlink: %d", problem, self._bits, kept)
-        return kept
-
-
-class _Singles(_Plain):
-    """Numbers rounded to 32 bits."""
-
-    def __init__(self, declared: TypeInformation, is_nullable: bool) -> None:
-        super().__init__(declared, is_nullable, float, _as_float)
-
-    def convert(self, values: Sequence[Any], kinds: set[type]) -> Sequence[Any]:
-        converted = super().convert(values, kinds)
-        rounded = array("f", converted).tolist()
-        return converted if all(map(eq, rounded, converted)) else rounded
-
-
-class _Characters(_Plain):
-    """Texts of one character."""
-
-    def __init__(self, declared: TypeInformation, is_nullable: bool) -> None:
-        super().__init__(declared, is_nullable, str, _unconverted)
-
-    def convert(self, values: Sequence[Any], kinds: set[type]) -> Sequence[Any]:
-        converted = super().convert(values, kinds)
-        for value in converted:
-            if len(value) != 1:
-                raise self.wrong(value)
-        return converted
-
-
-def _unconverted(value: Any) -> None:
-    return None
-
-
-def _as_integer(value: Any) -> int | None:
-    return int(value) if isinstance(value, Integral) else None
-
-
-def _as_float(value: Any) -> float | None:
-    return float(value) if isinstance(value, Real) else None
-
-
-def _as_decimal(value: Any) -> Decimal | None:
-    return Decimal(int(value)) if isinstance(value, Integral) else None
-
-
-def _as_date(value: Any) -> date | None:
-    return value.date() if isinstance(value, datetime) else None
-
-
-def _as_bytes(value: Any) -> bytes | None:
-    return bytes(value) if isinstance(value, (bytearray, memoryview)) else None
-
-
-def _without_numpy(value: Any) -> Any:
-    """The Python value of a NumPy scalar; told by its module, so that NumPy need not be imported."""
-    is_scalar = type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0
-    return value.item() if is_scalar else value
-
-
-def _basic(type_info: BasicTypeInfo, is_nullable: bool, wraps: bool) -> Converter:
-    basic = type_info.basic_type
-    bits = _BITS.get(basic)
-    if bits is not None:
-        return _Integers(type_info, is_nullable, bits, wraps)
-    if basic is BasicType.FLOAT:
-        return _Singles(type_info, is_nullable)
-    if basic is BasicType.CHAR:
-        return _Characters(type_info, is_nullable)
-    return _Plain(type_info, is_nullable, *_BASIC[basic])
-
-
-_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
-_BASIC: dict[BasicType, tuple[type, Callable[[Any], Any]]] = {
-    BasicType.STRING: (str, _unconverted),
-    BasicType.BOOLEAN: (bool, _unconverted),
-    BasicType.DOUBLE: (float, _as_float),
-    BasicType.BIG_INT: (int, _as_integer),
-    BasicType.BIG_DEC: (Decimal, _as_decimal),
-    BasicType.INSTANT: (Instant, _unconverted),
-}
-_PLAIN: dict[type, tuple[type, Callable[[Any], Any]]] = {
-    DateTypeInfo: (date, _as_date),
-    TimeTypeInfo: (time, _unconverted),
-    TimestampTypeInfo: (datetime, _unconverted),
-    LocalZonedTimestampTypeInfo: (datetime, _unconverted),
-}
-
-
 # ---------------------------------------------------------------- collections
 
 
-class _Lists(_Plain):
+class _Lists(PlainConverter):
     """Lists, by their elements all in a row."""
 
     def __init__(self, declared: TypeInformation, is_nullable: bool, elements: Converter | None) -> None:
@@ -345,7 +101,7 @@ def _as_list(value: Any) -> list[Any] | None:
     return value.tolist() if type(value).__module__ == "numpy" else None
 
 
-class _Maps(_Plain):
+class _Maps(PlainConverter):
     """Dicts, by their keys and values all in a row."""
 
     def __init__(
@@ -355,7 +111,7 @@ class _Maps(_Plain):
         keys: Converter | None,
         map_values: Converter | None,
     ) -> None:
-        super().__init__(declared, is_nullable, dict, _unconverted)
+        super().__init__(declared, is_nullable, dict, unconverted)
         self._parts = keys, map_values
 
     def convert(self, values: Sequence[Any], kinds: set[type]) -> Sequence[Any]:
@@ -496,13 +252,3 @@ class _Inside:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, WrongValueError):
             error.reason += self._place
-
-
-def shortened(value: object, limit: int = 200) -> str:
-    """How a value prints, cut where that gets long."""
-    try:
-        text = repr(value)
-    except Exception as error:
-        # A value that is nested too deeply, or a class of the user's.
-        text = f"<{type(value).__name__} whose repr() raises {type(error).__name__}>"
-    return text if len(text) <= limit else text[:limit] + "…"

@@ -12,26 +12,39 @@ from decimal import Decimal
 from typing import Any
 
 from .class_types import ClassField, ClassKind, ClassTypeInfo, CustomTypeInfo, EnumTypeInfo, class_name_of
+from .declared_types import (
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    InstantTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
 from .errors import ConfigurationError
 from .time import Instant
 from .type_codecs import registered_codec
-from .typeinfo import TypeInformation, Types
 
 __all__ = ["dataclass_type", "pydantic_type", "type_of"]
 
 _PLAIN: dict[object, TypeInformation] = {
-    str: Types.STRING(),
-    int: Types.LONG(),
-    float: Types.DOUBLE(),
-    bool: Types.BOOLEAN(),
-    bytes: Types.PRIMITIVE_ARRAY(Types.BYTE()),
-    Decimal: Types.BIG_DEC(),
-    date: Types.SQL_DATE(),
-    time: Types.SQL_TIME(),
-    datetime: Types.SQL_TIMESTAMP(),
-    Instant: Types.INSTANT(),
+    str: BasicTypeInfo(BasicType.STRING),
+    int: BasicTypeInfo(BasicType.LONG),
+    float: BasicTypeInfo(BasicType.DOUBLE),
+    bool: BasicTypeInfo(BasicType.BOOLEAN),
+    bytes: PrimitiveArrayTypeInfo(BasicTypeInfo(BasicType.BYTE)),
+    Decimal: BasicTypeInfo(BasicType.BIG_DEC),
+    date: DateTypeInfo(),
+    time: TimeTypeInfo(),
+    datetime: TimestampTypeInfo(),
+    Instant: InstantTypeInfo(),
 }
-_UNKNOWN = Types.PICKLED_BYTE_ARRAY()
+_UNKNOWN = PickledBytesTypeInfo()
 
 
 def type_of(annotation: Any) -> TypeInformation:
@@ -90,11 +103,11 @@ def _generic_type(origin: Any, args: tuple[Any, ...], inside: tuple[type[Any], .
         kinds = {type(arg) for arg in args if arg is not None}
         return _type_of(kinds.pop(), inside) if len(kinds) == 1 else _UNKNOWN
     if origin is list:
-        return Types.LIST(_type_of(args[0], inside))
+        return ListTypeInfo(_type_of(args[0], inside))
     if origin is dict:
-        return Types.MAP(_type_of(args[0], inside), _type_of(args[1], inside))
+        return MapTypeInfo(_type_of(args[0], inside), _type_of(args[1], inside))
     if origin is tuple and Ellipsis not in args:
-        return Types.TUPLE([_type_of(arg, inside) for arg in args])
+        return TupleTypeInfo([_type_of(arg, inside) for arg in args])
     return _UNKNOWN
 
 

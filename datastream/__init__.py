@@ -65,7 +65,8 @@ from ..operators.windows.assigners import MergingWindowAssigner, WindowAssigner
 from ..operators.windows.triggers import Trigger, TriggerResult
 from ..operators.windows.windows import CountWindow, GlobalWindow, TimeWindow, Window
 from ..protocol.elements import CheckpointingMode, SavepointFormatType
-from ..state.backend import HashMapStateBackend, StateBackend
+from ..state.backend import StateBackend
+from ..state.live_backends import HashMapStateBackend
 
 if TYPE_CHECKING:
     from ..operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum

@@ -27,8 +27,8 @@ from ..common.secrets import without_secrets
 from ..coordinator.spec import JobSettings
 from ..protocol.listening import ListenRule
 from ..protocol.trigger import TriggerPolicy
-from ..state.backend import HashMapStateBackend, StateBackend
-from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
+from ..state.backend import StateBackend
+from ..state.live_backends import FileSystemStateBackend, HashMapStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
 from ..state.storage import absolute_address

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..common.absent_names import refusal
-from ..state.backend import HashMapStateBackend, StateBackend
-from ..state.live_backends import FileSystemStateBackend, MemoryStateBackend
+from ..state.backend import StateBackend
+from ..state.live_backends import FileSystemStateBackend, HashMapStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend, PredefinedOptions
 

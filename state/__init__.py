@@ -11,12 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..common.lazy_names import loaded_on_use
+from .storage_kinds import register
 
 if TYPE_CHECKING:
     from .snapshot_diff import diff
     from .snapshot_reader import read_snapshot
 
 __all__ = ["diff", "read_snapshot"]
+
+# Here, because this runs before any module of the room is used.
+register()
 
 __getattr__ = loaded_on_use(
     __name__,

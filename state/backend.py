@@ -260,18 +260,6 @@ class StateBackend(ABC):
     def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
         """Open the keyed state of one operator in one subtask."""
 
+    @abstractmethod
     def create_operator_backend(self, params: OperatorStateBackendParameters) -> OperatorStateBackend:
-        """Open the operator state of one operator in one subtask. By default it stays in memory."""
-        from .operator_state import OperatorStateBackend
-
-        return OperatorStateBackend(params)
-
-
-@dataclass(frozen=True)
-class HashMapStateBackend(StateBackend):
-    """Live objects in memory, nothing on local disk; snapshots go to checkpoint storage."""
-
-    def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
-        from .keyed_backend import TableKeyedStateBackend
-
-        return TableKeyedStateBackend(params)
+        """Open the operator state of one operator in one subtask."""

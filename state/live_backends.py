@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..common.checkpoint_options import CheckpointingOptions
 from ..common.errors import ConfigurationError
-from .backend import HashMapStateBackend
+from .backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
+
+if TYPE_CHECKING:
+    from .list_storage import OperatorStateBackendParameters
+    from .operator_state import OperatorStateBackend
+
+
+@dataclass(frozen=True)
+class HashMapStateBackend(StateBackend):
+    """Live objects in memory, nothing on local disk; snapshots go to checkpoint storage."""
+
+    def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
+        from .keyed_backend import TableKeyedStateBackend
+
+        return TableKeyedStateBackend(params)
+
+    def create_operator_backend(self, params: OperatorStateBackendParameters) -> OperatorStateBackend:
+        from .operator_state import OperatorStateBackend
+
+        return OperatorStateBackend(params)
 
 
 @dataclass(frozen=True)

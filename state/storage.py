@@ -117,6 +117,8 @@ class CheckpointStorage(ABC):
 
 
 _SCHEMES: dict[str, Callable[[str], CheckpointStorage]] = {}
+_FILE_SYSTEMS: list[Callable[[str, bool], CheckpointStorage]] = []
+"""What opens addresses of other schemes: one function, which `storage_kinds` registers."""
 
 
 def register_scheme(scheme: str, open_path: Callable[[str], CheckpointStorage]) -> None:
@@ -127,6 +129,15 @@ def register_scheme(scheme: str, open_path: Callable[[str], CheckpointStorage]) 
         open_path: Takes what follows `://`.
     """
     _SCHEMES[scheme] = open_path
+
+
+def register_file_systems(open_uri: Callable[[str, bool], CheckpointStorage]) -> None:
+    """Let `open_storage` open addresses of all schemes that are not registered.
+
+    Args:
+        open_uri: Takes the arguments of `open_storage`.
+    """
+    _FILE_SYSTEMS[:] = [open_uri]
 
 
 def open_storage(uri: str, is_synced: bool = True) -> CheckpointStorage:
@@ -144,14 +155,7 @@ def open_storage(uri: str, is_synced: bool = True) -> CheckpointStorage:
     scheme, separator, path = uri.partition("://")
     if separator and scheme in _SCHEMES:
         return _SCHEMES[scheme](path)
-    if uri.startswith("memory://"):
-        from .memory_storage import MemoryCheckpointStorage
-
-        return MemoryCheckpointStorage(uri.removeprefix("memory://"))
-    from .filesystem_storage import FileSystemCheckpointStorage
-    from .retrying_storage import RetryingStorage
-
-    return RetryingStorage(FileSystemCheckpointStorage(uri, is_synced))
+    return _FILE_SYSTEMS[0](uri, is_synced)
 
 
 def check_exclusive(storage: CheckpointStorage, existing: str) -> None:

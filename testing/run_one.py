@@ -11,7 +11,8 @@ from ..common.job_status import JobStatus
 from ..common.restart_strategy import RestartStrategies
 from ..coordinator.spec import JobSettings
 from ..protocol.trigger import TriggerPolicy
-from ..state.backend import HashMapStateBackend, StateBackend
+from ..state.backend import StateBackend
+from ..state.live_backends import HashMapStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from .checkers import check_output
 from .failed_starts import FailedStarts

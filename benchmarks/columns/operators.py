@@ -20,8 +20,9 @@ from tidegate.operators.functions import KeyedProcessFunction
 from tidegate.operators.keyed import KeyedProcessOperator
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.protocol.elements import Batch
-from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.backend import StateBackend
 from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
 from ..parts import row

@@ -23,14 +23,10 @@ import numpy as np
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.state.backend import (
-    HashMapStateBackend,
-    KeyedStateBackend,
-    KeyedStateBackendParameters,
-    StateBackend,
-)
+from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.key_hashing import key_groups_of
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.storage import open_storage
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import lmdb
 from rocksdict import Options, Rdict
-from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.backend import StateBackend
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
 from benchmarks.parts import row

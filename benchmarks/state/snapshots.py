@@ -10,8 +10,9 @@ from statistics import median
 import numpy as np
 from tidegate.protocol.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
-from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.backend import StateBackend
 from tidegate.state.keyed_backend import TableKeyedStateBackend
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.lmdb_store import LmdbStore
 from tidegate.state.memory_budget import MemoryBudget

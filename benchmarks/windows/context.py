@@ -9,14 +9,9 @@ from tidegate.operators.base import OperatorContext
 from tidegate.operators.processing_time import ProcessingTimeService
 from tidegate.protocol.ids import Attempt
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.state.backend import (
-    HashMapStateBackend,
-    KeyedStateBackend,
-    KeyedStateBackendParameters,
-    StateBackend,
-    wall_clock_ms,
-)
+from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend, wall_clock_ms
 from tidegate.state.list_storage import OperatorStateBackendParameters
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.operator_state import OperatorStateBackend
 

@@ -29,7 +29,8 @@ from tidegate.operators.windows.merging_operator import MergingWindowOperator
 from tidegate.operators.windows.operator import Windowing, WindowOperator
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
 from tidegate.protocol.ids import CheckpointId
-from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.backend import StateBackend
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
 from .context import context_for

@@ -27,8 +27,8 @@ from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
-from tidegate.state.backend import HashMapStateBackend
 from tidegate.state.inline_storage import InlineStorage
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 
 ATTEMPT = Attempt(3)

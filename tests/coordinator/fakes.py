@@ -29,7 +29,7 @@ from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subta
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.protocol.trigger import TriggerPolicy
-from tidegate.state.backend import HashMapStateBackend
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import CheckpointStorage
 from tidegate.telemetry import SpanSink, create_tracer

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 from tidegate.coordinator.local_state import local_state_hint, memory_warning
-from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.backend import StateBackend
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.rocksdb_backend import EmbeddedRocksDBStateBackend
 

@@ -14,14 +14,10 @@ from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
-from tidegate.state.backend import (
-    HashMapStateBackend,
-    KeyedStateBackend,
-    KeyedStateBackendParameters,
-    StateBackend,
-)
+from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.list_storage import OperatorStateBackendParameters
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters

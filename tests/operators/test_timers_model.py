@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from tidegate.operators.timers import Timer
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.protocol.redistribution import redistribute
-from tidegate.state.backend import HashMapStateBackend, StateBackend
+from tidegate.state.backend import StateBackend
 from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.key_hashing import key_group_of
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 

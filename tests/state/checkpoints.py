@@ -12,14 +12,10 @@ from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, decode_manifest, encode_manifest
-from tidegate.state.backend import (
-    HashMapStateBackend,
-    KeyedStateBackend,
-    KeyedStateBackendParameters,
-    wall_clock_ms,
-)
+from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, wall_clock_ms
 from tidegate.state.key_hashing import key_group_of
 from tidegate.state.list_storage import OperatorStateBackendParameters
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.storage import CheckpointStorage, open_storage

@@ -6,12 +6,8 @@ from pathlib import Path
 import pytest
 from tidegate.common.typeinfo import TypeInformation
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
-from tidegate.state.backend import (
-    HashMapStateBackend,
-    KeyedStateBackend,
-    KeyedStateBackendParameters,
-    StateBackend,
-)
+from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import CheckpointStorage

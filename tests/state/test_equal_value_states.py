@@ -11,14 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.state.backend import (
-    HashMapStateBackend,
-    KeyedStateBackend,
-    KeyedStateBackendParameters,
-    StateBackend,
-)
+from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keyed_states import DirectValueState, ImmutableValueState, TableValueState
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 

@@ -21,8 +21,7 @@ def test_declaring_state_loads_neither_arrow_nor_lmdb() -> None:
 
 
 def test_flinks_other_names_of_backends_mean_the_same_state() -> None:
-    from tidegate.state.backend import HashMapStateBackend
-    from tidegate.state.live_backends import FileSystemStateBackend, MemoryStateBackend
+    from tidegate.state.live_backends import FileSystemStateBackend, HashMapStateBackend, MemoryStateBackend
     from tidegate.state.lmdb_backend import LmdbStateBackend
     from tidegate.state.rocksdb_backend import EmbeddedRocksDBStateBackend
 

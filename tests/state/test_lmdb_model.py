@@ -22,13 +22,13 @@ from tidegate.protocol.handles import FileHandle, KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import (
     FrozenKeyedState,
-    HashMapStateBackend,
     KeyedStateBackend,
     KeyedStateBackendParameters,
     StateBackend,
 )
 from tidegate.state.key_hashing import key_group_of
 from tidegate.state.keyed_backend import TableKeyedStateBackend
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.lmdb_store import LmdbStore
 from tidegate.state.memory_budget import MemoryBudget

@@ -12,8 +12,9 @@ from tidegate.common.errors import CheckpointStorageError, ConfigurationError, K
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.state.backend import HashMapStateBackend, KeyedStateBackend, KeyedStateBackendParameters
+from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.memory_budget import object_bytes
 from tidegate.state.memory_storage import MemoryCheckpointStorage

@@ -14,12 +14,12 @@ from tidegate.common.time import Time
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import OperatorListHandle, OperatorSnapshot
 from tidegate.protocol.redistribution import redistribute
-from tidegate.state.backend import HashMapStateBackend
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from tidegate.state.growth import MemoryLimit
 from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.list_files import read_list_file
 from tidegate.state.list_storage import OperatorStateBackendParameters
+from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.lmdb_operator_state import LmdbOperatorStates
 from tidegate.state.memory_storage import MemoryCheckpointStorage
