@@ -11,21 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError, GraphError
-from ..common.execution_config import ExecutionConfig
 from ..common.job_id import JobID
 from ..common.options import (
-    CheckpointingOptions,
-    CoreOptions,
     DeploymentOptions,
     ExecutionOptions,
     PipelineOptions,
 )
-from ..common.restart_strategy import (
-    FallbackRestartStrategyConfiguration,
-    RestartStrategyConfiguration,
-    restart_strategy_from,
-)
-from ..common.time import Duration
 from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collection import CollectionSource
@@ -39,21 +30,18 @@ from ..operators.enumerators import Boundedness
 from ..operators.source_function import ParallelSourceFunction, SourceFunction, SourceFunctionOperator
 from ..operators.sources import Source, SourceOperator
 from ..operators.typed_output import declared_records
-from ..protocol.elements import CheckpointingMode
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import JobId
 from ..protocol.plan import JobGraph, StreamGraph, build_job_graph
-from ..state.backend import StateBackend
 from ..telemetry import OtlpSettings
 from .cached_data_stream import Cache
-from .checkpoint_config import CheckpointConfig
 from .data_stream import DataStream
-from .default_settings import current_defaults, warn_about_overridden
-from .dependencies import Dependencies, check_local_python
+from .default_settings import warn_about_overridden
+from .dependencies import check_local_python
+from .environment_settings import EnvironmentSettings
 from .execution_mode import RuntimeExecutionMode
 from .job_console import console_beside
-from .job_settings import buffer_timeout_ms, job_settings
-from .slot_sharing_group import SlotSharingGroup
+from .job_settings import job_settings
 from .spark_settings import spark_settings
 from .stop_signals import StopSignals, stop_action
 from .submission import offer, submitted
@@ -75,21 +63,12 @@ if TYPE_CHECKING:
 DEFAULT_JOB_NAME = "Tidegate Streaming Job"
 
 
-class StreamExecutionEnvironment(Dependencies):
+class StreamExecutionEnvironment(EnvironmentSettings):
     """Collects the operators of one job and runs it."""
 
-    _default_local_parallelism = 1
-
     def __init__(self, configuration: Configuration | None = None) -> None:
-        super().__init__()
-        self._configuration = Configuration(current_defaults())
-        if configuration is not None:
-            self._configuration.add_all(configuration)
+        super().__init__(configuration)
         self._transformations: list[Transformation] = []
-        self._restart: RestartStrategyConfiguration | None = None
-        self._state_backend: StateBackend | None = None
-        self._changelog: bool | None = None
-        self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
         self._caches: list[Cache] = []
         self._job_caches: list[Cache] = []
 
@@ -99,179 +78,6 @@ class StreamExecutionEnvironment(Dependencies):
     ) -> StreamExecutionEnvironment:
         """A new environment with these settings, which go before those of `tidegate run`."""
         return StreamExecutionEnvironment(configuration)
-
-    # ------------------------------------------------------------ settings
-
-    def configure(self, configuration: Configuration) -> None:
-        """Add settings; they replace earlier ones with the same key."""
-        self._configuration.add_all(configuration)
-
-    def get_config(self) -> ExecutionConfig:
-        """Execution settings with getters and setters."""
-        return ExecutionConfig(self._configuration)
-
-    def get_checkpoint_config(self) -> CheckpointConfig:
-        """Checkpoint settings with getters and setters."""
-        return CheckpointConfig(self._configuration)
-
-    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
-        """Parallelism of every operator that sets none itself."""
-        self.get_config().set_parallelism(parallelism)
-        return self
-
-    def get_parallelism(self) -> int:
-        """Parallelism of every operator that sets none itself."""
-        chosen = self._configuration.contains_key(CoreOptions.DEFAULT_PARALLELISM.key)
-        if not chosen and self._configuration.get(DeploymentOptions.TARGET) == "local":
-            return self.get_default_local_parallelism()
-        return self._configuration.get(CoreOptions.DEFAULT_PARALLELISM)
-
-    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
-        """Number of key groups of every operator that sets none itself."""
-        self.get_config().set_max_parallelism(max_parallelism)
-        return self
-
-    def get_max_parallelism(self) -> int:
-        """Number of key groups, or -1 where it follows from the parallelism."""
-        return self._configuration.get(PipelineOptions.MAX_PARALLELISM)
-
-    def enable_checkpointing(
-        self, interval: int, mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
-    ) -> StreamExecutionEnvironment:
-        """Take a checkpoint every `interval` milliseconds."""
-        self.get_checkpoint_config().set_checkpoint_interval(interval)
-        self.get_checkpoint_config().set_checkpointing_mode(mode)
-        return self
-
-    def get_checkpoint_interval(self) -> int:
-        """Milliseconds between checkpoints, -1 when they are off."""
-        return self.get_checkpoint_config().get_checkpoint_interval()
-
-    def get_checkpointing_mode(self) -> CheckpointingMode:
-        """Exactly-once or at-least-once."""
-        return self.get_checkpoint_config().get_checkpointing_mode()
-
-    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Flink's newer name of `get_checkpointing_mode`."""
-        return self.get_checkpointing_mode()
-
-    def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Whether barriers may overtake records."""
-        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
-
-    def is_force_unaligned_checkpoints(self) -> bool:
-        """Whether barriers may also overtake records where the order of records matters."""
-        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
-
-    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """Choose how jobs run: as streams, as batches, or as batches where all sources end.
-
-        See `docs/guide/batch-mode.md`.
-        """
-        if not isinstance(execution_mode, RuntimeExecutionMode):
-            raise ConfigurationError(
-                f"set_runtime_mode() takes a RuntimeExecutionMode, not {execution_mode!r}"
-            )
-        self._configuration.set(ExecutionOptions.RUNTIME_MODE, execution_mode.name)
-        return self
-
-    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
-        """Longest time for which a record waits for its batch to fill, while the receiver keeps up.
-
-        Args:
-            timeout_millis: 0 sends at once, -1 waits until the batch is full.
-        """
-        if timeout_millis < -1:
-            raise ConfigurationError(
-                f"the buffer timeout is {timeout_millis} ms; give 0 or more, or -1 to wait for full batches"
-            )
-        self._configuration.set(ExecutionOptions.BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
-        if timeout_millis >= 0:
-            self._configuration.set(ExecutionOptions.BUFFER_TIMEOUT, Duration.of_millis(timeout_millis))
-        return self
-
-    def get_buffer_timeout(self) -> int:
-        """Longest time in milliseconds for which a record waits for its batch to fill; -1 for ever."""
-        return buffer_timeout_ms(self._configuration)
-
-    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
-        """Say what the slots of a group take, so that its name is enough for `slot_sharing_group()`."""
-        if not isinstance(slot_sharing_group, SlotSharingGroup):
-            raise ConfigurationError(
-                f"register_slot_sharing_group() takes a SlotSharingGroup, not {slot_sharing_group!r}; make "
-                f"one with SlotSharingGroup.builder(name)"
-            )
-        name = slot_sharing_group.get_name()
-        known = self._slot_sharing_groups.setdefault(name, slot_sharing_group)
-        if known != slot_sharing_group and slot_sharing_group.has_resources():
-            if known.has_resources():
-                raise ConfigurationError(
-                    f"slot sharing group {name!r} is registered with other resources; register it once"
-                )
-            self._slot_sharing_groups[name] = slot_sharing_group
-        return self
-
-    def set_restart_strategy(
-        self, restart_strategy_configuration: RestartStrategyConfiguration
-    ) -> StreamExecutionEnvironment:
-        """What follows a failure."""
-        self._restart = restart_strategy_configuration
-        return self
-
-    def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
-        """Where keyed state lives.
-
-        Raises:
-            ConfigurationError: `state_backend` is a name or a class instead of an instance.
-        """
-        if not isinstance(state_backend, StateBackend):
-            raise ConfigurationError(
-                f"set_state_backend() needs a state backend, such as LmdbStateBackend(), but got "
-                f"{state_backend!r}; to choose one by its name, set state.backend.type"
-            )
-        self._state_backend = state_backend
-        return self
-
-    def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
-        """Where savepoints are made if none is named when they are triggered."""
-        self._configuration.set(CheckpointingOptions.SAVEPOINT_DIRECTORY, directory)
-        return self
-
-    def get_default_savepoint_directory(self) -> str | None:
-        """Where savepoints are made if none is named when they are triggered."""
-        return self._configuration.get(CheckpointingOptions.SAVEPOINT_DIRECTORY)
-
-    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
-        """Give every operator a task of its own."""
-        self._configuration.set(PipelineOptions.OPERATOR_CHAINING, False)
-        return self
-
-    def is_chaining_enabled(self) -> bool:
-        """Whether operators may share a task."""
-        return self._configuration.get(PipelineOptions.OPERATOR_CHAINING)
-
-    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
-        """False: the subtasks of a task share one range of key groups."""
-        return False
-
-    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
-        """Without effect: a checkpoint only ever stores what has changed, with every state backend."""
-        self._changelog = enabled
-        return self
-
-    def is_changelog_state_backend_enabled(self) -> bool | None:
-        """What `enable_changelog_state_backend` was told, `None` where it was not called."""
-        return self._changelog
-
-    def get_default_local_parallelism(self) -> int:
-        """Parallelism of local jobs that set none, in any environment of this process."""
-        return StreamExecutionEnvironment._default_local_parallelism
-
-    def set_default_local_parallelism(self, parallelism: int) -> None:
-        """Set the parallelism of local jobs that set none, in any environment of this process."""
-        if parallelism < 1:
-            raise ConfigurationError(f"the parallelism must be at least 1, got {parallelism}")
-        StreamExecutionEnvironment._default_local_parallelism = parallelism
 
     # ------------------------------------------------------------ sources
 
@@ -528,11 +334,6 @@ class StreamExecutionEnvironment(Dependencies):
                 f"it ends (get_boundedness), or RuntimeExecutionMode.STREAMING"
             )
         return mode is not RuntimeExecutionMode.STREAMING and not unbounded
-
-    def _restart_strategy(self) -> RestartStrategyConfiguration:
-        if self._restart is None or isinstance(self._restart, FallbackRestartStrategyConfiguration):
-            return restart_strategy_from(self._configuration)
-        return self._restart
 
     def _job_spec(self, job_name: str | None) -> JobSpec:
         self._job_caches = self._prepare_caches()

@@ -15,9 +15,10 @@ from ..state.backend import StateBackend
 from ..state.live_backends import HashMapStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from .checkers import check_output
+from .draw_plan import draw_plan
 from .failed_starts import FailedStarts
 from .outside import Outside, new_outside
-from .plan import ALIGNED_TIMEOUTS_MS, MODES, Plan, draw_plan
+from .plan import ALIGNED_TIMEOUTS_MS, MODES, Plan
 from .simulated_shell import SimulatedShell
 from .stalls import LEASE_MS
 from .world import World

@@ -7,7 +7,7 @@ import logging
 import multiprocessing
 from collections.abc import Iterator, Sequence
 
-from .plan import draw_plan
+from .draw_plan import draw_plan
 from .run_one import Outcome, run_plan, run_seed
 from .shrink import describe, shrunk
 

@@ -18,8 +18,9 @@ from ..datastream import DataStream, HashMapStateBackend, StreamExecutionEnviron
 from ..datastream.submission import JobIntercepted, intercepted_submissions
 from ..protocol.plan import JobGraph
 from ..protocol.trigger import TriggerPolicy
+from .draw_plan import draw_plan
 from .outside import new_outside
-from .plan import ALIGNED_TIMEOUTS_MS, MODES, Crash, Faults, Plan, Run, Victim, draw_plan
+from .plan import ALIGNED_TIMEOUTS_MS, MODES, Crash, Faults, Plan, Run, Victim
 from .simulated_operators import SimulatedSink
 from .simulated_shell import SimulatedShell
 from .world import World

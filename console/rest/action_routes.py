@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, HTTPException, Query, Response
 
 from ...common.options import CheckpointingOptions
 from ...protocol.elements import SavepointFormatType
-from . import models
+from . import action_models
 from .directory import FoundJob
 from .job_graph import vertices_of
 from .job_views import configuration_of
@@ -30,18 +30,18 @@ def terminate(job: Job, client: Client, mode: Annotated[Literal["cancel"], Query
 
 @router.post("/savepoints", status_code=202)
 def trigger_savepoint(
-    job: Job, client: Client, console: ConsoleState, asked: models.SavepointRequest
-) -> models.Triggered:
+    job: Job, client: Client, console: ConsoleState, asked: action_models.SavepointRequest
+) -> action_models.Triggered:
     """Take a savepoint, and with `cancel-job` stop the job with it."""
     format_type = SavepointFormatType[asked.format_type]
     directory = _target(job, console, asked.target_directory)
 
-    def perform() -> models.OperationResult:
+    def perform() -> action_models.OperationResult:
         if asked.cancel_job:
             future = client.stop_with_savepoint(False, directory, format_type)
         else:
             future = client.trigger_savepoint(directory, format_type)
-        return models.OperationResult(location=future.result())
+        return action_models.OperationResult(location=future.result())
 
     return console.operations.start(job, asked.trigger_id, perform)
 
@@ -59,15 +59,15 @@ def stop(
     job: Job,
     client: Client,
     console: ConsoleState,
-    asked: Annotated[models.StopRequest, Body(default_factory=models.StopRequest)],
-) -> models.Triggered:
+    asked: Annotated[action_models.StopRequest, Body(default_factory=action_models.StopRequest)],
+) -> action_models.Triggered:
     """Stop a job with a savepoint; its outcome is asked for under `savepoints`."""
     format_type = SavepointFormatType[asked.format_type]
     directory = _target(job, console, asked.target_directory)
 
-    def perform() -> models.OperationResult:
+    def perform() -> action_models.OperationResult:
         future = client.stop_with_savepoint(asked.drain, directory, format_type)
-        return models.OperationResult(location=future.result())
+        return action_models.OperationResult(location=future.result())
 
     return console.operations.start(job, asked.trigger_id, perform)
 
@@ -77,35 +77,35 @@ def trigger_checkpoint(
     job: Job,
     client: Client,
     console: ConsoleState,
-    asked: Annotated[models.CheckpointRequest, Body(default_factory=models.CheckpointRequest)],
-) -> models.Triggered:
+    asked: Annotated[action_models.CheckpointRequest, Body(default_factory=action_models.CheckpointRequest)],
+) -> action_models.Triggered:
     """Take a checkpoint now."""
     return console.operations.start(
         job,
         asked.trigger_id,
-        lambda: models.OperationResult(checkpoint_id=int(client.trigger_checkpoint())),
+        lambda: action_models.OperationResult(checkpoint_id=int(client.trigger_checkpoint())),
     )
 
 
 @router.get("/savepoints/{triggerid:hex}")
-def savepoint_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> models.Operation:
+def savepoint_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> action_models.Operation:
     """What became of a savepoint or a stop."""
     return _status(console, jobid, triggerid)
 
 
 @router.get("/checkpoints/{triggerid:hex}")
-def checkpoint_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> models.Operation:
+def checkpoint_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> action_models.Operation:
     """What became of a checkpoint that was asked for."""
     return _status(console, jobid, triggerid)
 
 
 @router.get("/rescaling/{triggerid:hex}")
-def rescaling_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> models.Operation:
+def rescaling_status(jobid: JobId, triggerid: TriggerId, console: ConsoleState) -> action_models.Operation:
     """What became of a change of parallelism (of older versions of Flink)."""
     return _status(console, jobid, triggerid)
 
 
-def _status(console: Console, job_id: str, trigger_id: str) -> models.Operation:
+def _status(console: Console, job_id: str, trigger_id: str) -> action_models.Operation:
     found = console.operations.status(job_id, trigger_id)
     if found is None:
         raise HTTPException(404, f"nothing was asked for under {trigger_id}, or it is forgotten")
@@ -113,11 +113,11 @@ def _status(console: Console, job_id: str, trigger_id: str) -> models.Operation:
 
 
 @router.get("/resource-requirements")
-def resource_requirements(job: Job) -> dict[str, models.VertexResources]:
+def resource_requirements(job: Job) -> dict[str, action_models.VertexResources]:
     """The parallelism of every vertex."""
     return {
-        vertex.vertex_id: models.VertexResources(
-            parallelism=models.ParallelismBounds(lower_bound=1, upper_bound=vertex.parallelism)
+        vertex.vertex_id: action_models.VertexResources(
+            parallelism=action_models.ParallelismBounds(lower_bound=1, upper_bound=vertex.parallelism)
         )
         for vertex in vertices_of(job.details)
     }
@@ -128,8 +128,8 @@ def rescale(
     job: Job,
     client: Client,
     console: ConsoleState,
-    asked: Annotated[dict[str, models.VertexResources], Body(min_length=1, max_length=200)],
-) -> models.Triggered:
+    asked: Annotated[dict[str, action_models.VertexResources], Body(min_length=1, max_length=200)],
+) -> action_models.Triggered:
     """Change the parallelism of vertices to their upper bounds; ask under `rescaling` what became of it."""
     vertices = {vertex.vertex_id: vertex for vertex in vertices_of(job.details)}
     unknown = sorted(set(asked) - set(vertices))
@@ -145,8 +145,8 @@ def rescale(
         for uid in vertices[vertex_id].uids
     }
 
-    def perform() -> models.OperationResult:
+    def perform() -> action_models.OperationResult:
         client.rescale(parallelism, _RESCALE_TIMEOUT_S)
-        return models.OperationResult()
+        return action_models.OperationResult()
 
     return console.operations.start(job, None, perform)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 
-from . import checkpoint_models, checkpoint_views, models, state_views
+from . import checkpoint_models, checkpoint_views, state_models, state_views
 from .requests import Checkpoint, Job, Vertex
 
 router = APIRouter(prefix="/jobs/{jobid:hex}", tags=["checkpoints"])
@@ -48,7 +48,7 @@ def critical_path(checkpoint: Checkpoint) -> checkpoint_models.CriticalPathInfo:
 
 
 @router.get("/state")
-def state(job: Job) -> models.JobState:
+def state(job: Job) -> state_models.JobState:
     """Operators and states of the newest complete checkpoint (beyond Flink)."""
     return state_views.job_state(job)
 
@@ -60,7 +60,7 @@ def state_entries(
     state: Annotated[str, Query(max_length=1_000)],
     offset: Annotated[int, Query(ge=0, le=10_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-) -> models.StateEntries:
+) -> state_models.StateEntries:
     """Some entries of one state as text, never unpickled (beyond Flink)."""
     try:
         return state_views.state_entries(job, uid, state, offset, limit)

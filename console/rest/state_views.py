@@ -11,7 +11,7 @@ from ...state.encoded_values import PickledValue
 from ...state.snapshot_columns import OperatorStateEntry, StateEntry
 from ...state.snapshot_reader import SnapshotOperator, read_snapshot
 from ...state.snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
-from . import models
+from . import state_models
 from .directory import FoundJob
 
 MAX_VALUE_TEXT = 400
@@ -26,7 +26,7 @@ class NotSampledError(StateError):
     """A state whose entries cannot be shown."""
 
 
-def job_state(job: FoundJob) -> models.JobState:
+def job_state(job: FoundJob) -> state_models.JobState:
     """The operators and states of the newest complete checkpoint; only its manifest is read."""
     path = job.details.report.newest_checkpoint
     if path is None:
@@ -37,7 +37,7 @@ def job_state(job: FoundJob) -> models.JobState:
         snapshot = read_snapshot(path)
     except CheckpointStorageError as error:
         return _no_state(path, f"the newest checkpoint cannot be read: {error}")
-    return models.JobState(
+    return state_models.JobState(
         checkpoint_id=snapshot.checkpoint_id,
         path=path,
         kind=snapshot.kind,
@@ -49,8 +49,8 @@ def job_state(job: FoundJob) -> models.JobState:
     )
 
 
-def _no_state(path: str | None, note: str) -> models.JobState:
-    return models.JobState(
+def _no_state(path: str | None, note: str) -> state_models.JobState:
+    return state_models.JobState(
         checkpoint_id=None,
         path=path,
         kind=None,
@@ -62,8 +62,8 @@ def _no_state(path: str | None, note: str) -> models.JobState:
     )
 
 
-def _operator(operator: SnapshotOperator) -> models.OperatorState:
-    return models.OperatorState(
+def _operator(operator: SnapshotOperator) -> state_models.OperatorState:
+    return state_models.OperatorState(
         uid=operator.uid,
         name=operator.name,
         parallelism=operator.parallelism,
@@ -73,12 +73,12 @@ def _operator(operator: SnapshotOperator) -> models.OperatorState:
     )
 
 
-def _state(state: SnapshotState) -> models.StateInfo:
+def _state(state: SnapshotState) -> state_models.StateInfo:
     def text(name: str) -> str | None:
         value = state.schema.get(name)
         return None if value is None else _cut(str(value))
 
-    return models.StateInfo(
+    return state_models.StateInfo(
         name=state.name,
         kind=state.kind,
         key_type=text("key_type"),
@@ -90,7 +90,7 @@ def _state(state: SnapshotState) -> models.StateInfo:
     )
 
 
-def state_entries(job: FoundJob, uid: str, name: str, offset: int, limit: int) -> models.StateEntries:
+def state_entries(job: FoundJob, uid: str, name: str, offset: int, limit: int) -> state_models.StateEntries:
     """Some entries of a state in the newest complete checkpoint.
 
     Raises:
@@ -105,7 +105,7 @@ def state_entries(job: FoundJob, uid: str, name: str, offset: int, limit: int) -
     snapshot = read_snapshot(path)
     state = snapshot.state(uid, name)
     found = list(islice(_samples(state), offset, offset + limit + 1))
-    return models.StateEntries(
+    return state_models.StateEntries(
         checkpoint_id=snapshot.checkpoint_id,
         uid=uid,
         state=name,
@@ -116,7 +116,7 @@ def state_entries(job: FoundJob, uid: str, name: str, offset: int, limit: int) -
     )
 
 
-def _samples(state: SnapshotState) -> Iterable[models.StateSample]:
+def _samples(state: SnapshotState) -> Iterable[state_models.StateSample]:
     if state.size_bytes > MAX_SAMPLED_BYTES:
         raise NotSampledError(
             f"the state has {state.size_bytes} bytes, and samples are taken up to {MAX_SAMPLED_BYTES}; read "
@@ -134,8 +134,8 @@ def _samples(state: SnapshotState) -> Iterable[models.StateSample]:
     raise NotSampledError(f"{state.kind} state is kept in a form of its operator's own: it has no entries")
 
 
-def _keyed_sample(entry: StateEntry) -> models.StateSample:
-    return models.StateSample(
+def _keyed_sample(entry: StateEntry) -> state_models.StateSample:
+    return state_models.StateSample(
         key=_shown(entry.key),
         namespace=None if entry.namespace is None else _shown(entry.namespace),
         map_key=None if entry.map_key is None else _shown(entry.map_key),
@@ -145,8 +145,8 @@ def _keyed_sample(entry: StateEntry) -> models.StateSample:
     )
 
 
-def _operator_sample(item: OperatorStateEntry) -> models.StateSample:
-    return models.StateSample(
+def _operator_sample(item: OperatorStateEntry) -> state_models.StateSample:
+    return state_models.StateSample(
         key="" if item.map_key is None else _shown(item.map_key),
         namespace=None,
         map_key=None if item.map_key is None else _shown(item.map_key),

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tidegate.testing.draw_plan import draw_plan
 from tidegate.testing.outside import outside
-from tidegate.testing.plan import Crash, Faults, Plan, StageKind, Victim, draw_plan
+from tidegate.testing.plan import Crash, Faults, Plan, StageKind, Victim
 from tidegate.testing.run_one import run_plan
 
 SEEDS = range(30_001, 30_013)

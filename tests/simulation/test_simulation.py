@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.testing.checkers import check_output, expected_lineages
+from tidegate.testing.draw_plan import draw_plan
 from tidegate.testing.plan import (
     MODES,
     Ask,
@@ -22,7 +23,6 @@ from tidegate.testing.plan import (
     Run,
     StageKind,
     Victim,
-    draw_plan,
 )
 from tidegate.testing.run_one import run_plan, run_seed
 from tidegate.testing.shrink import describe, shrunk

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from tidegate.protocol.start_errors import StartErrors
+from tidegate.testing.draw_plan import draw_plan
 from tidegate.testing.failed_starts import BROKEN
-from tidegate.testing.plan import Plan, draw_plan
+from tidegate.testing.plan import Plan
 from tidegate.testing.run_one import run_plan
 
 from .mutants.base import Mutant
