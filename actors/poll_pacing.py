@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..operators.chain import OperatorChain
+from ..operators.sources import PolledOperator
 
 PAUSE_NS = 2_000_000
 """The longest pause between two polls of a source that gives a few records each time."""
@@ -136,7 +137,8 @@ class SourcePolling:
     """Asks the source at the head of a chain for records, as often as is worth it.
 
     Args:
-        chain: The operators; the first is a source.
+        source: The source.
+        chain: The operators that it is the first of.
         batch_size: Records in a full batch.
         buffer_timeout_ms: How long records may wait for their batch; a quiet source is asked at least that
             often, negative for no such bound.
@@ -144,8 +146,14 @@ class SourcePolling:
     """
 
     def __init__(
-        self, chain: OperatorChain, batch_size: int, buffer_timeout_ms: int, now_ns: Callable[[], int]
+        self,
+        source: PolledOperator,
+        chain: OperatorChain,
+        batch_size: int,
+        buffer_timeout_ms: int,
+        now_ns: Callable[[], int],
     ) -> None:
+        self._source = source
         self._chain = chain
         self._batch_size = batch_size
         self._now_ns = now_ns
@@ -164,7 +172,6 @@ class SourcePolling:
         chain, from_ns = self._chain, self._now_ns()
         if self._pacing.due_in_ns(from_ns) > 0:
             return False
-        assert chain.source is not None
         read = chain.records_read
-        chain.source.poll(self._batch_size)
+        self._source.poll(self._batch_size)
         return self._pacing.polled(chain.records_read - read, self._batch_size, from_ns, self._now_ns())

@@ -87,9 +87,15 @@ class TaskLoop:
         self.finish = finish
         self._cancel = cancel
         settings = deployment.settings
-        self._polling = SourcePolling(
-            self._chain, settings.batch_size, settings.buffer_timeout_ms, ports.now_ns
-        )
+        self._polling: SourcePolling | None = None
+        if self._chain.source is not None:
+            self._polling = SourcePolling(
+                self._chain.source,
+                self._chain,
+                settings.batch_size,
+                settings.buffer_timeout_ms,
+                ports.now_ns,
+            )
         self._snapshots = Snapshotter(
             deployment, ports, self._chain, environment.put, parts.local_snapshots, environment.spans
         )
@@ -289,7 +295,7 @@ class TaskLoop:
         wait_ns = IDLE_NS
         if self._has_ended:
             wait_ns = POLL_NS
-        elif self._chain.source is not None:
+        elif self._polling is not None:
             wait_ns = self._polling.wait_ns()
         due_ms = self._parts.processing_time.due_in_ms()
         return wait_ns if due_ms is None else min(wait_ns, due_ms * _MILLISECOND)
@@ -316,12 +322,12 @@ class TaskLoop:
         return True
 
     def _take_input(self) -> bool:
-        return self._poll_gate() if self._chain.source is None else self._poll_source()
+        return self._poll_gate() if self._polling is None else self._poll_source(self._polling)
 
-    def _poll_source(self) -> bool:
+    def _poll_source(self, polling: SourcePolling) -> bool:
         try:
             read = self._chain.records_read
-            progressed = self._polling.poll()
+            progressed = polling.poll()
             if self._chain.records_read > read:
                 self._gave_result()
             return progressed

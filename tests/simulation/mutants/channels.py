@@ -117,10 +117,10 @@ def _barrier_first(original: Any) -> Any:
 
 def _process_after_barrier(original: Any) -> Any:
     def take(self: TaskLoop, command: TakeSnapshot, arrival: Any) -> None:
-        if self._chain.source is not None and self._life.is_running:
+        if self._polling is not None and self._life.is_running:
             self._chain.prepare_snapshot(command.barrier)
             self._output.mark(command.barrier)
-            self._poll_source()
+            self._poll_source(self._polling)
             self._snapshots.start(command.barrier, arrival)
         else:
             original(self, command, arrival)
