@@ -9,13 +9,14 @@ process: it gets one row for each partition. Types are the same both ways. All c
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from . import exchange_client
-from .exchange_client import push_partition, read_partition
+from .exchange_client import one_row, prepare_worker, push_partition, read_partition
 from .exchange_server import Endpoint, Pushed, SparkExchangeError
 from .failures import cause_of
 
@@ -23,9 +24,18 @@ _MOST_PARTITION_BYTES = 128 << 20
 """A Spark task that failed starts again at the beginning of its partition."""
 _LEAST_PARTITION_ROWS = 5_000
 """A Spark task costs more than its records below this number."""
+_SEGMENT_BYTES = 64 << 10
+"""Spark writes the head of a task to its Python worker, and then the function. The operating system holds the
+second message back until the first is acknowledged, which takes 40 ms (Nagle's algorithm and delayed
+acknowledgements), unless it is as large as a segment of the loopback device."""
+
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _FAILED = re.compile(r"exchange_client\.ExchangeError: (.*)", re.DOTALL)
-_PUSHED = "target int, partition int, attempt bigint, rows bigint"
+PUSHED = pa.schema(
+    [("target", pa.int64()), ("partition", pa.int64()), ("attempt", pa.int64()), ("rows", pa.int64())]
+)
+"""What a Spark task reports of the results that it has pushed."""
 
 
 def input_frame(session: Any, endpoints: Sequence[Endpoint]) -> Any:
@@ -36,7 +46,6 @@ def input_frame(session: Any, endpoints: Sequence[Endpoint]) -> Any:
     Raises:
         TypeError: A column has a type that Spark does not have, or the types differ between subtasks.
     """
-    _travels()
     parts = [(end.reach, number) for end in endpoints for number in range(end.partitions)]
     schema = plain_schema(_common([end.schema for end in endpoints]))
 
@@ -46,7 +55,7 @@ def input_frame(session: Any, endpoints: Sequence[Endpoint]) -> Any:
                 reach, partition = parts[number]
                 yield from read_partition(reach, partition, schema)
 
-    return session.range(0, len(parts), 1, len(parts)).mapInArrow(fetch, spark_schema(schema))
+    return session.range(0, len(parts), 1, len(parts)).mapInArrow(travelling(fetch), spark_schema(schema))
 
 
 def push(frame: Any, schema: pa.Schema, endpoints: Sequence[Endpoint]) -> list[Pushed]:
@@ -60,7 +69,6 @@ def push(frame: Any, schema: pa.Schema, endpoints: Sequence[Endpoint]) -> list[P
     Returns:
         The partitions that count. Tasks that failed, or ran twice, may have pushed others.
     """
-    _travels()
     reaches = [end.reach for end in endpoints]
 
     def put(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,14 +78,11 @@ def push(frame: Any, schema: pa.Schema, endpoints: Sequence[Endpoint]) -> list[P
         assert task is not None, "only Spark tasks call this"
         partition, attempt = task.partitionId(), task.taskAttemptId()
         target, rows = push_partition(reaches, partition, attempt, batches, schema)
-        types = (pa.int32(), pa.int32(), pa.int64(), pa.int64())
-        values = (target, partition, attempt, rows)
-        columns = [pa.array([value], kind) for value, kind in zip(values, types, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, ["target", "partition", "attempt", "rows"])
+        yield one_row(PUSHED, (target, partition, attempt, rows))
 
     # By position: names may contain dots, or occur twice.
     numbered = frame.toDF(*[f"c{number}" for number in range(len(frame.columns))])
-    return [Pushed(*row) for row in numbered.mapInArrow(put, _PUSHED).collect()]
+    return [Pushed(*row) for row in numbered.mapInArrow(travelling(put), spark_schema(PUSHED)).collect()]
 
 
 def to_arrow(frame: Any) -> pa.Table:
@@ -99,7 +104,11 @@ def packing() -> Callable[[Iterator[Any]], Iterator[Any]]:
                 sink = pa.BufferOutputStream()
                 with pa.ipc.new_stream(sink, batch.schema) as stream:
                     stream.write_batch(batch)
-                yield pa.record_batch([pa.array([sink.getvalue().to_pybytes()])], names=["batch"])
+                message = sink.getvalue()
+                # `pyarrow.array` would import pandas.
+                offsets = pa.py_buffer(struct.pack("=2i", 0, message.size))
+                column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, message])
+                yield pa.RecordBatch.from_arrays([column], ["batch"])
 
     return packed
 
@@ -173,8 +182,22 @@ def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
         ) from error
 
 
-def _travels() -> None:
-    """Let the functions of `exchange_client` travel by value: executors have no Tidegate."""
+def travelling(function: ArrowFunction) -> ArrowFunction:
+    """A function as `mapInArrow` takes it to executors, which have no Tidegate.
+
+    Args:
+        function: It may use `exchange_client`, PyArrow and the standard library.
+    """
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(exchange_client)  # type: ignore[no-untyped-call]
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        yield from function(batches)
+
+    # The name that Spark shows.
+    run.__name__ = function.__name__
+    # An attribute travels with the function.
+    run.__dict__["filling"] = bytes(_SEGMENT_BYTES)
+    return run

@@ -2,8 +2,8 @@
 
     python -m benchmarks.spark.run [--quick] [--only start,join]
 
-Each part runs in a process of its own. `start` and `join` start a session on an embedded Ray, the others a
-local one of two cores.
+Each part runs in a process of its own. `start`, `join` and `demo` start a session on an embedded Ray, the
+others a local one of two cores.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ PARTS: dict[str, tuple[str, list[str]]] = {
     "start": ("start", []),
     "throughput": ("throughput", []),
     "join": ("join", []),
+    "demo": ("demo", []),
     "alternatives": ("alternatives", []),
 }
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from tidegate.spark_bridge import exchange
 from tidegate.spark_bridge.exchange_server import ExchangeServer, Run
 
@@ -77,6 +79,20 @@ def test_arrow_layouts_that_spark_does_not_read_are_plain_afterwards(
     plain = pa.table({"word": words, "large": words, "at": instants.cast(pa.timestamp("us"))})
     found = there_and_back(spark_session, server, table, PLENTY)
     assert found.cast(plain.schema) == plain
+
+
+def test_a_function_fills_a_segment_of_the_loopback_device() -> None:
+    # A smaller one would wait for the acknowledgement of what Spark sends first.
+    segment = int(Path("/sys/class/net/lo/mtu").read_text())
+    assert len(cloudpickle.dumps(exchange.travelling(exchange.packing()))) > segment
+
+
+def test_the_collection_after_a_task_skips_what_its_worker_has_imported(spark_session: Any) -> None:
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (pa.record_batch({"objects": [gc.get_freeze_count()]}) for _ in batches)
+
+    rows = spark_session.range(1).mapInArrow(exchange.travelling(frozen), "objects long").collect()
+    assert rows[0].objects > 1_000
 
 
 def test_results_are_converted_to_the_declared_types(spark_session: Any, server: ExchangeServer) -> None:
