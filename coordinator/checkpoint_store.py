@@ -28,16 +28,18 @@ from ..common.errors import CheckpointStorageError
 from ..protocol.checkpoint_paths import check_place, manifest_path, numbers, stored_ids
 from ..protocol.handles import FileHandle
 from ..protocol.ids import CheckpointId, JobId, SubtaskId
+from ..protocol.job_takeover import TakeoverStep
 from ..protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ..protocol.registry import SharedStateRegistry
 from ..protocol.restorers import Restorers, RestoringJob
-from ..protocol.takeover import Completion, Takeover, counts, lost_directory, missing_newest, recorded_ids
+from ..protocol.takeover import Completion, counts
 from ..state.storage import CheckpointStorage
 from .claim import ClaimedCheckpoint
 from .epochs import Epochs, check_not_restored
 from .id_blocks import IdBlocks
 from .job_directory import delete_files, own_paths, remove_directory, remove_rest
 from .takeovers import Takeovers, incomplete
+from .taking_over import TakingOver
 
 
 class FencedError(CheckpointStorageError):
@@ -170,32 +172,16 @@ class CheckpointStore:
             CorruptCheckpointError: The newest one is missing, or a record of which there are is damaged.
             FencedError: Another coordinator took over in the meantime.
         """
-        first_id = self.first_free_id()
-        # Before the list of manifests: what is recorded as completed is in that list, or something newer is.
-        completed = self._takeovers.completed()
-        recorded = recorded_ids(completed, self._takeovers.all())
-        found = self._storage.list_files("")
-        stored = stored_ids(found)
-        # After the list: what was deleted before it because it does not count is recorded as such by now.
-        takeovers = self._takeovers.all()
-        accepted = [each for each in stored if counts(each, takeovers)]
-        missing = missing_newest(accepted, recorded, takeovers)
-        lost = "" if missing is None else manifest_path(missing)
-        lost = lost or lost_directory(completed, found)
-        if lost:
-            # A newer coordinator may have found what was written after this list.
-            self.check_fence()
-            newest_left = self.directory_of(max(accepted)) if accepted else "none"
-            raise incomplete(f"{self._storage.uri}/{lost}", self.job_id, newest_left)
-        for checkpoint_id in accepted:
-            read(checkpoint_id)
-        if not self._takeovers.record(Takeover(self.epoch, first_id, frozenset(accepted))):
+        takeover = TakingOver(
+            self._storage, self._takeovers, self.epoch, self.first_free_id, read, self.check_fence
+        ).perform()
+        if takeover.loss is not None:
+            left = takeover.loss.newest_left
+            newest_left = "none" if left is None else self.directory_of(left)
+            raise incomplete(f"{self._storage.uri}/{takeover.loss.path}", self.job_id, newest_left)
+        if takeover.state is TakeoverStep.FENCED:
             raise self._fence(f"accepted/{self.epoch} exists already: the job is claimed twice")
-        # After the record: a newer coordinator claims first and looks for records then. If it missed this
-        # one, it may count other checkpoints, and nothing may be deleted or restored here.
-        self.check_fence()
-        self._storage.delete([manifest_path(late) for late in stored if late not in accepted])
-        return accepted
+        return takeover.accepted
 
     def _read_manifest(self, checkpoint_id: CheckpointId) -> None:
         path = manifest_path(checkpoint_id)

@@ -18,10 +18,12 @@ from ..protocol.execution_graph import Subtask, build_execution_graph
 from ..protocol.failover import GiveUp, Restart, RestartDecision
 from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
+from ..protocol.job_tasks import TasksEvent, TasksLifeCycle, TasksPhase, check_phase
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import JobGraph
 from ..protocol.start_errors import StartErrors
 from ..protocol.task_metrics import ProcessMetrics
+from ..protocol.trigger import NEVER_MS
 from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer
 from .barrier_mode import BarrierMode
@@ -101,9 +103,9 @@ class JobCoordinator:
         self._live: set[SubtaskId] = set()
         self._initialized: set[SubtaskId] = set()
         self._finished: set[SubtaskId] = set()
-        self._restart_at_ms: int | None = None
+        self._tasks = TasksLifeCycle()
         self._is_fenced = False
-        self._end_at_ms: int | None = None
+        self._end_at_ms = NEVER_MS
         self._is_beyond_restart = False
         self._stopped_with = ""
         self._failure: Failure | None = None
@@ -134,7 +136,7 @@ class JobCoordinator:
     @property
     def status(self) -> JobStatus:
         """Where the job is in its life."""
-        return self._life.status
+        return self._life.state
 
     @property
     def job_name(self) -> str:
@@ -159,8 +161,7 @@ class JobCoordinator:
     @property
     def is_starting(self) -> bool:
         """Whether an attempt is deployed and not all of its subtasks run yet."""
-        is_deployed = self.status in (JobStatus.INITIALIZING, JobStatus.RESTARTING)
-        return is_deployed and self._restart_at_ms is None
+        return self._tasks.state is TasksPhase.DEPLOYING
 
     @property
     def job_id(self) -> JobId:
@@ -213,14 +214,19 @@ class JobCoordinator:
 
     def next_due_ms(self) -> int:
         """When `tick` should be called next."""
-        due = min(self._operators.next_due_ms(), self._rescaler.next_due_ms())
-        due = min([due, *(at for at in (self._restart_at_ms, self._end_at_ms) if at is not None)])
+        due = min(
+            self._operators.next_due_ms(),
+            self._rescaler.next_due_ms(),
+            self._tasks.next_due_ms(),
+            self._end_at_ms,
+        )
         if self._checkpoints is not None:
             due = min(due, self._checkpoints.next_due_ms())
         return due
 
     def validate(self) -> None:
         """Raise `AssertionError` if an invariant of the coordinator's state machines does not hold."""
+        check_phase(self.status, self._tasks.state)
         if self._checkpoints is not None:
             self._checkpoints.validate()
 
@@ -311,6 +317,7 @@ class JobCoordinator:
         self._rescaler.open(self._store, self._checkpoints)
 
     def _deploy(self) -> None:
+        self._tasks.handle(TasksEvent.DUE)
         self._rescaler.deploy()
         if self.fit is not None:
             self._rescaler.fit(self.fit)
@@ -319,7 +326,6 @@ class JobCoordinator:
         self._operators.rescaled(graph)
         self._attempt = Attempt(self._attempt + 1)
         self._restarts += 1
-        self._restart_at_ms = None
         self._initialized, self._finished = set(), set()
         self._live = set(self._graph.subtasks)
         own = self._newest
@@ -346,7 +352,7 @@ class JobCoordinator:
             self._go_on_when_stopped()
         else:
             self._restarts -= 1
-            self._restart_at_ms = self.now_ms + RETRY_MS
+            self._tasks.postpone(self.now_ms + RETRY_MS)
 
     # ------------------------------------------------------------ events
 
@@ -399,7 +405,8 @@ class JobCoordinator:
         if not self._life.allows(JobEvent.CANCEL_REQUESTED):
             return
         self._life.handle(JobEvent.CANCEL_REQUESTED)
-        self._rescaler.abandon("the job is cancelled", is_job_over=True)
+        self._tasks.handle(TasksEvent.END)
+        self._rescaler.job_ends("the job is cancelled")
         self._stop_tasks()
         self._go_on_when_stopped()
 
@@ -466,7 +473,7 @@ class JobCoordinator:
 
     def query_state(self, query: StateQuery, answer: Answer) -> None:
         """Ask the running task that owns a key; `answer` is called once, perhaps much later."""
-        if self.status is not JobStatus.RUNNING or self._restart_at_ms is not None:
+        if self.status is not JobStatus.RUNNING:
             is_final = self.status.is_terminal_state()
             answer(StateAnswer(b"", f"the job is {self.status.name}", is_final))
             return
@@ -476,14 +483,14 @@ class JobCoordinator:
             answer(StateAnswer(b"", str(error)))
 
     def _on_initialized(self, subtask: SubtaskId) -> None:
-        is_stopping = self._restart_at_ms is not None
-        if is_stopping or self.status not in (JobStatus.INITIALIZING, JobStatus.RESTARTING):
+        if self._tasks.state is not TasksPhase.DEPLOYING:
             # A late answer of an attempt that has failed since: its other subtasks are being stopped.
             return
         self._initialized.add(subtask)
         if len(self._initialized) < len(self._graph.subtasks):
             return
         self._life.handle(JobEvent.TASKS_RUNNING)
+        self._tasks.handle(TasksEvent.INITIALIZED)
         self._start_errors.running()
         self.running_since_ms = self.now_ms
         for target in sorted(self._graph.subtasks):
@@ -507,7 +514,8 @@ class JobCoordinator:
 
     def _finish(self) -> None:
         self._life.handle(JobEvent.TASKS_FINISHED)
-        self._rescaler.abandon("the job has finished", is_job_over=True)
+        self._tasks.handle(TasksEvent.END)
+        self._rescaler.job_ends("the job has finished")
         self._operators.stop()
         if self._checkpoints is not None:
             self._checkpoints.handle(core.TasksStopped(core.AbortReason.SHUT_DOWN))
@@ -517,7 +525,7 @@ class JobCoordinator:
 
     def _on_failed(self, event: events.TaskFailed) -> None:
         self._live.discard(event.subtask)
-        if self._restart_at_ms is None and self._life.allows(JobEvent.TASK_FAILED):
+        if self._tasks.allows(TasksEvent.RESTART):
             repeated = (
                 self._start_errors.failed(event.subtask.task_id, event.cause)
                 if event.is_start_error
@@ -535,19 +543,19 @@ class JobCoordinator:
             self._checkpoints.afterwards(lambda: self._fail_if_running(cause, is_recoverable))
 
     def _fail_if_running(self, cause: str, is_recoverable: bool) -> None:
-        if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
+        if self._tasks.allows(TasksEvent.RESTART):
             self._restart_or_give_up(cause, "", is_recoverable)
 
     def _give_way(self, cause: str) -> None:
         """Another coordinator runs the job now: everything in storage is its own."""
         self._is_fenced = True
-        self._rescaler.abandon(cause, is_job_over=True)
+        self._rescaler.job_ends(cause)
         if self._life.allows(JobEvent.TASK_FAILED):
             self._restart_or_give_up(cause, "", is_recoverable=False)
 
     def restart(self, cause: str) -> None:
         """The tasks cannot go on from where they are, but nothing failed: no restart is used up."""
-        if self._life.allows(JobEvent.TASK_FAILED) and self._restart_at_ms is None:
+        if self._tasks.allows(TasksEvent.RESTART):
             self._fails(Failure(cause, "", self.now_ms))
             self._restart_because(JobEvent.TASK_FAILED)
 
@@ -558,7 +566,7 @@ class JobCoordinator:
 
     def _restart_because(self, event: JobEvent) -> None:
         self._life.handle(event)
-        self._restart_at_ms = self.now_ms
+        self._tasks.restart(self.now_ms)
         self._stop_tasks()
         self._go_on_when_stopped()
 
@@ -574,11 +582,12 @@ class JobCoordinator:
             self._is_beyond_restart = decision is repeated or not is_recoverable
             if decision.reason and self._restarts:
                 self._failure = Failure(f"{cause} ({decision.reason})", details, now_ms)
-            self._rescaler.abandon(cause, is_job_over=True)
+            self._rescaler.job_ends(cause)
             self._life.handle(JobEvent.GAVE_UP)
+            self._tasks.handle(TasksEvent.END)
         else:
             logger.warning("The job %s restarts in %d ms: %s", self.job_name, decision.delay_ms, cause)
-            self._restart_at_ms = now_ms + decision.delay_ms
+            self._tasks.restart(now_ms + decision.delay_ms)
         self._stop_tasks()
         self._go_on_when_stopped()
 
@@ -595,10 +604,9 @@ class JobCoordinator:
         self.observer.failed(failure)
 
     def _stop_tasks(self) -> None:
-        self._restart_at_ms = self._restart_at_ms if self.status is JobStatus.RESTARTING else None
         self._queries.fail(f"the job is {self.status.name}")
         self._operators.stop()
-        is_restart = self.status is JobStatus.RESTARTING
+        is_restart = self._tasks.state is TasksPhase.STOPPING
         if is_restart:
             is_rescale, failure = self._rescaler.is_stopping, self._failure
             cause = self._rescaler.description if is_rescale else "" if failure is None else failure.cause
@@ -621,9 +629,10 @@ class JobCoordinator:
                 self._finish()
             return
         self.observer.stopped()
-        is_starting = self.status in (JobStatus.INITIALIZING, JobStatus.RESTARTING)
-        if is_starting and self._restart_at_ms is not None:
-            if self._restart_at_ms <= self.now_ms and self._knows_newest():
+        if self._tasks.state is TasksPhase.STOPPING:
+            self._tasks.handle(TasksEvent.STOPPED)
+        if self._tasks.is_due(self.now_ms):
+            if self._knows_newest():
                 self._deploy()
         elif self.status in (JobStatus.FAILING, JobStatus.CANCELLING) and self._may_end():
             settings = self._spec.settings
@@ -642,13 +651,13 @@ class JobCoordinator:
             self._give_way(str(error))
         except CheckpointStorageError as error:
             self.observer.warned(f"the newest checkpoint cannot be found, so the job waits: {error}")
-            self._restart_at_ms = self.now_ms + RETRY_MS
+            self._tasks.postpone(self.now_ms + RETRY_MS)
         return False
 
     def _may_end(self) -> bool:
         """Whether the job may end now; if it is not known whose job it is, this is tried again later."""
         may_end = self._is_fenced or self.may_act(is_final=True)
-        self._end_at_ms = None if may_end else self.now_ms + RETRY_MS
+        self._end_at_ms = NEVER_MS if may_end else self.now_ms + RETRY_MS
         return may_end
 
     def sweep(self) -> None:

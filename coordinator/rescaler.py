@@ -6,9 +6,8 @@ it had if the new subtasks do not come to run: a rescale loses nothing, whatever
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..common import failpoints
 from ..common.errors import CheckpointStorageError
@@ -16,6 +15,7 @@ from ..protocol.checkpoint_events import AnswerRequest
 from ..protocol.execution_graph import build_execution_graph
 from ..protocol.ids import CheckpointId
 from ..protocol.plan import JobGraph
+from ..protocol.rescale import RescaleEvent, RescaleLifeCycle, RescalePhase
 from ..protocol.rescaling import RescaleError, parallelism_of, rescaled
 from ..protocol.trigger import NEVER_MS
 from .checkpoint_driver import CheckpointDriver
@@ -31,24 +31,20 @@ RESCALES_PER_EPOCH = 1_000_000
 _RETRY_MS = 1_000
 
 
-class _Phase(enum.Enum):
-    PREPARING = "room is being made for its subtasks"
-    CHECKPOINT = "its checkpoint is being taken"
-    STOPPING = "the tasks are being stopped"
-    STARTING = "its tasks are being started"
-    STORING = "it is being written down"
-
-
 @dataclass(slots=True)
 class _Rescale:
     old: JobGraph
     new: JobGraph
     record: RescaleStatistics
-    phase: _Phase = _Phase.PREPARING
+    life: RescaleLifeCycle = field(default_factory=RescaleLifeCycle)
     answer: AnswerRequest | None = None
     """How the requested checkpoint ended."""
     newest_before: CheckpointId | None = None
     store_at_ms: int = 0
+
+    @property
+    def phase(self) -> RescalePhase:
+        return self.life.state
 
 
 class Rescaler:
@@ -97,7 +93,10 @@ class Rescaler:
     @property
     def is_stopping(self) -> bool:
         """Whether the tasks are being stopped for a rescale."""
-        return self._current is not None and self._current.phase is _Phase.STOPPING
+        return self._is_in(RescalePhase.STOPPING)
+
+    def _is_in(self, phase: RescalePhase) -> bool:
+        return self._current is not None and self._current.phase is phase
 
     @property
     def description(self) -> str:
@@ -110,14 +109,17 @@ class Rescaler:
 
     def fit(self, fitted: Callable[[JobGraph], JobGraph]) -> None:
         """The job is about to be deployed in reactive mode: not as it was, but as it fits."""
-        if self._current is None or self._current.phase is not _Phase.STARTING:
+        if not self._is_in(RescalePhase.STARTING):
             self.graph = fitted(self.graph)
 
     def next_due_ms(self) -> int:
         """When `advance` should be called next."""
         current = self._current
-        is_storing = current is not None and current.phase is _Phase.STORING
-        return current.store_at_ms if current is not None and is_storing else NEVER_MS
+        return (
+            current.store_at_ms
+            if current is not None and current.life.allows(RescaleEvent.STORED)
+            else NEVER_MS
+        )
 
     # ------------------------------------------------------------ until the tasks are stopped
 
@@ -132,7 +134,7 @@ class Rescaler:
             is_move: Whether the subtasks have to go elsewhere, be they as many as before.
         """
         current = self._current
-        base = self.graph if current is None or current.phase is _Phase.STORING else current.old
+        base = self.graph if current is None or current.life.allows(RescaleEvent.STORED) else current.old
         try:
             failpoints.reach("rescale_begin")
             wanted = rescaled(base, parallelism)
@@ -173,13 +175,18 @@ class Rescaler:
 
     def _prepared(self, number: int, problem: str) -> None:
         current = self._current
-        if current is None or current.record.number != number or current.phase is not _Phase.PREPARING:
+        if (
+            current is None
+            or current.record.number != number
+            or not current.life.allows(RescaleEvent.PREPARED)
+        ):
             return
         if problem:
-            self.abandon(problem)
+            self._fail(RescaleEvent.REFUSED, problem)
             return
         assert self._checkpoints is not None
-        current.phase, current.newest_before = _Phase.CHECKPOINT, self._newest_id
+        current.life.handle(RescaleEvent.PREPARED)
+        current.newest_before = self._newest_id
 
         def answered(answer: AnswerRequest) -> None:
             current.answer = answer
@@ -197,9 +204,9 @@ class Rescaler:
         current = self._current
         if current is None:
             return
-        if current.phase is _Phase.CHECKPOINT:
+        if current.life.allows(RescaleEvent.CHECKPOINT_COMPLETED):
             self._stop_if_stored(current)
-        elif current.phase is _Phase.STORING and current.store_at_ms <= self._now_ms():
+        elif current.life.allows(RescaleEvent.STORED) and current.store_at_ms <= self._now_ms():
             self._write_down(current)
 
     def _stop_if_stored(self, current: _Rescale) -> None:
@@ -214,69 +221,71 @@ class Rescaler:
             answer = current.answer
             if answer is not None and answer.reason is not None:
                 detail = f": {answer.cause}" if answer.cause else ""
-                self.abandon(f"its checkpoint was aborted: {answer.reason.value}{detail}")
+                self._fail(RescaleEvent.REFUSED, f"its checkpoint was aborted: {answer.reason.value}{detail}")
             return
         if newest.kind.ends_job:
-            self.abandon("the job has taken its last checkpoint")
+            self._fail(RescaleEvent.REFUSED, "the job has taken its last checkpoint")
             return
         try:
             failpoints.reach("rescale_stop")
         except CheckpointStorageError as error:
-            self.abandon(str(error))
+            self._fail(RescaleEvent.REFUSED, str(error))
             return
-        current.phase = _Phase.STOPPING
+        current.life.handle(RescaleEvent.CHECKPOINT_COMPLETED)
         current.record = replace(
             current.record, stopped_ms=self._now_ms(), checkpoint_id=newest.checkpoint_id
         )
         self._restart()
 
-    def abandon(self, cause: str, is_job_over: bool = False) -> None:
-        """The rescale fails for a cause, unless its tasks run already; the job stays as it was."""
+    def _fail(self, event: RescaleEvent, cause: str) -> RescalePhase | None:
+        """An event ends the rescale, if any, unless it has no effect in this phase; the new phase."""
         current = self._current
-        if current is None or (current.phase is _Phase.STORING and not is_job_over):
-            return
+        if current is None or not current.life.allows(event):
+            return None
+        phase = current.life.handle(event)
         self._current = None
+        if phase is RescalePhase.UNDONE:
+            self.graph = current.old
         self._ports.release()
         self._record(replace(current.record, failure=cause))
+        return phase
+
+    def job_ends(self, cause: str) -> None:
+        """The job ends, or another coordinator runs it."""
+        self._fail(RescaleEvent.JOB_ENDED, cause)
 
     def stops_job(self) -> None:
-        """The job is to be stopped with a savepoint, which goes before."""
-        if self._current is not None and self._current.phase in (_Phase.PREPARING, _Phase.CHECKPOINT):
-            self.abandon("the job is stopped with a savepoint")
+        """The job is to be stopped with a savepoint, which takes precedence."""
+        self._fail(RescaleEvent.STOP_REQUESTED, "the job is stopped with a savepoint")
 
     # ------------------------------------------------------------ while they are not running
 
     def deploy(self) -> None:
-        """The job is about to be deployed: from now on `graph` is what is asked for, if the tasks stopped."""
+        """The job is about to be deployed: `graph` is the requested one now, if the tasks stopped for it."""
         current = self._current
-        if current is None or current.phase is not _Phase.STOPPING:
+        if current is None or not current.life.allows(RescaleEvent.DEPLOYING):
             return
         try:
             failpoints.reach("rescale_deploy")
         except CheckpointStorageError as error:
-            self.abandon(str(error))
+            self._fail(RescaleEvent.REFUSED, str(error))
             return
-        current.phase, self.graph = _Phase.STARTING, current.new
+        current.life.handle(RescaleEvent.DEPLOYING)
+        self.graph = current.new
 
     def failed(self, cause: str) -> bool:
         """The job failed; whether it did so because of the rescale, and goes back to what it was."""
-        current = self._current
-        if current is None or current.phase is _Phase.STORING:
-            return False
-        is_to_blame = current.phase is _Phase.STARTING
-        if is_to_blame:
-            self.graph = current.old
-            self.abandon(f"its tasks did not come to run: {cause}")
-        else:
-            self.abandon(f"the job failed in the meantime: {cause}")
-        return is_to_blame
+        is_starting = self._is_in(RescalePhase.STARTING)
+        what = "its tasks did not start" if is_starting else "the job failed in the meantime"
+        return self._fail(RescaleEvent.JOB_FAILED, f"{what}: {cause}") is RescalePhase.UNDONE
 
     def running(self) -> bool:
         """All subtasks of an attempt run; whether it is one of a rescale."""
         current = self._current
-        if current is None or current.phase is not _Phase.STARTING:
+        if current is None or not current.life.allows(RescaleEvent.RUNNING):
             return False
-        current.phase, current.record = _Phase.STORING, replace(current.record, running_ms=self._now_ms())
+        current.life.handle(RescaleEvent.RUNNING)
+        current.record = replace(current.record, running_ms=self._now_ms())
         return True
 
     def _write_down(self, current: _Rescale) -> None:
@@ -290,6 +299,7 @@ class Rescaler:
             current.store_at_ms = self._now_ms() + _RETRY_MS
             self._observer.warned(f"the new parallelism cannot be written down: {error}")
         else:
+            current.life.handle(RescaleEvent.STORED)
             self._current = None
             self._record(current.record)
 

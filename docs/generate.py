@@ -1,16 +1,17 @@
 """Writes `docs/protocol.md`: the state diagrams of the protocol, drawn from the code that runs.
 
-The lives of jobs and tasks, and alignment, are tables, and are written from them. What commands come back
-in alignment and for a checkpoint is drawn by performing one example of every kind of event. A test compares
-the committed page with what this script would write.
+Life cycles and alignment are tables, and are written from them. What commands come back in alignment and for
+a checkpoint is drawn by performing one example of every kind of event. A test compares the committed page
+with what this script would write.
 
 Run it with `make docs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 
 from tidegate.common.job_status import JobStatus
@@ -20,6 +21,10 @@ from tidegate.protocol.alignment_table import TABLE
 from tidegate.protocol.elements import CheckpointBarrier
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
 from tidegate.protocol.job import TRANSITIONS
+from tidegate.protocol.job_takeover import TAKEOVER_TRANSITIONS, TakeoverStep
+from tidegate.protocol.job_tasks import PHASES, TASKS_TRANSITIONS, TasksPhase
+from tidegate.protocol.pending_checkpoint import CHECKPOINT_TRANSITIONS, CheckpointState, CheckpointStep
+from tidegate.protocol.rescale import RESCALE_TRANSITIONS, RescalePhase
 from tidegate.protocol.state_backing import Backing
 from tidegate.protocol.task_life import TaskLifeEvent, TaskPhase
 from tidegate.protocol.trigger import TriggerPolicy
@@ -47,30 +52,19 @@ def diagram(arrows: Iterable[Arrow], first: str, last: Sequence[str] = ()) -> st
     return "\n".join([*lines, "```"])
 
 
-# ---------------------------------------------------------------- job
+# ---------------------------------------------------------------- tables
 
 
-def job_arrows() -> list[Arrow]:
-    """The table of the job's life cycle."""
-    return [Arrow(status.name, target.name, event.value) for (status, event), target in TRANSITIONS.items()]
-
-
-def backing_arrows() -> list[Arrow]:
-    """The table of where the entries of LMDB state are."""
-    return [
-        Arrow(backing.name, target.name, event.value)
-        for (backing, event), target in state_backing.TRANSITIONS.items()
-    ]
+def table_arrows(table: Mapping[tuple[Enum, Enum], Enum]) -> list[Arrow]:
+    """The table of a life cycle."""
+    return [Arrow(state.name, target.name, event.value) for (state, event), target in table.items()]
 
 
 def task_arrows() -> list[Arrow]:
     """The table of the task's life cycle, without what may happen in every phase."""
     anywhere = (TaskLifeEvent.CANCEL_REQUESTED, TaskLifeEvent.FAILED)
-    return [
-        Arrow(phase.name, target.name, event.value)
-        for (phase, event), target in task_life.TRANSITIONS.items()
-        if event not in anywhere
-    ]
+    table = {edge: target for edge, target in task_life.TRANSITIONS.items() if edge[1] not in anywhere}
+    return table_arrows(table)
 
 
 # ---------------------------------------------------------------- alignment
@@ -256,39 +250,57 @@ STARTED: list[core.CheckpointEvent] = [
 ]
 PENDING = [*STARTED, core.CheckpointRequested(core.RequestId(1))]
 WRITING = [*PENDING, *(_acknowledge(subtask) for subtask in SUBTASKS)]
-NEWER_WRITTEN = [
-    *PENDING,
-    core.CheckpointRequested(core.RequestId(2)),
-    *(_acknowledge(subtask, 2) for subtask in SUBTASKS),
-]
-# What came before, the event, the time of the event, and what the event is called.
-CHECKPOINT_EXAMPLES: list[tuple[list[core.CheckpointEvent], core.CheckpointEvent, int, str]] = [
-    (STARTED, core.CheckpointRequested(core.RequestId(1)), 0, "trigger"),
-    (PENDING, _acknowledge(SUBTASKS[0]), 0, "acknowledged, others missing"),
-    (PENDING, core.SubtaskInputEnded(ATTEMPT, SUBTASKS[0]), 0, "input of a missing subtask ended"),
-    ([*PENDING, _acknowledge(SUBTASKS[0])], _acknowledge(SUBTASKS[1]), 0, "last acknowledgement"),
-    (PENDING, core.SubtaskDeclined(ATTEMPT, SUBTASKS[0], CheckpointId(1), ""), 0, "declined"),
-    (PENDING, core.TimePassed(), POLICY.timeout_ms, "timeout"),
-    (NEWER_WRITTEN, core.ManifestWritten(CheckpointId(2)), 0, "newer one completed"),
-    (PENDING, core.TasksStopped(), 0, "tasks stopped"),
-    (WRITING, core.ManifestWritten(CheckpointId(1)), 0, "manifest written"),
-    (WRITING, core.ManifestFailed(CheckpointId(1), ""), 0, "manifest failed"),
-    (WRITING, core.TasksStopped(), 0, "tasks stopped"),
-]
+NEWER = [core.CheckpointRequested(core.RequestId(2)), *(_acknowledge(subtask, 2) for subtask in SUBTASKS)]
+NEWER_WRITTEN = [*PENDING, *NEWER]
+BOTH_WRITING = [*WRITING, *NEWER]
+State, Step = CheckpointState, CheckpointStep
+# An example of each transition: what came before, the event and its time.
+CHECKPOINT_EXAMPLES: dict[
+    tuple[CheckpointState, CheckpointStep], tuple[list[core.CheckpointEvent], core.CheckpointEvent, int]
+] = {
+    (State.PENDING, Step.ACKNOWLEDGED): (PENDING, _acknowledge(SUBTASKS[0]), 0),
+    (State.PENDING, Step.INPUT_ENDED): (PENDING, core.SubtaskInputEnded(ATTEMPT, SUBTASKS[0]), 0),
+    (State.PENDING, Step.ALL_ACKNOWLEDGED): (
+        [*PENDING, _acknowledge(SUBTASKS[0])],
+        _acknowledge(SUBTASKS[1]),
+        0,
+    ),
+    (State.PENDING, Step.DECLINED): (
+        PENDING,
+        core.SubtaskDeclined(ATTEMPT, SUBTASKS[0], CheckpointId(1), ""),
+        0,
+    ),
+    (State.PENDING, Step.EXPIRED): (PENDING, core.TimePassed(), POLICY.timeout_ms),
+    (State.PENDING, Step.SUBSUMED): (NEWER_WRITTEN, core.ManifestWritten(CheckpointId(2)), 0),
+    (State.PENDING, Step.STOPPED): (PENDING, core.TasksStopped(), 0),
+    (State.WRITING, Step.WRITTEN): (WRITING, core.ManifestWritten(CheckpointId(1)), 0),
+    (State.WRITING, Step.FAILED): (WRITING, core.ManifestFailed(CheckpointId(1), ""), 0),
+    (State.WRITING, Step.SUBSUMED): (BOTH_WRITING, core.ManifestWritten(CheckpointId(2)), 0),
+    (State.WRITING, Step.STOPPED): (WRITING, core.TasksStopped(), 0),
+}
 
 
 def checkpoint_arrows() -> list[Arrow]:
-    """What becomes of checkpoint 1 with each kind of event."""
-    arrows = []
-    for before, event, now_ms, name in CHECKPOINT_EXAMPLES:
-        coordinator = core.CheckpointCoordinator(POLICY, next_checkpoint_id=1)
-        source = "Requested"
-        for earlier in before:
-            source = _checkpoint_state(source, _about_first(coordinator.handle(earlier, 0)))
-        commands = _about_first(coordinator.handle(event, now_ms))
-        names = tuple(type(command).__name__ for command in commands)
-        arrows.append(Arrow(source, _checkpoint_state(source, commands), name, names))
+    """The table of a checkpoint, with the commands that an example of each transition leads to."""
+    trigger = _about_first(_handled(STARTED, PENDING[-1], 0))
+    arrows = [Arrow("REQUESTED", State.PENDING.name, "trigger", _names(trigger))]
+    for (state, step), target in CHECKPOINT_TRANSITIONS.items():
+        commands = _about_first(_handled(*CHECKPOINT_EXAMPLES[state, step]))
+        arrows.append(Arrow(state.name, target.name, step.value, _names(commands)))
     return arrows
+
+
+def _handled(
+    before: list[core.CheckpointEvent], event: core.CheckpointEvent, now_ms: int
+) -> list[core.CheckpointCommand]:
+    coordinator = core.CheckpointCoordinator(POLICY, next_checkpoint_id=1)
+    for earlier in before:
+        coordinator.handle(earlier, 0)
+    return coordinator.handle(event, now_ms)
+
+
+def _names(commands: list[core.CheckpointCommand]) -> tuple[str, ...]:
+    return tuple(type(command).__name__ for command in commands)
 
 
 def _about_first(commands: list[core.CheckpointCommand]) -> list[core.CheckpointCommand]:
@@ -297,22 +309,11 @@ def _about_first(commands: list[core.CheckpointCommand]) -> list[core.Checkpoint
     for command in commands:
         if isinstance(command, core.TriggerSubtasks):
             about += [command] if command.barrier.checkpoint_id == 1 else []
-        elif isinstance(command, core.WriteManifest | core.NotifyComplete | core.NotifyAborted):
+        elif isinstance(
+            command, core.WriteManifest | core.NotifyComplete | core.NotifyAborted | core.DeleteSubsumed
+        ):
             about += [command] if command.checkpoint_id == 1 else []
     return about
-
-
-def _checkpoint_state(state: str, commands: list[core.CheckpointCommand]) -> str:
-    for command in commands:
-        if isinstance(command, core.TriggerSubtasks):
-            state = "Pending"
-        elif isinstance(command, core.WriteManifest):
-            state = "Writing"
-        elif isinstance(command, core.NotifyComplete):
-            state = "Completed"
-        elif isinstance(command, core.NotifyAborted):
-            state = "Aborted"
-    return state
 
 
 # ---------------------------------------------------------------- page
@@ -322,15 +323,41 @@ def page() -> str:
     """The whole text of `docs/protocol.md`."""
     ended = [status.name for status in JobStatus if status.is_globally_terminal_state()]
     return PAGE_TEXT.format(
-        job=diagram(job_arrows(), JobStatus.CREATED.name, ended),
+        job=diagram(table_arrows(TRANSITIONS), JobStatus.CREATED.name, ended),
         task=diagram(task_arrows(), TaskPhase.CREATED.name, [TaskPhase.FINISHED.name]),
-        backing=diagram(backing_arrows(), Backing.NONE.name),
+        backing=diagram(table_arrows(state_backing.TRANSITIONS), Backing.NONE.name),
         rows=alignment_rows(),
+        tasks=diagram(table_arrows(TASKS_TRANSITIONS), TasksPhase.WAITING.name, [TasksPhase.ENDING.name]),
+        phases=_phases(),
+        rescale=diagram(
+            table_arrows(RESCALE_TRANSITIONS),
+            RescalePhase.PREPARING.name,
+            [phase.name for phase in RescalePhase if phase.is_over],
+        ),
         alignment=diagram(alignment_arrows(), "Flowing"),
         overtaking=diagram(overtaking_arrows(), "Flowing"),
-        checkpoint=diagram(checkpoint_arrows(), "Requested", ["Completed", "Aborted"]),
+        checkpoint=diagram(checkpoint_arrows(), "REQUESTED", [State.COMPLETED.name, State.ABORTED.name]),
+        takeover=diagram(
+            table_arrows(TAKEOVER_TRANSITIONS),
+            TakeoverStep.FIND_FIRST_ID.name,
+            [TakeoverStep.DONE.name, TakeoverStep.FENCED.name, TakeoverStep.INCOMPLETE.name],
+        ),
+        steps=_steps(),
         reasons=_reasons(),
     )
+
+
+def _phases() -> str:
+    lines = ["| status of the job | its tasks |", "|---|---|"]
+    for status, phases in PHASES.items():
+        what = ", or ".join(phase.value for phase in TasksPhase if phase in phases)
+        lines.append(f"| {status.name} | {what} |")
+    return "\n".join(lines)
+
+
+def _steps() -> str:
+    lines = ["| step | what the coordinator does |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {step.name} | {step.value} |" for step in TakeoverStep)])
 
 
 def _reasons() -> str:
@@ -356,6 +383,30 @@ The table is in `protocol/job.py`. An event that no arrow shows for a status is 
 raises `InvalidTransition`.
 
 {job}
+
+## The tasks of a job
+
+The table is in `protocol/job_tasks.py`. It tells apart what a restarting job does: its tasks are stopped,
+then the next attempt waits for its time, then it is deployed.
+
+{tasks}
+
+{phases}
+
+## A rescale
+
+The table is in `protocol/rescale.py`. An event that no arrow shows for a phase has no effect on the rescale.
+
+{rescale}
+
+## The takeover of a job by a new coordinator
+
+The table is in `protocol/job_takeover.py`, with the reason for each order. Each step reads or writes
+checkpoint storage once. See [ADR 009](adr/009-coordinator-fence.md).
+
+{takeover}
+
+{steps}
 
 ## The life of a task
 
@@ -397,8 +448,9 @@ The table is in `protocol/state_backing.py`, for one table of state in one subta
 
 ## The life of a checkpoint
 
-`CheckpointCoordinator` in `protocol/checkpoint.py`. A checkpoint exists from the moment at which its
-manifest is in storage; everything before can be given up without a trace.
+The table is in `protocol/pending_checkpoint.py`, and `CheckpointCoordinator` in `protocol/checkpoint.py`
+follows it. A label reads: event / commands about this checkpoint. A checkpoint exists from the moment at
+which its manifest is in storage; everything before can be given up without a trace.
 
 {checkpoint}
 

@@ -1,12 +1,8 @@
-"""The checkpoint life cycle as the coordinator sees it.
+"""The checkpoints of a job as the coordinator sees them.
 
-    trigger -> PENDING -> all acknowledged -> WRITING -> manifest written -> COMPLETED
-                  |                              |
-                  +--- declined, timed out, -----+--> ABORTED
-                       subsumed, job stopped
-
-Source: Flink's `CheckpointCoordinator`. Time and checkpoint ids come in; commands go out. The machine
-never deletes or writes anything itself.
+The life of each is the table `CHECKPOINT_TRANSITIONS` in `pending_checkpoint.py`. Source: Flink's
+`CheckpointCoordinator`. Time and checkpoint ids come in; commands go out. The machine never deletes or writes
+anything itself.
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ from .checkpoint_events import (
 from .elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from .ids import Attempt, CheckpointId, SubtaskId
 from .invalid_event import InvalidEvent
-from .pending_checkpoint import PendingCheckpoint, operator_snapshots
+from .pending_checkpoint import CheckpointStep, PendingCheckpoint, operator_snapshots, step_of
 from .stop import STOPPED, Stop
 from .trigger import NEVER_MS, TriggerDecider, TriggerPolicy
 
@@ -148,7 +144,7 @@ class CheckpointCoordinator:
         """When `TimePassed` should be handled next; `NEVER_MS` if nothing waits for time."""
         if self._attempt is None:
             return NEVER_MS
-        timeouts = (p.deadline_ms for p in self._pending.values() if not p.is_writing)
+        timeouts = (p.deadline_ms for p in self._pending.values() if p.life.allows(CheckpointStep.EXPIRED))
         return min(self._trigger_due_ms(), *timeouts, NEVER_MS)
 
     def handle(self, event: CheckpointEvent, now_ms: int) -> list[CheckpointCommand]:
@@ -320,6 +316,7 @@ class CheckpointCoordinator:
         for checkpoint_id in () if is_told else sorted(self._pending):
             pending = self._pending[checkpoint_id]
             if event.subtask in pending.missing:
+                pending.life.handle(CheckpointStep.INPUT_ENDED)
                 # Its channels ended, so no barrier will reach it any more.
                 commands.append(TriggerSubtasks(pending.barrier, (event.subtask,), is_new=False))
         return commands + self._trigger_if_due(now_ms)
@@ -338,11 +335,8 @@ class CheckpointCoordinator:
         if not is_pending:
             return [register]
         pending = self._pending[event.checkpoint_id]
-        pending.missing.discard(event.subtask)
-        pending.acknowledgements[event.subtask] = event.acknowledgement
-        if pending.missing:
+        if not pending.acknowledge(event.subtask, event.acknowledgement):
             return [register]
-        pending.is_writing = True
         return [register, WriteManifest(event.checkpoint_id, pending.barrier, pending.acknowledgements)]
 
     def _classify(self, event: SubtaskAcknowledged) -> AcknowledgeResult:
@@ -370,6 +364,7 @@ class CheckpointCoordinator:
         checkpoint_id = event.checkpoint_id
         if (pending := self._pending.pop(checkpoint_id, None)) is None:
             return []
+        pending.life.handle(CheckpointStep.WRITTEN)
         self._remember(checkpoint_id)
         self._failures = 0
         self._last_completed = max(self._last_completed, checkpoint_id)
@@ -420,7 +415,7 @@ class CheckpointCoordinator:
     def _expire(self, now_ms: int) -> list[CheckpointCommand]:
         commands: list[CheckpointCommand] = []
         for checkpoint_id, pending in sorted(self._pending.items()):
-            if not pending.is_writing and pending.deadline_ms <= now_ms:
+            if pending.life.allows(CheckpointStep.EXPIRED) and pending.deadline_ms <= now_ms:
                 timeout_ms = pending.deadline_ms - pending.barrier.timestamp_ms
                 waiting = ", ".join(str(subtask) for subtask in sorted(pending.missing))
                 cause = f"no acknowledgement from {waiting} within {timeout_ms} ms"
@@ -433,6 +428,7 @@ class CheckpointCoordinator:
         pending = self._pending.pop(checkpoint_id, None)
         if pending is None:
             return []
+        pending.life.handle(step_of(reason))
         self._remember(checkpoint_id)
         if pending.barrier.kind is SnapshotKind.FINAL:
             # Tried again until it completes, but not in a tight loop.

@@ -1,11 +1,11 @@
-"""The life of a job: all transitions stand in one table."""
+"""The life of a job: all transitions are in one table."""
 
 from __future__ import annotations
 
 import enum
 
 from ..common.job_status import JobStatus
-from .invalid_event import InvalidEvent
+from .life_cycle import LifeCycle
 
 
 class JobEvent(enum.Enum):
@@ -42,29 +42,8 @@ TRANSITIONS: dict[tuple[JobStatus, JobEvent], JobStatus] = {
 """Anything not in the table is a bug in the caller, and raises."""
 
 
-class InvalidTransition(InvalidEvent):
-    """An event that must not happen in this status."""
-
-    def __init__(self, status: JobStatus, event: JobEvent) -> None:
-        super().__init__(f"job in status {status.name} cannot take the event {event.value!r}")
-        self.status = status
-        self.event = event
-
-
-class JobLifeCycle:
+class JobLifeCycle(LifeCycle[JobStatus, JobEvent]):
     """Holds the status of one job and allows only what `TRANSITIONS` lists."""
 
     def __init__(self) -> None:
-        self.status = JobStatus.CREATED
-
-    def allows(self, event: JobEvent) -> bool:
-        """Whether `event` may happen now."""
-        return (self.status, event) in TRANSITIONS
-
-    def handle(self, event: JobEvent) -> JobStatus:
-        """Take one event and return the new status; raises `InvalidTransition`."""
-        try:
-            self.status = TRANSITIONS[self.status, event]
-        except KeyError:
-            raise InvalidTransition(self.status, event) from None
-        return self.status
+        super().__init__("job", TRANSITIONS, JobStatus.CREATED)

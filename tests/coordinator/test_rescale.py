@@ -185,7 +185,7 @@ def test_tasks_that_do_not_come_to_run_bring_back_the_old_parallelism() -> None:
     assert widths(cluster) == 2
     cluster.initialized()
     assert cluster.coordinator.status is JobStatus.RUNNING
-    assert last(cluster).failure == "its tasks did not come to run: cannot be opened"
+    assert last(cluster).failure == "its tasks did not start: cannot be opened"
     assert parallelism_of(cluster.coordinator.graph)["totals"] == 2
     assert widths(FakeCluster(storage=cluster.storage).start()) == 2
 

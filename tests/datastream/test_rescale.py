@@ -157,7 +157,7 @@ def test_the_new_parallelism_is_written_down_as_often_as_it_takes(tmp_path: Path
 def test_a_task_that_cannot_take_its_state_brings_the_old_ones_back(tmp_path: Path) -> None:
     with armed("restore@sums/3:1:raise"), running(tmp_path, "back") as client:
         client.trigger_checkpoint()
-        with pytest.raises(RescaleError, match=r"its tasks did not come to run: .*fail point restore@sums/3"):
+        with pytest.raises(RescaleError, match=r"its tasks did not start: .*fail point restore@sums/3"):
             client.rescale({"sums": 4})
         while client.report().status is not JobStatus.RUNNING:
             client.wait(0.01)

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import runpy
+from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidegate.protocol.alignment_table import TABLE
 from tidegate.protocol.job import TRANSITIONS
+from tidegate.protocol.job_takeover import TAKEOVER_TRANSITIONS
+from tidegate.protocol.job_tasks import TASKS_TRANSITIONS
+from tidegate.protocol.pending_checkpoint import CHECKPOINT_TRANSITIONS
+from tidegate.protocol.rescale import RESCALE_TRANSITIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
+
+
+TABLES: dict[str, Any] = {
+    "job": TRANSITIONS,
+    "tasks": TASKS_TRANSITIONS,
+    "rescale": RESCALE_TRANSITIONS,
+    "checkpoint": CHECKPOINT_TRANSITIONS,
+    "takeover": TAKEOVER_TRANSITIONS,
+}
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +39,14 @@ def test_the_page_is_up_to_date(page: str) -> None:
     assert (DOCS / "protocol.md").read_text("utf-8") == page, "run `make docs`"
 
 
-def test_every_transition_of_a_job_is_drawn(page: str) -> None:
-    for (status, event), target in TRANSITIONS.items():
-        assert f"    {status.name} --> {target.name}: {event.value}\n" in page
+@pytest.mark.parametrize(
+    "table",
+    TABLES.values(),
+    ids=TABLES,
+)
+def test_every_transition_of_a_table_is_drawn(table: Mapping[tuple[Enum, Enum], Enum], page: str) -> None:
+    for (state, event), target in table.items():
+        assert re.search(f"    {state.name} --> {target.name}: {event.value}( / .*)?\n", page)
 
 
 def test_every_row_of_alignment_is_shown(page: str) -> None:

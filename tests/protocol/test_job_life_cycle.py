@@ -6,12 +6,13 @@ import itertools
 
 import pytest
 from tidegate.common.job_status import JobStatus
-from tidegate.protocol.job import TRANSITIONS, InvalidTransition, JobEvent, JobLifeCycle
+from tidegate.protocol.job import TRANSITIONS, JobEvent, JobLifeCycle
+from tidegate.protocol.life_cycle import InvalidTransition
 
 
 def life_cycle_in(status: JobStatus) -> JobLifeCycle:
     life = JobLifeCycle()
-    life.status = status
+    life.state = status
     return life
 
 
@@ -22,16 +23,16 @@ def test_a_transition_happens_as_listed_or_raises(status: JobStatus, event: JobE
     assert life.allows(event) == (target is not None)
     if target is not None:
         assert life.handle(event) is target
-        assert life.status is target
+        assert life.state is target
         return
     with pytest.raises(InvalidTransition, match=status.name) as raised:
         life.handle(event)
-    assert (raised.value.status, raised.value.event) == (status, event)
-    assert life.status is status
+    assert (raised.value.state, raised.value.event) == (status, event)
+    assert life.state is status
 
 
 def test_a_job_begins_created() -> None:
-    assert JobLifeCycle().status is JobStatus.CREATED
+    assert JobLifeCycle().state is JobStatus.CREATED
 
 
 def test_nothing_follows_a_terminal_status_and_every_other_one_can_reach_it() -> None:

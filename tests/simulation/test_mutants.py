@@ -39,8 +39,8 @@ QUICK = [
 """Bugs that few seeds are enough for; the others would make the tests slow."""
 STAGES = {
     "epochs-without-state": 87,
-    "results-not-stored": 195,
-    "begun-not-stored": 195,
+    "results-not-stored": 90,
+    "begun-not-stored": 90,
     "epoch-held-by-one": 87,
     "epochs-lost-in-rescale": 152,
     "epoch-before-barrier": 2195,

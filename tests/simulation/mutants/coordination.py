@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidegate.coordinator import checkpoint_store
 from tidegate.coordinator.checkpoint_store import CheckpointStore
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.operator_coordinators import OperatorCoordinators
+from tidegate.protocol import job_takeover
 from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete, WriteManifest
+from tidegate.protocol.job_tasks import TasksPhase
 from tidegate.protocol.registry import SharedStateRegistry
 
 from .base import Mutant
@@ -65,11 +66,8 @@ def _aborted_ones_complete(original: Any) -> Any:
             return original(self, event, now_ms)
         any_other = next(iter(pending.acknowledgements.values()))
         accepted = replace(any_other, snapshots={})
-        pending.missing.discard(event.subtask)
-        pending.acknowledgements[event.subtask] = accepted
-        if pending.missing:
+        if not pending.acknowledge(event.subtask, accepted):
             return []
-        pending.is_writing = True
         return [WriteManifest(event.checkpoint_id, pending.barrier, pending.acknowledgements)]
 
     return on_failed
@@ -78,7 +76,7 @@ def _aborted_ones_complete(original: Any) -> Any:
 def _ids_of_stored_ones(original: Any) -> Any:
     def first_free_id(self: CheckpointStore) -> int:
         original(self)
-        return max(self._stored_ids(), default=0) + 1
+        return max(self.stored_ids(), default=0) + 1
 
     return first_free_id
 
@@ -127,13 +125,33 @@ def _never_recorded(original: Any) -> Any:
 
 def _counts_each_failure(original: Any) -> Any:
     def on_failed(self: JobCoordinator, event: Any) -> None:
-        self._restart_at_ms = None
+        _stopping_is_deploying(self)
         original(self, event)
 
     return on_failed
 
 
+def _takes_late_starts(original: Any) -> Any:
+    def on_initialized(self: JobCoordinator, subtask: Any) -> None:
+        _stopping_is_deploying(self)
+        original(self, subtask)
+
+    return on_initialized
+
+
+def _stopping_is_deploying(job: JobCoordinator) -> None:
+    """As if the job were only restarting, without a difference between its phases."""
+    if job._tasks.state is TasksPhase.STOPPING:
+        job._tasks.state = TasksPhase.DEPLOYING
+
+
 MUTANTS = {
+    "late-start": Mutant(
+        "the start of a task counts although its attempt is being stopped",
+        JobCoordinator,
+        "_on_initialized",
+        _takes_late_starts,
+    ),
     "failure-counted-twice": Mutant(
         "each subtask of a process that died uses up a restart",
         JobCoordinator,
@@ -142,7 +160,7 @@ MUTANTS = {
     ),
     "record-unread": Mutant(
         "a coordinator does not compare the manifests with the record of the newest completed checkpoint",
-        checkpoint_store,
+        job_takeover,
         "missing_newest",
         _resume_from_what_is_left,
     ),

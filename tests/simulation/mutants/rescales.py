@@ -54,7 +54,7 @@ MUTANTS = {
         _forgotten,
     ),
     "rescale-not-taken-back": Mutant(
-        "a rescale whose tasks did not come to run has failed, but the job keeps it",
+        "a rescale whose tasks did not start has failed, but the job keeps it",
         Rescaler,
         "failed",
         _not_taken_back,
