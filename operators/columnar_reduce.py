@@ -14,23 +14,14 @@ import pyarrow as pa
 from ..state.kinds import ValueState
 from .aggregates import FieldReducer, MaxOf, MinOf, SumOf
 from .column_key import ColumnKey, distinct_keys
-from .grouping import MAX_ROWS, Array, Grouping
+from .grouping import MAX_ROWS, Array, Grouping, empty_fold
 
-_INT64 = np.iinfo(np.int64)
-# Folding the first value into these gives that value, also where it is -0.0.
-_EMPTY: dict[tuple[type, bool], int | float] = {
-    (SumOf, True): 0,
-    (SumOf, False): -0.0,
-    (MinOf, True): int(_INT64.max),
-    (MinOf, False): np.inf,
-    (MaxOf, True): int(_INT64.min),
-    (MaxOf, False): -np.inf,
-}
+_KINDS: dict[type, str] = {SumOf: "sum", MinOf: "min", MaxOf: "max"}
 
 
 def column_reduce(function: Any, selector: Any, state: ValueState[Any]) -> ColumnReduce | None:
     """The fast path of a reduce function; None where there is none."""
-    if type(function) in (SumOf, MinOf, MaxOf) and isinstance(selector, ColumnKey):
+    if type(function) in _KINDS and isinstance(selector, ColumnKey):
         return ColumnReduce(function, selector, state)
     return None
 
@@ -39,13 +30,14 @@ class ColumnReduce:
     """Reduces Arrow batches by one column."""
 
     def __init__(self, function: FieldReducer, key: ColumnKey, state: ValueState[Any]) -> None:
-        self._function = function
+        self._field = function.field
+        self._kind = _KINDS[type(function)]
         self._key = key
         self._state = state
 
     def reduced(self, batch: pa.RecordBatch, where: str) -> pa.RecordBatch | None:
         """The record so far for each record; None if the batch must go record by record."""
-        position = self._function.field
+        position = self._field
         if not isinstance(position, int) or position >= batch.num_columns or len(batch) > MAX_ROWS:
             return None
         key_column = self._key.column_of(batch, where)
@@ -61,16 +53,14 @@ class ColumnReduce:
         ):
             return None
         first = _records(batch.take(pa.array(grouping.order[grouping.starts])), stored)
-        running = self._running(grouping, before, values[grouping.order])
-        if running is None:
-            return None
         try:
+            running = grouping.running(self._kind, before, values[grouping.order])
             columns = [
                 pa.array([record[index] for record in first], field.type).take(pa.array(distinct.codes))
                 for index, field in enumerate(batch.schema)
             ]
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            # Records of another kind, from before.
+            # A sum that does not fit into 64 bits, or records of another kind, from before.
             return None
         last = running[grouping.ends].tolist()
         records = [(*each[:position], value, *each[position + 1 :]) for each, value in zip(first, last)]
@@ -93,29 +83,21 @@ class ColumnReduce:
     def _before(self, stored: list[Any], position: int, is_integer: bool) -> Array | None:
         """What each key has so far; None if that is not what a column of this type gives."""
         kind = int if is_integer else float
-        empty = _EMPTY[type(self._function), is_integer]
+        # Not 0.0 for a sum: the first value is taken as it is, also -0.0.
+        empty = -0.0 if self._kind == "sum" and not is_integer else empty_fold(self._kind, is_integer)
         numbers = []
         for record in stored:
             if record is None:
                 numbers.append(empty)
-            elif type(record) is tuple and len(record) > position and type(record[position]) is kind:
-                numbers.append(record[position])
-            else:
+                continue
+            value = record[position] if type(record) is tuple and len(record) > position else None
+            if type(value) is not kind or value != value:
                 return None
+            numbers.append(value)
         try:
-            before = np.array(numbers, dtype=np.int64 if is_integer else np.float64)
+            return np.array(numbers, dtype=np.int64 if is_integer else np.float64)
         except OverflowError:
             return None
-        return None if np.isnan(before).any() else before
-
-    def _running(self, grouping: Grouping, before: Array, values: Array) -> Array | None:
-        if isinstance(self._function, SumOf):
-            try:
-                return grouping.running_sum(before, values)
-            except OverflowError:
-                return None
-        fold = np.minimum if isinstance(self._function, MinOf) else np.maximum
-        return grouping.running_fold(fold, before, values)
 
 
 def _records(first: pa.RecordBatch, stored: list[Any]) -> list[tuple[Any, ...]]:

@@ -7,6 +7,7 @@ batch serves all groups.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,14 @@ MAX_ROWS = 1 << 16
 """Records of a grouping: their codes fit into 16 bits, which are sorted by radix, ten times faster."""
 _ROUNDS = 64
 _INT64_MAX = (1 << 63) - 1
+_INT64_MIN = -1 << 63
+_FOLDS = {
+    ("min", True): np.minimum,
+    ("max", True): np.maximum,
+    # These two leave NaN out, as the empty fold that they start from.
+    ("min", False): np.fmin,
+    ("max", False): np.fmax,
+}
 
 
 class Grouping:
@@ -65,6 +74,21 @@ class Grouping:
             return np.arange(1, self.size + 1) + self.repeated(before - self.starts)
         total = np.cumsum(counted)
         return total + self.repeated(before - (total[self.starts] - counted[self.starts]))
+
+    def running(self, kind: str, before: Array, values: Array) -> Array:
+        """Sorted: the sum, minimum or maximum up to each record.
+
+        Args:
+            kind: `sum`, `min` or `max`.
+            before: per group, the fold so far; `empty_fold` where there is none.
+            values: sorted; `int64` or `float64`, of which minimum and maximum leave NaN out.
+
+        Raises:
+            OverflowError: An integer sum does not fit into 64 bits.
+        """
+        if kind == "sum":
+            return self.running_sum(before, values)
+        return self.running_fold(_FOLDS[kind, values.dtype == np.int64], before, values)
 
     def running_sum(self, before: Array, values: Array) -> Array:
         """Sorted: the sum up to each record.
@@ -139,6 +163,18 @@ class Grouping:
         exact += self.repeated(before.astype(object) - (exact[self.starts] - values[self.starts]))
         if int(np.max(exact)) > _INT64_MAX or int(np.min(exact)) < -_INT64_MAX - 1:
             raise OverflowError("the sum does not fit into a 64-bit integer")
+
+
+def empty_fold(kind: str, is_integer: bool) -> int | float:
+    """The sum, minimum or maximum of nothing: the fold of it with a value is that value.
+
+    A sum of floats starts from 0.0, so that it is never -0.0.
+    """
+    if kind == "sum":
+        return 0 if is_integer else 0.0
+    if not is_integer:
+        return math.nan
+    return _INT64_MAX if kind == "min" else _INT64_MIN
 
 
 def _largest(values: Array) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,10 @@ from ..state.descriptors import ValueStateDescriptor
 from ..state.kinds import ValueState
 from . import sketch
 from .aggregations import Aggregation, Count, Fold, Mean, Quantile
-from .grouping import Array, Grouping
+from .grouping import Array, Grouping, empty_fold
 
-_INT64 = np.iinfo(np.int64)
 _STATE = "aggregates: "
 Sketches = Mapping[Fold, list[sketch.Sketch]]
-_UFUNCS = {
-    ("min", True): np.minimum,
-    ("max", True): np.maximum,
-    # These two leave NaN out, as the empty fold that they start from.
-    ("min", False): np.fmin,
-    ("max", False): np.fmax,
-}
 
 
 class FoldStates:
@@ -202,7 +195,7 @@ class BatchFolds(Folded):
         if fold.kind == "count" and not self._batch[fold.column].null_count:
             return self._before[fold] + self._grouping.counts
         if fold.kind == "sum" and fold.is_integer and fold not in self._running:
-            return self._summed(self._grouping.totals, fold)
+            return self._added(self._grouping.totals, fold)
         return self.of(fold)[self._grouping.ends]
 
     def _compute(self, fold: Fold) -> Array:
@@ -213,12 +206,9 @@ class BatchFolds(Folded):
         if fold.kind == "count":
             counted = np.asarray(column.is_valid())[grouping.rows] if column.null_count else None
             return grouping.running_count(before, counted)
-        if fold.kind == "sum":
-            return self._summed(grouping.running_sum, fold)
-        values = _numbers(column, fold)[grouping.rows]
-        return grouping.running_fold(_UFUNCS[fold.kind, fold.is_integer], before, values)
+        return self._added(partial(grouping.running, fold.kind), fold)
 
-    def _summed(self, add: Callable[[Array, Array], Array], fold: Fold) -> Array:
+    def _added(self, add: Callable[[Array, Array], Array], fold: Fold) -> Array:
         values = _numbers(self._batch[fold.column], fold)[self._grouping.rows]
         try:
             return add(self._before[fold], values)
@@ -282,8 +272,4 @@ def _dtype(fold: Fold) -> str:
 
 def _empty(fold: Fold) -> int | float:
     """The fold of no records."""
-    if fold.kind in ("rows", "count", "sum"):
-        return 0 if fold.is_counted else 0.0
-    if not fold.is_integer:
-        return math.nan
-    return int(_INT64.max if fold.kind == "min" else _INT64.min)
+    return 0 if fold.kind in ("rows", "count") else empty_fold(fold.kind, fold.is_integer)
