@@ -114,8 +114,9 @@ sim: $(STAMP) ## simulate SEEDS=n seeds, or replay the one given as SEED=n
 mutants: $(STAMP) ## plant one protocol bug after the other; print the first seed that finds each
 	$(BIN)/python -m tests.simulation.mutants
 
-chaos: $(STAMP) ## damage real processes for MINUTES=n (5), as SEED=n says; kill each sink TIMES=n (20)
+chaos: $(STAMP) ## damage real processes for MINUTES=n (5), as SEED=n says; kill each sink TIMES=n (20), a Spark stage STAGE_TIMES=n (2)
 	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.chaos.run --stage-kills $(or $(STAGE_TIMES),2) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.connectors.killing --times $(or $(TIMES),20)
 	$(BIN)/python -m tests.kafka.kills --times $(or $(TIMES),20)
 	$(BIN)/python -m tests.spark_bridge.killing --times $(or $(TIMES),20)

@@ -34,23 +34,11 @@ class ChaosError(Exception):
     """Something that had to happen did not, or the other way round."""
 
 
-class Target:
-    """A running job, and what is known of it.
+class Watched:
+    """A running job."""
 
-    Args:
-        client: The job.
-        job: What it was started from.
-        disk: The small disk that holds its checkpoints, `None` where none could be mounted.
-    """
-
-    def __init__(
-        self, client: JobClient, job: ChaosJob, chance: random.Random, disk: SmallDisk | None
-    ) -> None:
+    def __init__(self, client: JobClient) -> None:
         self.client = client
-        self.job = job
-        self.chance = chance
-        self.disk = disk
-        self.connections_cut = 0
 
     def eventually(self, what: str, question: Callable[[JobReport], T]) -> T:
         """Ask until the answer is true; the job must not end meanwhile."""
@@ -65,6 +53,25 @@ class Target:
             if time.monotonic() > end_s:
                 raise ChaosError(f"no {what} within {DEADLINE_S} s; the job is {report.status.name}")
             self.client.wait(0.05)
+
+
+class Target(Watched):
+    """A job that is put through chaos, and what is known of it.
+
+    Args:
+        client: The job.
+        job: What it was started from.
+        disk: The small disk that holds its checkpoints, `None` where none could be mounted.
+    """
+
+    def __init__(
+        self, client: JobClient, job: ChaosJob, chance: random.Random, disk: SmallDisk | None
+    ) -> None:
+        super().__init__(client)
+        self.job = job
+        self.chance = chance
+        self.disk = disk
+        self.connections_cut = 0
 
     def running(self) -> None:
         """Wait until the job runs and has completed a checkpoint that was triggered after now."""

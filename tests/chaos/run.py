@@ -25,7 +25,7 @@ import cloudpickle
 import ray
 from tidegate.spark_bridge.java import require_java
 
-from . import connections, faults, job, rounds
+from . import connections, faults, job, rounds, stage_job, stage_kills
 
 RAY_CPUS = 6
 SPARK_EVERY = 4
@@ -35,7 +35,7 @@ DAMAGE_EVERY = 3
 
 def main() -> int:
     arguments = _arguments()
-    for module in (job, connections, faults, rounds):
+    for module in (job, connections, faults, rounds, stage_job):
         cloudpickle.register_pickle_by_value(module)
     root = Path(tempfile.mkdtemp(prefix="tgc", dir="/tmp"))
     print(f"seed {arguments.seed}, {arguments.minutes:g} minutes, below {root}", flush=True)
@@ -56,7 +56,12 @@ def main() -> int:
         _system_config={"worker_niceness": 0},
     )
     try:
-        wrong = _rounds(arguments, root, can_fill_disk)
+        if arguments.stage_kills:
+            chance = random.Random(arguments.seed)
+            done = stage_kills.sweeps(root, arguments.stage_kills, chance)
+            wrong = sum(kill.outcome != stage_kills.EXACT for kill in done)
+        else:
+            wrong = _rounds(arguments, root, can_fill_disk)
     finally:
         ray.shutdown()
     if wrong:
@@ -71,6 +76,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument("--minutes", type=float, default=5.0, help="when no more rounds are started")
     parser.add_argument("--no-spark", action="store_true", help="no rounds with a Spark stage")
+    parser.add_argument(
+        "--stage-kills",
+        type=int,
+        default=0,
+        metavar="TIMES",
+        help="instead of rounds: kill each process of a job with a Spark stage in each phase of an epoch",
+    )
     return parser.parse_args()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import psutil
 import pytest
 from tidegate.common import WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
+from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.protocol.epochs import EpochLimits
 from tidegate.spark_bridge.launch import warm_up_query
 from tidegate.spark_bridge.session import SparkSessionError, SparkSessionHost, session_host
@@ -98,6 +100,49 @@ def test_a_stage_whose_java_is_killed_reports_a_lost_session() -> None:
         assert words in cause
     assert "does not exist in the JVM" not in cause
     assert Path(jobs.SPARK.log_dir, f"spark-driver-{os.getpid()}.out").exists()
+
+
+def test_a_session_that_dies_in_every_attempt_ends_the_job_and_a_later_one_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    checkpoints, deaths = tmp_path / "checkpoints", tmp_path / "deaths"
+
+    def dies_after_a_checkpoint(frame: Any) -> Any:
+        before = newest_checkpoint(checkpoints)
+        while newest_checkpoint(checkpoints) == before:
+            threading.Event().wait(0.01)
+        with deaths.open("ab") as file:
+            file.write(b"x")
+        return kills_java(frame)
+
+    options = {
+        "restart-strategy.fixed-delay.attempts": "1",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    }
+    with pytest.raises(JobExecutionError) as failed:
+        numbers_through(dies_after_a_checkpoint, jobs.environment(tmp_path, options))
+    cause = str(failed.value).partition("\n\n")[0]
+    assert "operator stage (1/1), epoch 1: the Spark session was lost: " in cause
+    assert "was killed by SIGKILL" in cause
+    assert deaths.read_bytes() == b"xx"
+    path = {"execution.state-recovery.path": str(newest_checkpoint(checkpoints))}
+    resumed = numbers_through(lambda frame: frame, jobs.environment(tmp_path, path))
+    assert resumed == [(n,) for n in range(COUNT)]
+
+
+def newest_checkpoint(directory: Path) -> Path | None:
+    """The checkpoint that was completed last."""
+    # Those of another attempt have higher numbers.
+    found = {int(path.parent.name[4:]): path.parent for path in directory.glob("*/chk-*/MANIFEST")}
+    return found[max(found)] if found else None
+
+
+def numbers_through(function: Callable[[Any], Any], env: StreamExecutionEnvironment) -> list[Any]:
+    """What a stage with this function makes of some numbers."""
+    source = env.from_collection([(n,) for n in range(COUNT)]).uid("numbers")
+    stage = source.spark_stage(function, jobs.NUMBERS, jobs.NUMBERS).name("stage").uid("stage")
+    with stage.execute_and_collect() as results:
+        return list(results)
 
 
 def test_a_session_with_other_settings_has_to_wait_for_the_jobs_that_use_it() -> None:
