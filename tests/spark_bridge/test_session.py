@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +133,9 @@ def test_a_session_that_dies_in_every_attempt_ends_the_job_and_a_later_one_loses
 
 def newest_checkpoint(directory: Path) -> Path | None:
     """The checkpoint that was completed last."""
-    # Those of another attempt have higher numbers.
-    found = {int(path.parent.name[4:]): path.parent for path in directory.glob("*/chk-*/MANIFEST")}
+    # `Path.glob` fails for a directory that the job deletes meanwhile.
+    paths = map(Path, glob(f"{directory}/*/chk-*/MANIFEST"))
+    found = {int(path.parent.name[4:]): path.parent for path in paths}
     return found[max(found)] if found else None
 
 
