@@ -35,7 +35,7 @@ def test_a_failing_seed_is_shown_with_the_command_that_replays_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with MUTANTS["first-barrier"].planted():
-        code, out = run(capsys, "--seeds", "2", "--processes", "1")
+        code, out = run(capsys, "--seeds", "2", "--first", "4", "--processes", "1")
     assert code == 1
     assert "replay: tidegate sim --seed" in out
     assert "reports SubtaskAcknowledged" in out, "the end of its trace"

@@ -24,6 +24,7 @@ from tidegate.state.backend import (
     FrozenKeyedState,
     KeyedStateBackend,
     KeyedStateBackendParameters,
+    OperatorStateBackendParameters,
     StateBackend,
 )
 from tidegate.state.key_hashing import key_group_of
@@ -33,6 +34,7 @@ from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.lmdb_store import LmdbStore
 from tidegate.state.memory_budget import MemoryBudget
 from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.operator_state import OperatorStateBackend
 
 from .keyed_model import EXPIRING, PLAIN, TTL_MS, Contents, Slot, assert_shows, write
 
@@ -264,6 +266,9 @@ class Draining(StateBackend):
             return TableKeyedStateBackend(params, drain_entries=1, tiny_entries=0)
         store = LmdbStore(f"{params.local_dir}/{params.subtask_index}-{params.attempt}", 1 << 16, "op")
         return TableKeyedStateBackend(params, store, MemoryBudget(4_096), drain_entries=1, tiny_entries=0)
+
+    def create_operator_backend(self, params: OperatorStateBackendParameters) -> OperatorStateBackend:
+        return OperatorStateBackend(params)
 
 
 class PlainMachineDraining(PlainMachine):

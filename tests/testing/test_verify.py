@@ -93,8 +93,14 @@ def test_an_output_that_depends_on_the_order_is_told_apart_from_a_crash() -> Non
         left, right = env.from_collection(range(30)), env.from_collection(range(100, 130))
         return left.union(right).key_by(lambda record: 0).reduce(lambda a, b: (a, b)[a > b] * 7 % 1_009)
 
-    with pytest.raises(ExactlyOnceViolation, match="also differs without any crash"):
-        verify_exactly_once(pairs, crashes=1, seeds=5)
+    # Without a crash there are two orders, and the seed decides between them.
+    found = []
+    for seed in range(1, 11):
+        try:
+            verify_exactly_once(pairs, crashes=1, seeds=[seed])
+        except ExactlyOnceViolation as violation:
+            found.append(str(violation))
+    assert any("also differs without any crash" in each for each in found), found
 
 
 def test_a_job_that_fails_by_itself_says_why() -> None:
