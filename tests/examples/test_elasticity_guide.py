@@ -1,10 +1,6 @@
-"""The program of docs/elasticity.md runs, and is printed there as it is; its tables are the code's."""
+"""The program of docs/elasticity.md runs, and is printed there as it is."""
 
 from __future__ import annotations
-
-import re
-
-from tidegate.common.known_options import known_options
 
 from .programs import ROOT, code_blocks, output_of
 
@@ -21,16 +17,3 @@ def test_the_page_shows_what_runs() -> None:
     source = (ROOT / "examples/guide/rescale.py").read_text("utf-8")
     (block,) = code_blocks("elasticity.md")
     assert block in source
-
-
-def test_the_page_names_every_setting() -> None:
-    page = (ROOT / "docs/elasticity.md").read_text("utf-8")
-    named = {key.rstrip(".") for key in re.findall(r"`([a-z][a-z.-]+)`", page)}
-    wanted = {
-        key
-        for key in known_options()
-        if key.startswith(("job.autoscaler.", "jobmanager.adaptive-scheduler."))
-    }
-    short = {"job.autoscaler.utilization.min", "job.autoscaler.vertex.max-parallelism"}
-    missing = {key for key in wanted - named - short if f"`{key}: true`" not in page}
-    assert missing == set()

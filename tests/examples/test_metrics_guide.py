@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import re
 
-from tidegate.common.config_options import value_text
-from tidegate.common.known_options import known_options
 from tidegate.coordinator.job_families import JOB_METRICS, TASK_METRICS, WATERMARK_METRICS
 from tidegate.coordinator.stage_metrics import STAGE_METRICS
 from tidegate.telemetry import logs
@@ -38,16 +36,6 @@ def test_the_tables_of_metrics_are_those_of_the_code() -> None:
     assert rows(METRICS, "Of a subtask") == of_subtasks
     assert rows(METRICS, "Of a Spark stage") == {name: text for name, (text, _) in STAGE_METRICS.items()}
     assert rows(METRICS, "Of a job") == JOB_METRICS
-
-
-def test_the_settings_are_those_of_the_code_with_their_defaults() -> None:
-    known = known_options()
-    found = re.findall(r"^\| `([\w.-]+\.[\w.-]+)` \| (?:`(.*?)`)? *\|", METRICS + LOGS, re.MULTILINE)
-    for key, default in found:
-        option = known[key]
-        assert default == ("" if option.default is None else value_text(option.default)), key
-    groups = ("metrics.", "env.log.", "tidegate.log.")
-    assert {key for key in known if key.startswith(groups)} == {key for key, _ in found}
 
 
 def test_every_field_of_a_line_of_json_is_documented() -> None:

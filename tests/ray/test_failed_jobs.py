@@ -8,6 +8,7 @@ import uuid
 import pytest
 import ray
 from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.control_requests import GetDetails, GetReport
 from tidegate.coordinator.job_details import JobDetails
 from tidegate.coordinator.job_report import JobReport
 from tidegate.coordinator.ray_deployment import NAMESPACE, coordinator_name, known_jobs
@@ -38,8 +39,8 @@ def test_a_failed_job_is_known_for_an_hour_with_its_cause() -> None:
     job = failed("no checkpoint at /savepoints")
     keep_failed(job, NOW_MS)
     found = failed_jobs(NOW_MS + KEPT_MS - 1)[job.job_id]
-    assert found.report() == job.report
-    assert found.details().plan == {"nodes": []}
+    assert found.ask(GetReport()) == job.report
+    assert found.ask(GetDetails()).plan == {"nodes": []}
     assert found.wait(None)
     assert job.job_id not in failed_jobs(NOW_MS + KEPT_MS)
 
@@ -57,7 +58,7 @@ def test_the_end_of_a_failed_job_does_not_depend_on_a_coordinator_that_leaves() 
     try:
         ray.get(leaving.__ray_ready__.remote())
         keep_failed(job, now_ms)
-        assert known_jobs(None)[job.job_id].report() == job.report
+        assert known_jobs(None)[job.job_id].ask(GetReport()) == job.report
     finally:
         ray.kill(leaving)
         forget_failed(job.job_id)
@@ -70,7 +71,7 @@ def test_a_failed_job_is_forgotten_when_its_driver_knows() -> None:
     forget_failed(job.job_id)
     there = failed_jobs(NOW_MS)
     assert job.job_id not in there
-    assert there[other.job_id].report().cause == "second"
+    assert there[other.job_id].ask(GetReport()).cause == "second"
 
 
 def test_only_the_latest_failures_are_kept() -> None:

@@ -24,11 +24,11 @@ from tidegate.state.backend import (
     FrozenKeyedState,
     KeyedStateBackend,
     KeyedStateBackendParameters,
-    OperatorStateBackendParameters,
     StateBackend,
 )
 from tidegate.state.key_hashing import key_group_of
 from tidegate.state.keyed_backend import TableKeyedStateBackend
+from tidegate.state.list_storage import OperatorStateBackendParameters
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 from tidegate.state.lmdb_store import LmdbStore
