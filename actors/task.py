@@ -63,7 +63,7 @@ class StreamTask:
     @property
     def phase(self) -> TaskPhase:
         """What the task is doing."""
-        return self._life.phase
+        return self._life.state
 
     def put(self, mail: Mail) -> None:
         """Hand over a message or a control mail; may be called from any thread."""

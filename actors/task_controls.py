@@ -74,7 +74,7 @@ class TaskControls:
 
     def put(self, mail: ControlMail) -> None:
         """Take one; `StartRunning` may come after it, since Ray promises no order between two calls."""
-        phase = self._life.phase
+        phase = self._life.state
         if phase is TaskPhase.INITIALIZED and isinstance(mail, events.TriggerCheckpoint | events.EndSource):
             self._early.append(mail)
         elif phase in (TaskPhase.RUNNING, TaskPhase.COMMITTING, TaskPhase.STOPPING):
@@ -95,7 +95,7 @@ class TaskControls:
         source = self._chain.source
         while (
             self._waiting
-            and not self._life.phase.is_terminal
+            and not self._life.state.is_terminal
             and not self._chain.is_advancing
             and (source is None or source.try_pause())
         ):
@@ -104,7 +104,7 @@ class TaskControls:
             finally:
                 # While the task stops it takes nothing from the source, which must not begin what it
                 # could then not end.
-                if source is not None and self._life.phase is not TaskPhase.STOPPING:
+                if source is not None and self._life.state is not TaskPhase.STOPPING:
                     source.resume()
 
     def _perform(self, mail: ControlMail) -> None:

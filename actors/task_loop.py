@@ -238,7 +238,7 @@ class TaskLoop:
             gate.recover((gate.index_of(channel), element) for channel, element in recovered)
 
     def _drain_mailbox(self) -> None:
-        while not self._life.phase.is_terminal:
+        while not self._life.state.is_terminal:
             try:
                 mail = self._mailbox.get_nowait()
             except queue.Empty:
@@ -247,13 +247,13 @@ class TaskLoop:
 
     def _look_for_losses(self) -> int:
         """Fail if the transport lost something; nanoseconds until the next look."""
-        if self._life.phase.is_terminal:
+        if self._life.state.is_terminal:
             return IDLE_NS
         lost = self._lost.look(self._gate, self._order, self._output, self._ports.now_ns())
         return lost * _MILLISECOND
 
     def _start_running(self) -> None:
-        if self._life.phase is not TaskPhase.INITIALIZED:
+        if self._life.state is not TaskPhase.INITIALIZED:
             return
         if self._deployment.is_stopped:
             self.finish()
@@ -269,7 +269,7 @@ class TaskLoop:
         """
         if self._life.is_running and not self._chain.is_advancing_behind(mail.operator_uid):
             mail.action()
-        elif self._life.phase is not TaskPhase.COMMITTING:
+        elif self._life.state is not TaskPhase.COMMITTING:
             self._waiting_actions.append(mail)
 
     # ------------------------------------------------------------ input

@@ -21,6 +21,24 @@ class InvalidTransition(InvalidEvent):
         self.event = event
 
 
+def next_state(name: str, table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
+    """The state after an event.
+
+    Args:
+        name: What lives, for errors, such as `job`.
+        table: The next state by state and event.
+        state: The current state.
+        event: What happened.
+
+    Raises:
+        InvalidTransition: The table does not list it.
+    """
+    try:
+        return table[state, event]
+    except KeyError:
+        raise InvalidTransition(name, state, event) from None
+
+
 class LifeCycle(Generic[S, E]):
     """Holds the state of one thing and allows only what its table lists.
 
@@ -48,8 +66,5 @@ class LifeCycle(Generic[S, E]):
         Raises:
             InvalidTransition: The table does not list it.
         """
-        try:
-            self.state = self._table[self.state, event]
-        except KeyError:
-            raise InvalidTransition(self._name, self.state, event) from None
+        self.state = next_state(self._name, self._table, self.state, event)
         return self.state

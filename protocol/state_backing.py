@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from .invalid_event import InvalidEvent
+from .life_cycle import next_state
 
 
 class Backing(enum.Enum):
@@ -41,8 +41,5 @@ TRANSITIONS: dict[tuple[Backing, BackingEvent], Backing] = {
 
 
 def backing_after(backing: Backing, event: BackingEvent) -> Backing:
-    """Where the entries are after an event; `InvalidEvent` if `TRANSITIONS` does not list it."""
-    after = TRANSITIONS.get((backing, event))
-    if after is None:
-        raise InvalidEvent(f"a table whose backing is {backing.value} cannot take the event {event.value!r}")
-    return after
+    """Where the entries are after an event; raises `InvalidTransition` if `TRANSITIONS` does not list it."""
+    return next_state("the backing of a table", TRANSITIONS, backing, event)

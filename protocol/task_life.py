@@ -6,7 +6,7 @@ import enum
 
 from .elements import SnapshotKind
 from .ids import CheckpointId
-from .invalid_event import InvalidEvent
+from .life_cycle import LifeCycle
 
 
 class TaskPhase(enum.Enum):
@@ -67,15 +67,11 @@ TRANSITIONS: dict[tuple[TaskPhase, TaskLifeEvent], TaskPhase] = {
 """Anything not in the table is a bug in the caller, and raises."""
 
 
-class InvalidTaskTransition(InvalidEvent):
-    """An event that must not happen in this phase."""
-
-
-class TaskLife:
+class TaskLife(LifeCycle[TaskPhase, TaskLifeEvent]):
     """Holds the phase of one task in one attempt, and which checkpoint ends it."""
 
     def __init__(self) -> None:
-        self.phase = TaskPhase.CREATED
+        super().__init__("the task", TRANSITIONS, TaskPhase.CREATED)
         # The checkpoint whose completion ends the task.
         self._final_id: CheckpointId | None = None
         self._newest_final_id = CheckpointId(0)
@@ -84,16 +80,7 @@ class TaskLife:
     @property
     def is_running(self) -> bool:
         """Whether the task processes records."""
-        return self.phase is TaskPhase.RUNNING
-
-    def handle(self, event: TaskLifeEvent) -> None:
-        """Take one event; raises `InvalidTaskTransition` for one that `TRANSITIONS` does not list."""
-        phase = TRANSITIONS.get((self.phase, event))
-        if phase is None:
-            raise InvalidTaskTransition(
-                f"a task that is {self.phase.value} cannot take the event {event.value!r}"
-            )
-        self.phase = phase
+        return self.state is TaskPhase.RUNNING
 
     def snapshot_taken(self, kind: SnapshotKind, checkpoint_id: CheckpointId) -> None:
         """The barrier of a checkpoint has passed."""
@@ -137,7 +124,7 @@ class TaskLife:
         return self._resumed()
 
     def _resumed(self) -> bool:
-        is_stopping = self.phase is TaskPhase.STOPPING
+        is_stopping = self.state is TaskPhase.STOPPING
         if is_stopping:
             self.handle(TaskLifeEvent.STOP_GIVEN_UP)
         return is_stopping

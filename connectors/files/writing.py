@@ -175,7 +175,7 @@ class _BucketFile:
         self.stream.make_durable()
 
     def abandon(self) -> None:
-        """Let go of a file that nobody will read."""
+        """Discard a file that will not be committed."""
         self.stream.discard()
         self.writer.close()
         self.stream.let_go()

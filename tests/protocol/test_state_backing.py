@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidegate.protocol.invalid_event import InvalidEvent
+from tidegate.protocol.life_cycle import InvalidTransition
 from tidegate.protocol.state_backing import TRANSITIONS, Backing, BackingEvent, backing_after
 
 
@@ -20,5 +20,5 @@ def test_only_what_the_table_lists_may_happen(backing: Backing, event: BackingEv
     if (backing, event) in TRANSITIONS:
         assert backing_after(backing, event) is TRANSITIONS[backing, event]
     else:
-        with pytest.raises(InvalidEvent, match=f"backing is {backing.value}"):
+        with pytest.raises(InvalidTransition, match=f"backing of a table in status {backing.name}"):
             backing_after(backing, event)

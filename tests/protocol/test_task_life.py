@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.life_cycle import InvalidTransition
 from tidegate.protocol.task_life import (
     TRANSITIONS,
-    InvalidTaskTransition,
     TaskLife,
     TaskLifeEvent,
     TaskPhase,
@@ -27,12 +27,14 @@ def running() -> TaskLife:
 @pytest.mark.parametrize("phase", TaskPhase)
 def test_only_what_the_table_lists_may_happen(phase: TaskPhase, event: TaskLifeEvent) -> None:
     life = TaskLife()
-    life.phase = phase
+    life.state = phase
     if (phase, event) in TRANSITIONS:
         life.handle(event)
-        assert life.phase is TRANSITIONS[phase, event]
+        assert life.state is TRANSITIONS[phase, event]
     else:
-        with pytest.raises(InvalidTaskTransition, match=f"a task that is {phase.value}"):
+        with pytest.raises(
+            InvalidTransition, match=f"the task in status {phase.name} cannot take the event {event.value!r}"
+        ):
             life.handle(event)
 
 
@@ -44,7 +46,7 @@ def test_a_task_that_has_ended_does_nothing_more_but_fail() -> None:
 def test_a_stop_ends_the_task_when_it_or_a_later_checkpoint_is_complete() -> None:
     life = running()
     life.snapshot_taken(STOP, CheckpointId(7))
-    assert life.phase is TaskPhase.STOPPING
+    assert life.state is TaskPhase.STOPPING
     assert [life.ends_with(CheckpointId(number)) for number in (6, 7, 8)] == [False, True, True]
 
 

@@ -45,8 +45,8 @@ def _savepoint_refers_to_checkpoint(original: Any) -> Any:
 def _stop_goes_on(original: Any) -> Any:
     def taken(self: TaskLife, kind: SnapshotKind, checkpoint_id: Any) -> None:
         original(self, kind, checkpoint_id)
-        if self.phase is TaskPhase.STOPPING:
-            self.phase = TaskPhase.RUNNING
+        if self.state is TaskPhase.STOPPING:
+            self.state = TaskPhase.RUNNING
 
     return taken
 
