@@ -92,7 +92,7 @@ quick-of-state: $(STAMP)
 quick-of-the-rest: $(STAMP)
 	$(BIN)/python -m pytest $(QUICK) $(TESTS_OF_THE_REST) $(PYTEST_ARGS)
 
-quick: $(STAMP) ## run the fast tests in under two minutes: no Ray, Spark, Kafka or browser
+quick: $(STAMP) ## run the fast tests in about three minutes: no Ray, Spark, Kafka or browser
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target quick-of-state quick-of-the-rest
 
 # Two cores are not busy with less than all of it side by side: most of a job on Ray is waiting for processes

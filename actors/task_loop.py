@@ -284,7 +284,7 @@ class TaskLoop:
             self.waiting_as = Activity.BACKPRESSURED if self._has_input() else Activity.IDLE
             return POLL_NS if self._controls.is_waiting else IDLE_NS
         if not self._chain.is_ready():
-            # Nobody downstream makes it wait: it is this task that holds the others up.
+            # This task holds the others up, and no receiver holds this one up.
             self.waiting_as = Activity.BUSY if self._has_input() else Activity.IDLE
             return POLL_NS
         progressed = self._advance_watermark() if self._chain.is_advancing else self._process_next()
