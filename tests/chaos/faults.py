@@ -54,6 +54,20 @@ class Watched:
                 raise ChaosError(f"no {what} within {DEADLINE_S} s; the job is {report.status.name}")
             self.client.wait(0.05)
 
+    def await_checkpoint(self) -> None:
+        """Wait until the job runs and has completed a checkpoint that was triggered after now."""
+        now_ms = time.time_ns() // 1_000_000
+        self.eventually(
+            "checkpoint",
+            lambda report: (
+                report.status is JobStatus.RUNNING
+                and any(
+                    one.triggered_ms > now_ms and one.outcome is CheckpointOutcome.COMPLETED
+                    for one in report.statistics.checkpoints
+                )
+            ),
+        )
+
 
 class Target(Watched):
     """A job that is put through chaos, and what is known of it.
@@ -72,20 +86,6 @@ class Target(Watched):
         self.chance = chance
         self.disk = disk
         self.connections_cut = 0
-
-    def running(self) -> None:
-        """Wait until the job runs and has completed a checkpoint that was triggered after now."""
-        now_ms = time.time_ns() // 1_000_000
-        self.eventually(
-            "checkpoint",
-            lambda report: (
-                report.status is JobStatus.RUNNING
-                and any(
-                    one.triggered_ms > now_ms and one.outcome is CheckpointOutcome.COMPLETED
-                    for one in report.statistics.checkpoints
-                )
-            ),
-        )
 
     def replaced(self, pid: int) -> None:
         """Wait until a task process is none of the job any more."""

@@ -71,12 +71,12 @@ def faults_round(
 
 
 def _work_through(target: Target, names: Sequence[str], outcome: Round) -> None:
-    target.running()
+    target.await_checkpoint()
     for name in names:
         target.client.wait(target.chance.uniform(0.0, 1.0))
         started_s = time.monotonic()
         what = FAULTS[name](target)
-        target.running()
+        target.await_checkpoint()
         outcome.events.append(Event(what, time.monotonic() - started_s))
         outcome.done[name] += 1
         outcome.attempts |= {one.attempt for one in target.client.report().statistics.recoveries}

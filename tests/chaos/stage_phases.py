@@ -15,7 +15,7 @@ import psutil
 import ray
 from tidegate.coordinator.job_client import JobClient
 from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics
+from tidegate.coordinator.statistics import CheckpointStatistics
 from tidegate.protocol.stage_reports import StageReport
 
 from .faults import Watched
@@ -65,17 +65,6 @@ class StageTarget(Watched):
             return is_there(self.eventually("reports", lambda _: self.reports(since_ms)))
 
         self.eventually(what, ask)
-
-    def await_checkpoint(self) -> None:
-        """Wait until a checkpoint completes that is triggered after now."""
-        now_ms = _now_ms()
-        self.eventually(
-            "checkpoint",
-            lambda report: any(
-                one.triggered_ms > now_ms and one.outcome is CheckpointOutcome.COMPLETED
-                for one in report.statistics.checkpoints
-            ),
-        )
 
     def await_held(self, place: str) -> None:
         """Wait until something is held."""
