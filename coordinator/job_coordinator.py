@@ -609,8 +609,10 @@ class JobCoordinator:
         is_restart = self._tasks.state is TasksPhase.STOPPING
         if is_restart:
             is_rescale, failure = self._rescaler.is_stopping, self._failure
-            cause = self._rescaler.description if is_rescale else "" if failure is None else failure.cause
-            self.observer.restarting(cause, is_rescale)
+            if is_rescale or failure is None:
+                self.observer.restarting(self._rescaler.description if is_rescale else "", is_rescale)
+            else:
+                self.observer.restarting(failure.cause, is_rescale, failure.occurred_ms)
         else:
             self.observer.ending(self.status)
         if self._checkpoints is not None:

@@ -126,9 +126,16 @@ class JobObserver:
         self._recoveries.failed(failure.cause, failure.occurred_ms)
         self.history.failed(failure.cause, failure.details, failure.occurred_ms)
 
-    def restarting(self, cause: str, is_rescale: bool) -> None:
-        """The subtasks are about to be stopped, to be started again."""
-        self._restarts.begin(cause, self._now_ns(), RESCALE if is_rescale else RECOVERY)
+    def restarting(self, cause: str, is_rescale: bool, failed_ms: int | None = None) -> None:
+        """The subtasks are about to be stopped, to be started again.
+
+        Args:
+            cause: Why, in words.
+            is_rescale: Whether for a rescale.
+            failed_ms: When the failure occurred that is the cause, from which the delay counts; else `None`.
+        """
+        began_ns = self._now_ns() if failed_ms is None else failed_ms * 1_000_000
+        self._restarts.begin(cause, began_ns, RESCALE if is_rescale else RECOVERY)
 
     def ending(self, status: JobStatus) -> None:
         """The subtasks are about to be stopped for good."""

@@ -30,16 +30,17 @@ class RestartTraces:
         self._began_ns = 0
         self._stopped_ns = 0
 
-    def begin(self, cause: str, now_ns: int, name: str = RECOVERY) -> None:
+    def begin(self, cause: str, began_ns: int, name: str = RECOVERY) -> None:
         """The subtasks are about to be stopped.
 
         Args:
             cause: Why, in words.
+            began_ns: Since when, in nanoseconds since the Unix epoch.
             name: `RECOVERY` or `RESCALE`, see `telemetry.spans`.
         """
         self.failed(cause)
-        self._root = self._traces.begin(name, {RESTART_CAUSE: cause})
-        self._began_ns, self._stopped_ns = now_ns, 0
+        self._root = self._traces.begin(name, {RESTART_CAUSE: cause}, began_ns)
+        self._began_ns, self._stopped_ns = began_ns, 0
 
     def stopped(self, now_ns: int) -> None:
         """No subtask runs any more."""

@@ -41,10 +41,12 @@ class JobTraces:
         """Subtasks may be in other processes now, which have other clocks."""
         self.skews = ClockSkews()
 
-    def begin(self, name: str, attributes: Attributes) -> Span:
-        """Open the root of a new trace."""
+    def begin(self, name: str, attributes: Attributes, began_ns: int | None = None) -> Span:
+        """Open the root of a new trace, which began now or at `began_ns`."""
         whose: dict[str, AttributeValue] = {JOB_ID: self._spec.job_id, JOB_NAME: self._spec.job_name}
-        root = self._tracer.start_root(name, {**whose, **attributes}, self._now_ns())
+        root = self._tracer.start_root(
+            name, {**whose, **attributes}, self._now_ns() if began_ns is None else began_ns
+        )
         self._known[root.trace_id] = _Remembered(root.start_unix_ns)
         while len(self._known) > MAX_REMEMBERED:
             self._known.popitem(last=False)
