@@ -275,8 +275,10 @@ class RayTaskGateway:
         reference = process.actor.deploy.remote(mine, cloudpickle.dumps(members), self._coordinator)
 
         def failed(key: str, problem: str) -> None:
-            cause = f"the process of {self._names(self._processes[key])} {problem}"
-            self._on_event(TaskFailed(attempt, first, cause))
+            # The answer may be late: the job may have ended meanwhile, or the process.
+            if key in self._processes:
+                cause = f"the process of {self._names(self._processes[key])} {problem}"
+                self._on_event(TaskFailed(attempt, first, cause))
 
         def answered(place: Any, error: BaseException | None) -> None:
             self._heartbeats.heard(process.key)

@@ -216,7 +216,7 @@ class JobHost:
                 request = None
             is_owner = self._is_owner()
             if request is not None:
-                request()
+                self._perform_after_end(request)
             if not is_owner and self._life.is_superseded:
                 self._refuse()
                 return
@@ -228,10 +228,17 @@ class JobHost:
         until_s = time.monotonic() + _REFUSING_S
         while (left_s := until_s - time.monotonic()) > 0:
             try:
-                self._requests.get(timeout=left_s)()
+                self._perform_after_end(self._requests.get(timeout=left_s))
             except queue.Empty:
                 break
         self._life.lingered()
+
+    def _perform_after_end(self, request: Callable[[], None]) -> None:
+        """Perform a request of which a bug must not end this thread: clients would wait for ever."""
+        try:
+            request()
+        except Exception:
+            logger.exception("A request to the coordinator of job %s failed", self._spec.job_id)
 
     def _call(self, request: Callable[[], T]) -> T:
         """Run `request` on the coordinator's thread and return its result.
