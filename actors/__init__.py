@@ -1,4 +1,4 @@
-"""The task runtime: input gate, output, the task loop, and what carries messages.
+"""The Ray shell: the actors of coordinators and tasks, and how jobs reach them.
 
-Everything here runs without Ray, except the transport and the actor that are named after it.
+The decisions are made in `protocol`, `coordinator` and `runtime`, which do not know Ray.
 """

@@ -17,13 +17,8 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-from tidegate.actors.connections import Connections
-from tidegate.actors.gate import InputGate
-from tidegate.actors.output import ChannelBooks, OutputChannel
-from tidegate.actors.peer import Peer
-from tidegate.actors.ports import TaskSettings
-from tidegate.coordinator.preparation import TaskProcess
-from tidegate.coordinator.ray_routes import RayRoutes
+from tidegate.actors.record_routes import RayRoutes
+from tidegate.actors.task_processes import TaskProcess
 from tidegate.coordinator.slots import ProcessResources, subtasks_by_process
 from tidegate.coordinator.spec import JobSettings
 from tidegate.protocol.elements import Message
@@ -34,6 +29,11 @@ from tidegate.protocol.link import LinkId
 from tidegate.protocol.link_watch import LinkWatch
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
+from tidegate.runtime.gate import InputGate
+from tidegate.runtime.network.connections import Connections
+from tidegate.runtime.network.peer import Peer
+from tidegate.runtime.output import ChannelBooks, OutputChannel
+from tidegate.runtime.ports import TaskSettings
 from tidegate.state.live_backends import HashMapStateBackend
 
 ATTEMPT = Attempt(1)

@@ -22,9 +22,9 @@ from collections import defaultdict
 from typing import Any
 
 import psutil
+from tidegate.actors.embedded_ray import SYSTEM_CONFIG
 from tidegate.common import Configuration, Types, WatermarkStrategy
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.embedded_ray import SYSTEM_CONFIG
 from tidegate.coordinator.job_client import JobClient
 from tidegate.datastream import (
     KeyedProcessFunction,

@@ -44,7 +44,7 @@ PARTS = (
     ("key_hashing", "exchange: keys, key groups, partitions"),
     ("protocol/key_groups", "exchange: keys, key groups, partitions"),
     ("operators/", "loop around the function"),
-    ("actors/", "task: gate, credits, batches"),
+    ("runtime/", "task: gate, credits, batches"),
     ("protocol/", "task: gate, credits, batches"),
 )
 OTHER = "Python and others"

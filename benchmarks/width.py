@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from tidegate.actors.ports import TaskDeployment
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.job_view import JobView, report_of
 from tidegate.coordinator.spec import JobSettings, JobSpec
@@ -25,6 +24,7 @@ from tidegate.protocol.ids import Attempt, CheckpointId, JobId, SubtaskId
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.protocol.trigger import TriggerPolicy
+from tidegate.runtime.ports import TaskDeployment
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.telemetry import create_tracer
 

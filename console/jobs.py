@@ -41,8 +41,8 @@ def job_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 def reports(address: str | None) -> dict[str, tuple[JobClient, JobReport]]:
     """The jobs of a cluster and how they are, by id; those that end while they are asked are left out."""
     # Here and not above: commands about files must not pay for importing Ray.
-    from ..coordinator.ray_connection import connect
-    from ..coordinator.ray_deployment import known_jobs
+    from ..actors.deployment import known_jobs
+    from ..actors.ray_connection import connect
 
     with _ended_by_ctrl_c():
         connect(address)

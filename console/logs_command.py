@@ -17,7 +17,7 @@ from .output import progress, say
 from .text import printable
 
 if TYPE_CHECKING:
-    from ..coordinator.ray_logs import LogLine
+    from ..actors.logs import LogLine
 
 _COORDINATOR = "coordinator"
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
@@ -51,7 +51,7 @@ def logs(
     if follow and is_json():
         raise click.UsageError("--follow has no end, so it cannot be one JSON document")
     job_id = _job_id(job, address)
-    from ..coordinator.ray_logs import followed_lines, log_sources, stored_lines
+    from ..actors.logs import followed_lines, log_sources, stored_lines
 
     is_chosen = operator is not None or subtask is not None
     sources = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from ..actors.local_dirs import remove_if_empty
 from ..common import failpoints
 from ..common.errors import CheckpointStorageError
 from ..common.failpoints import MARKS, Arming, FailPointReport
+from ..runtime.local_dirs import remove_if_empty
 from ..state.storage import CheckpointStorage, open_storage
 from .spec import JobSpec
 

@@ -15,11 +15,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from ..actors.allocators import keep_freed_memory
-from ..actors.deferred_pandas import defer_pandas
-from ..actors.ports import TaskDeployment
-from ..actors.task import StreamTask
-from ..actors.wire import compacted
 from ..common.clock import SteadyClock
 from ..common.errors import JobExecutionError
 from ..operators.async_loop import EventLoopThread
@@ -28,6 +23,11 @@ from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import CreditReturned, ResultsTaken, TaskEvent, TaskMail
 from ..protocol.task_metrics import ProcessMetrics
+from ..runtime.deferred_pandas import defer_pandas
+from ..runtime.malloc_options import keep_freed_memory
+from ..runtime.network.wire import compacted
+from ..runtime.ports import TaskDeployment
+from ..runtime.tasks.task import StreamTask
 from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer, logs
 from .job_coordinator import JobCoordinator

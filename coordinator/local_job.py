@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ..actors.local_dirs import JobDirectories
 from ..common.errors import JobExecutionError
+from ..runtime.local_dirs import JobDirectories
 from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext, ProcessLog
 from .control_requests import ControlRequest, GetReport, R

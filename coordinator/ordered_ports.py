@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from ..actors.ports import TaskDeployment
 from ..protocol.execution_graph import ExecutionGraph
 from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.task_events import Numbered, StartRunning, TaskMail, ToOperator, TriggerCheckpoint
+from ..runtime.ports import TaskDeployment
 from .ports import CoordinatorPorts
 
 _ORDERED = (StartRunning, ToOperator, TriggerCheckpoint)

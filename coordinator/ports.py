@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ..actors.ports import TaskDeployment
 from ..protocol.execution_graph import ExecutionGraph
 from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.task_events import TaskMail
+from ..runtime.ports import TaskDeployment
 
 
 class CoordinatorPorts(Protocol):

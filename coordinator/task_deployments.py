@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..actors.ports import TaskDeployment, TaskSettings
 from ..protocol.execution_graph import ExecutionGraph
 from ..protocol.ids import Attempt, JobId
 from ..protocol.manifest import CheckpointManifest
 from ..protocol.plan import JobGraph
+from ..runtime.ports import TaskDeployment, TaskSettings
 from ..state.inline_storage import InlineStorage
 from .checkpoint_store import CheckpointStore
 from .job_fail_points import JobFailPoints

@@ -370,12 +370,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
 def _submit_to_ray(spec: JobSpec) -> JobHandle:
     # Here and not above: a local job must not pay for importing Ray.
-    from ..coordinator.ray_deployment import submit
+    from ..actors.deployment import submit
 
     return submit(spec, OtlpSettings.from_environment(os.environ))
 
 
 def _is_ray_embedded() -> bool:
-    from ..coordinator.ray_deployment import is_embedded
+    from ..actors.deployment import is_embedded
 
     return is_embedded()

@@ -2,5 +2,5 @@
 
 Every machine here takes an event (past tense) and, where time matters, the current time; it returns
 commands (imperative) for a shell to perform. Only the standard library and `tidegate.common` may be
-imported. What is performed, and where, lives in `actors` and `coordinator`.
+imported. What is performed, and where, lives in `runtime` and `coordinator`.
 """

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..actors.channel_state import stored_messages
-from ..actors.wire import decode_elements
 from ..operators.base import rows
 from ..protocol.elements import Batch, StreamElement, Watermark
 from ..protocol.handles import ChannelStateHandle
+from ..runtime.checkpoints.channel_state import stored_messages
+from ..runtime.network.wire import decode_elements
 from ..state.pickling import dumps
 from ..state.storage import open_storage
 from ..state.stored_checkpoint import read_checkpoint

@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from ..actors.local_dirs import as_file_name
 from ..protocol.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot, SegmentHandle
 from ..protocol.key_groups import key_group_range_of_subtask
 from ..protocol.manifest import OperatorManifest
 from ..protocol.redistribution import BROADCAST
+from ..runtime.local_dirs import as_file_name
 from ..state.claims import without_mark
 from ..state.expiration import Expiration
 from ..state.list_files import EncodedItems, write_list_file

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..actors.listeners import ListenOn, listen_on
 from ..protocol.listening import ListenRule
+from ..runtime.network.listeners import ListenOn, listen_on
 from .exchange_server import ExchangeServer
 from .settings import SparkSettings
 

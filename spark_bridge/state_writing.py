@@ -14,11 +14,11 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
-from ..actors.local_dirs import as_file_name
 from ..common.errors import StateError
 from ..common.type_parser import type_from_text
 from ..common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from ..protocol.handles import FileHandle, SegmentHandle
+from ..runtime.local_dirs import as_file_name
 from ..state.arrow_forms import arrow_form
 from ..state.change_merge import sorted_table
 from ..state.claims import without_mark

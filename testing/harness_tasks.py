@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, TypeVar
 
-from ..actors.partitioners import partitioner
-from ..actors.ports import TaskDeployment, TaskSettings
-from ..actors.task import StreamTask
 from ..common.errors import CheckpointStorageError, StateError, TidegateError
 from ..operators.async_loop import TaskEventLoop
 from ..operators.base import rows
@@ -32,6 +29,9 @@ from ..protocol.execution_graph import ExecutionGraph, Subtask
 from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
 from ..protocol.watermarks import WatermarkValve
+from ..runtime.partitioners import partitioner
+from ..runtime.ports import TaskDeployment, TaskSettings
+from ..runtime.tasks.task import StreamTask
 from .virtual_event_loop import VirtualEventLoop
 
 _ATTEMPT = Attempt(1)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..actors.ports import TaskDeployment
 from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
 from ..coordinator.checkpoint_observer import CheckpointDecision
@@ -32,6 +31,7 @@ from ..protocol.task_events import (
     TriggerCheckpoint,
 )
 from ..protocol.trigger import NEVER_MS
+from ..runtime.ports import TaskDeployment
 from ..telemetry import create_tracer
 from .network import DELAY_NS
 from .outside import outside

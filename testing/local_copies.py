@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..actors.ports import TaskDeployment
+from ..runtime.ports import TaskDeployment
 from .world import World
 
 _MACHINES = 2

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..actors.ports import TaskDeployment
-from ..actors.task import StepOutcome, StreamTask, TaskPhase
 from ..coordinator.slots import process_key
 from ..operators.async_loop import TaskEventLoop
 from ..protocol.checkpoint_events import SubtaskDeclined
@@ -22,6 +20,8 @@ from ..protocol.elements import (
 )
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import TaskEvent
+from ..runtime.ports import TaskDeployment
+from ..runtime.tasks.task import StepOutcome, StreamTask, TaskPhase
 from .outside import outside
 from .simulated_credit import SimulatedCredit
 from .simulated_event_loop import simulated_event_loop

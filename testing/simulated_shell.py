@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ..actors.ports import TaskDeployment
 from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
 from ..coordinator.latest_checkpoint import secure_restored
@@ -14,6 +13,7 @@ from ..coordinator.spec import JobSettings, JobSpec
 from ..protocol.elements import CheckpointBarrier
 from ..protocol.ids import CheckpointId, JobId
 from ..protocol.plan import JobGraph
+from ..runtime.ports import TaskDeployment
 from .incarnation import Incarnation
 from .local_copies import LocalCopies
 from .lost_manifests import LostManifests

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tidegate.actors.tls_files import TlsFiles
+from tidegate.runtime.network.tls_files import TlsFiles
 
 _DAY = datetime.timedelta(days=1)
 

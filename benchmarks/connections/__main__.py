@@ -19,7 +19,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from tidegate.actors.tls_files import TlsFiles
+from tidegate.runtime.network.tls_files import TlsFiles
 
 from .. import environments
 from .namespaces import ADDRESSES, two_namespaces

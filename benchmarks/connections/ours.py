@@ -22,15 +22,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tidegate.actors.allocators import keep_freed_memory
-from tidegate.actors.connections import Connections
-from tidegate.actors.listeners import Address, ListenOn
-from tidegate.actors.peer import Peer
-from tidegate.actors.tls_files import TlsFiles
-from tidegate.actors.wire import decode_part, encode_message
 from tidegate.protocol.elements import Batch, Message
 from tidegate.protocol.frames import DataKind, Payload
 from tidegate.protocol.ids import Attempt, ChannelId
+from tidegate.runtime.malloc_options import keep_freed_memory
+from tidegate.runtime.network.connections import Connections
+from tidegate.runtime.network.listeners import Address, ListenOn
+from tidegate.runtime.network.peer import Peer
+from tidegate.runtime.network.tls_files import TlsFiles
+from tidegate.runtime.network.wire import decode_part, encode_message
 
 from .programs import say, serve
 

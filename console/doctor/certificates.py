@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...actors.tls_errors import about_own
-from ...actors.tls_files import AUTHORITY, CERTIFICATE, KEY, TlsFiles, TlsFilesError, TlsIdentities
+from ...runtime.network.tls_errors import about_own
+from ...runtime.network.tls_files import AUTHORITY, CERTIFICATE, KEY, TlsFiles, TlsFilesError, TlsIdentities
 from .finding import Finding, Severity, ok
 
 _CHECK = "certificates"

@@ -11,14 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...actors.cluster_address import MODE, token_place
 from ...common.errors import ClusterUnreachableError, TidegateError
-from ...coordinator.cluster_address import MODE, token_place
 from ...state.storage import open_storage
 from .finding import Finding, Severity, ok
 from .storage import without_trace
 
 if TYPE_CHECKING:
-    from ...coordinator.ray_nodes import NodeFacts
+    from ...actors.nodes import NodeFacts
 
 _SKEW_MS = 500
 """Spans and event times of different nodes that differ by more are hard to read."""
@@ -71,7 +71,7 @@ def check_cluster(address: str | None, checkpoint_dir: str | None) -> Iterator[F
         yield ok("cluster", "none is named (--address, RAY_ADDRESS): jobs start a Ray of their own")
         return
     # Here and not above: a check of this machine must not pay for importing Ray.
-    from ...coordinator.ray_nodes import look_at_nodes
+    from ...actors.nodes import look_at_nodes
 
     probe = f"doctor-{uuid.uuid4().hex}/probe"
     with without_trace(checkpoint_dir or ""):

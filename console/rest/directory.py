@@ -130,7 +130,7 @@ class RayJobs:
     def __call__(self) -> Mapping[str, JobClient]:
         """The jobs there are now, by id; `ResourceError` when there is no such cluster."""
         # Here and not above: a console over archived jobs must not pay for importing Ray.
-        from ...coordinator.ray_deployment import known_jobs
+        from ...actors.deployment import known_jobs
 
         with self._lock:
             if time.monotonic() - self._listed_s >= _LIST_FRESH_S:

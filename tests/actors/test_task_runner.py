@@ -6,16 +6,16 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from tidegate.actors.ports import TaskDeployment
-from tidegate.actors.ray_task_runner import TaskRunner
-from tidegate.actors.ray_transport import decode_event
-from tidegate.actors.wire import encode_message
+from tidegate.actors.task_runner import TaskRunner
+from tidegate.actors.transport import decode_event
 from tidegate.protocol.elements import Batch, Message
 from tidegate.protocol.ids import ChannelId, JobId
 from tidegate.protocol.task_events import StartRunning, TaskEvent, TaskFailed
+from tidegate.runtime.network.wire import encode_message
+from tidegate.runtime.ports import TaskDeployment
 
-from .diary import Diary
-from .fakes import ATTEMPT, subtask_of, task_settings
+from tests.runtime.diary import Diary
+from tests.runtime.fakes import ATTEMPT, subtask_of, task_settings
 
 
 class BrokenNetwork:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.actors.wire import encode_elements
 from tidegate.common import Types
 from tidegate.common.errors import JobExecutionError, SerializationError
 from tidegate.datastream import KeySelector
 from tidegate.protocol.elements import Batch
+from tidegate.runtime.network.wire import encode_elements
 
 from . import programs
 

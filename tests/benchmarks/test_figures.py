@@ -212,7 +212,7 @@ def test_growth_is_drawn_over_the_number_in_a_systems_name() -> None:
 
 
 def test_a_sample_counts_for_its_innermost_known_frame_and_only_inside_a_task() -> None:
-    task = "run (actors/thread.py:1);StreamTask.step (actors/task.py:5)"
+    task = "run (actors/task_runner.py:1);StreamTask.step (runtime/tasks/task.py:5)"
     lines = [
         f"{task};_process (operators/keyed.py:1);update (state/keyed_states.py:9) 6",
         f"{task};_process (operators/keyed.py:1);sorted (library.py:9) 3",
@@ -226,9 +226,9 @@ def test_a_sample_counts_for_its_innermost_known_frame_and_only_inside_a_task() 
 
 def test_a_sample_of_a_task_process_counts_in_tidegates_threads_and_not_while_it_loads_modules() -> None:
     lines = [
-        "StreamTask.step (actors/task.py:5);_flush (actors/output.py:1) 3",
-        "Connections._run (actors/connections.py:1);select (selectors.py:9) 1",
-        "StreamTask.step (actors/task.py:5);_find_and_load (<frozen importlib._bootstrap>:1) 50",
+        "StreamTask.step (runtime/tasks/task.py:5);_flush (runtime/output.py:1) 3",
+        "Connections._run (runtime/network/connections.py:1);select (selectors.py:9) 1",
+        "StreamTask.step (runtime/tasks/task.py:5);_find_and_load (<frozen importlib._bootstrap>:1) 50",
         "main_loop (ray/_private/worker.py:1) 100",
     ]
     assert shares(lines, part_on_ray) == {"task: gate, credits, batches": 0.75, CONNECTIONS: 0.25}

@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import ray
 from ray.exceptions import RayError
+from tidegate.actors.deployment import NAMESPACE, coordinator_name
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.job_client import JobClient
 from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.ray_deployment import NAMESPACE, coordinator_name
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.state.stored_checkpoint import read_checkpoint
 

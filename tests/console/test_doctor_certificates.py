@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidegate.actors.tls_files import TlsFiles
 from tidegate.console.doctor.certificates import check_certificates, own_address
 from tidegate.console.doctor.finding import Finding, Severity
+from tidegate.runtime.network.tls_files import TlsFiles
 
 from ..certificates import Authority
 from .test_doctor import doctor

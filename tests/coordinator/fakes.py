@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidegate.actors.ports import TaskDeployment
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.job_coordinator import JobCoordinator
@@ -29,6 +28,7 @@ from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subta
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.protocol.trigger import TriggerPolicy
+from tidegate.runtime.ports import TaskDeployment
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage import CheckpointStorage

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.actors.job_files import place_files
 from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.common.job_files import carried_file
 from tidegate.coordinator.spec import PythonEnvironment
 from tidegate.datastream import MapFunction, RuntimeContext
+from tidegate.runtime.job_files import place_files
 
 from .jobs import environment
 
@@ -85,7 +85,7 @@ def test_another_process_imports_from_added_directories_and_files(tmp_path: Path
     (tmp_path / "code" / "some_package" / "__init__.py").write_text("answer = 42\n")
     (tmp_path / "single.py").write_text("answer = 43\n")
     program = (
-        "import sys; from tidegate.actors.job_files import place_files; "
+        "import sys; from tidegate.runtime.job_files import place_files; "
         "from tidegate.common.job_files import carried_file; "
         "files = [carried_file(path, path, False, True) for path in sys.argv[2:]]; "
         "place_files(files, sys.argv[1], 'job'); "

@@ -71,14 +71,14 @@ def test_importing_tidegate_loads_nothing_heavy() -> None:
             "tidegate.protocol.task_events tidegate.protocol.autoscaler tidegate.state.stored_checkpoint",
         ),
         (
-            "import tidegate.coordinator.ray_job_host",
-            "pandas pyarrow.compute pyarrow.parquet lmdb tidegate.actors.task "
+            "import tidegate.actors.job_host",
+            "pandas pyarrow.compute pyarrow.parquet lmdb tidegate.runtime.tasks.task "
             "tidegate.coordinator.local_executor",
         ),
         # Whoever holds the handle of an actor imports the module of its class.
         (
-            "import tidegate.coordinator.ray_coordinator_actor",
-            "numpy tidegate.common.errors tidegate.coordinator.job_coordinator tidegate.actors.task",
+            "import tidegate.actors.coordinator_actor",
+            "numpy tidegate.common.errors tidegate.coordinator.job_coordinator tidegate.runtime.tasks.task",
         ),
     ],
 )

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
+from tidegate.actors.deployment import NAMESPACE, coordinator_name
 from tidegate.common import Configuration, Types, WatermarkStrategy
 from tidegate.coordinator.job_client import JobClient
 from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.ray_deployment import NAMESPACE, coordinator_name
 from tidegate.coordinator.statistics import CheckpointOutcome
 from tidegate.datastream import (
     Committer,

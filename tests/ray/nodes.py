@@ -20,9 +20,9 @@ from typing import Any
 import cloudpickle
 import ray
 from ray.cluster_utils import Cluster
+from tidegate.actors.actor_state import ActorCondition, actor_state
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.ray_actor_state import ActorCondition, actor_state
 
 from . import jobs
 

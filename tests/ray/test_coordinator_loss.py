@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import ray
+from tidegate.actors.deployment import known_jobs
 from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.common.job_id import JobID
 from tidegate.common.job_status import JobStatus
 from tidegate.connectors.collect import CollectSink
 from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.ray_deployment import known_jobs
 
 from . import jobs
 

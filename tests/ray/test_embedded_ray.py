@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tidegate.coordinator.embedded_ray_guard import has_mark
+from tidegate.actors.embedded_ray_guard import has_mark
 
 from .jobs import eventually
 

@@ -7,12 +7,12 @@ import uuid
 
 import pytest
 import ray
+from tidegate.actors.deployment import NAMESPACE, coordinator_name, known_jobs
+from tidegate.actors.failed_jobs import KEPT_MS, MOST_KEPT, failed_jobs, forget_failed, keep_failed
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.control_requests import GetDetails, GetReport
 from tidegate.coordinator.job_details import JobDetails
 from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.ray_deployment import NAMESPACE, coordinator_name, known_jobs
-from tidegate.coordinator.ray_failed_jobs import KEPT_MS, MOST_KEPT, failed_jobs, forget_failed, keep_failed
 from tidegate.coordinator.statistics import JobStatistics
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")

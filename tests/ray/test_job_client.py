@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from tidegate.actors.ray_task_actor import start_task_actor
+from tidegate.actors.task_actor import start_task_actor
 from tidegate.common.errors import JobCancelledError, JobExecutionError
 from tidegate.common.job_status import JobStatus
 from tidegate.connectors.collect import CollectSink

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate.actors.interfaces import interface_addresses
+from tidegate.runtime.interfaces import interface_addresses
 
 from ..certificates import Authority
 from ..free_ports import free_ports

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tidegate.actors.listeners import ListenOn
-from tidegate.actors.tls_files import AUTHORITY, CERTIFICATE, KEY
+from tidegate.runtime.network.listeners import ListenOn
+from tidegate.runtime.network.tls_files import AUTHORITY, CERTIFICATE, KEY
 from tidegate.spark_bridge import exchange
 from tidegate.spark_bridge import exchange_client as client
 from tidegate.spark_bridge.exchange_server import Endpoint, ExchangeServer, Pushed, Run

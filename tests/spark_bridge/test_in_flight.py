@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tidegate.actors.wire import encode_elements
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.protocol.elements import Batch, StreamElement, Watermark
 from tidegate.protocol.handles import ChannelRange, ChannelStateHandle
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.manifest import encode_manifest
+from tidegate.runtime.network.wire import encode_elements
 from tidegate.spark_bridge.in_flight import InFlightReading
 from tidegate.state.storage import open_storage
 from tidegate.state.stored_checkpoint import MANIFEST_NAME, read_checkpoint

@@ -5,11 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidegate.actors import gate as gate_module
-from tidegate.actors.gate import InputGate
-from tidegate.actors.lost_messages import LostMessages
-from tidegate.actors.output import OutputChannel, TaskOutput
-from tidegate.actors.task_loop import TaskLoop
 from tidegate.coordinator.report_order import ReportOrder
 from tidegate.protocol import alignment_table
 from tidegate.protocol.alignment import BarrierAligner, BarrierTracker, TakeSnapshot
@@ -18,6 +13,11 @@ from tidegate.protocol.credit_returns import CreditReturns
 from tidegate.protocol.elements import Probe
 from tidegate.protocol.mode_switch import SwitchingHandler
 from tidegate.protocol.sequence_gaps import Gap, SequenceGaps
+from tidegate.runtime import gate as gate_module
+from tidegate.runtime.gate import InputGate
+from tidegate.runtime.network.lost_messages import LostMessages
+from tidegate.runtime.output import OutputChannel, TaskOutput
+from tidegate.runtime.tasks.task_loop import TaskLoop
 
 from .base import Mutant
 

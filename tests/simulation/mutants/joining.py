@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.actors.batch_joining import Joining
-from tidegate.actors.gate import InputGate
 from tidegate.protocol.elements import CheckpointBarrier
+from tidegate.runtime.batch_joining import Joining
+from tidegate.runtime.gate import InputGate
 
 from .base import Mutant
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.actors import channel_state
-from tidegate.actors.gate import InputGate
-from tidegate.actors.snapshots import Snapshotter
-from tidegate.actors.task_loop import TaskLoop
 from tidegate.protocol.channel_state import StoredExchange
+from tidegate.runtime.checkpoints import channel_state
+from tidegate.runtime.checkpoints.snapshots import Snapshotter
+from tidegate.runtime.gate import InputGate
+from tidegate.runtime.tasks.task_loop import TaskLoop
 
 from .base import Mutant
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tidegate.actors.snapshots import Snapshotter
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.operators.sources import SourceOperator
 from tidegate.protocol import redistribution
 from tidegate.protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
+from tidegate.runtime.checkpoints.snapshots import Snapshotter
 from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.retrying_storage import RetryingStorage
 

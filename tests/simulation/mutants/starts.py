@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.actors import task_failures
 from tidegate.protocol.failover import GiveUp
 from tidegate.protocol.start_errors import StartErrors
+from tidegate.runtime.tasks import task_failures
 
 from .base import Mutant
 

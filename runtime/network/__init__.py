@@ -1,0 +1,1 @@
+"""Direct connections between the processes of a job, and how each proves who it is."""

@@ -1,0 +1,1 @@
+"""The task of one subtask: its loop, what controls it, and what it reports."""
