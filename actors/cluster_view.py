@@ -11,8 +11,8 @@ import ray
 from ray.exceptions import RayError
 
 from ..common.errors import first_line
-from ..coordinator.avoided_nodes import AvoidedNodes
-from ..coordinator.slots import ProcessResources
+from ..coordinator.deployment.avoided_nodes import AvoidedNodes
+from ..coordinator.deployment.slots import ProcessResources
 from .task_processes import NodeView
 
 logger = logging.getLogger(__name__)

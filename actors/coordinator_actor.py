@@ -22,7 +22,7 @@ from .task_actor import start_task_actor
 if TYPE_CHECKING:
     from ray.runtime_context import RuntimeContext
 
-    from ..coordinator.job_details import JobDetails
+    from ..coordinator.monitoring.job_details import JobDetails
     from ..protocol.ids import Attempt, SubtaskId
 
 

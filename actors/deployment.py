@@ -17,10 +17,10 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 from ..common.errors import ConfigurationError, JobExecutionError, ResourceError, SupersededError, first_line
 from ..common.free_memory import give_back_free_memory
 from ..common.hidden_modules import taken_for_granted
-from ..coordinator.control_requests import ControlRequest, GetDetails, GetReport, R, TakeSavepoint
-from ..coordinator.slots import RAY_NAMES, ProcessResources, process_resources, start_order, total
+from ..coordinator.control.control_requests import ControlRequest, GetDetails, GetReport, R, TakeSavepoint
+from ..coordinator.control.terminated_job import TerminatedJob
+from ..coordinator.deployment.slots import RAY_NAMES, ProcessResources, process_resources, start_order, total
 from ..coordinator.spec import JobSpec
-from ..coordinator.terminated_job import TerminatedJob
 from ..protocol.execution_graph import build_execution_graph
 from ..telemetry import OtlpSettings
 from .actor_state import ActorCondition, actor_state
@@ -31,7 +31,7 @@ from .ray_connection import connect, connect_driver, use_token
 from .serializers import make_serializers
 
 if TYPE_CHECKING:
-    from ..coordinator.job_client import JobHandle
+    from ..coordinator.control.job_client import JobHandle
 
 logger = logging.getLogger(__name__)
 
@@ -240,7 +240,7 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
         .remote()
     )
     # What its answers are made of, imported while its processes start.
-    from ..coordinator import job_details  # noqa: F401
+    from ..coordinator.monitoring import job_details  # noqa: F401
 
     _await_start(actor, name, spec.settings.coordinator_placement)
     give_back_free_memory()

@@ -13,10 +13,10 @@ from ray.exceptions import RayError
 from ray.experimental import internal_kv
 
 from ..common.errors import CheckpointStorageError, JobExecutionError
-from ..coordinator.control_requests import ControlRequest
-from ..coordinator.job_archive import decode_job, encode_job
-from ..coordinator.job_details import JobDetails
-from ..coordinator.terminated_job import TerminatedJob
+from ..coordinator.control.control_requests import ControlRequest
+from ..coordinator.control.terminated_job import TerminatedJob
+from ..coordinator.monitoring.job_archive import decode_job, encode_job
+from ..coordinator.monitoring.job_details import JobDetails
 
 logger = logging.getLogger(__name__)
 

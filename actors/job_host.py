@@ -14,19 +14,19 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from ..common.job_status import JobStatus
-from ..coordinator.control_requests import ControlRequest
+from ..coordinator.checkpoints.ownership import RETRY_MS
+from ..coordinator.control.control_requests import ControlRequest
+from ..coordinator.control.job_control import JobControl, waited_answer
 from ..coordinator.coordinator_life import CoordinatorLife, LifePorts
 from ..coordinator.coordinator_relocation import CoordinatorRelocation
-from ..coordinator.coordinator_tracer import coordinator_tracer
+from ..coordinator.deployment.report_order import ReportOrder
 from ..coordinator.elasticity import Elasticity
-from ..coordinator.job_archive import archive_job
-from ..coordinator.job_control import JobControl, waited_answer
 from ..coordinator.job_coordinator import JobCoordinator
-from ..coordinator.job_details import JobDetails
-from ..coordinator.job_reporters import JobReporters
-from ..coordinator.job_view import JobView
-from ..coordinator.ownership import RETRY_MS
-from ..coordinator.report_order import ReportOrder
+from ..coordinator.monitoring.coordinator_tracer import coordinator_tracer
+from ..coordinator.monitoring.job_archive import archive_job
+from ..coordinator.monitoring.job_details import JobDetails
+from ..coordinator.monitoring.job_reporters import JobReporters
+from ..coordinator.monitoring.job_view import JobView
 from ..coordinator.spec import JobSpec
 from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.task_events import TaskFailed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..common.errors import first_line
-from ..coordinator.slots import process_key
+from ..coordinator.deployment.slots import process_key
 from ..coordinator.spec import JobSettings
 from ..protocol.execution_graph import ExecutionGraph, Subtask
 from ..protocol.ids import Attempt

@@ -14,8 +14,7 @@ from ray.exceptions import RayActorError
 
 from ..common.clock import SteadyClock
 from ..common.errors import ConfigurationError, first_line
-from ..coordinator.local_state import local_state_hint
-from ..coordinator.slots import (
+from ..coordinator.deployment.slots import (
     ProcessResources,
     process_key,
     process_resources,
@@ -25,6 +24,7 @@ from ..coordinator.slots import (
     subtasks_by_process,
     total,
 )
+from ..coordinator.monitoring.local_state import local_state_hint
 from ..coordinator.spec import JobSpec
 from ..protocol.execution_graph import ExecutionGraph, Subtask, build_execution_graph
 from ..protocol.heartbeats import Heartbeats, Silent

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..coordinator.slots import RAY_NAMES, ProcessResources, total
+from ..coordinator.deployment.slots import RAY_NAMES, ProcessResources, total
 from ..protocol.ids import SubtaskId
 from ..protocol.task_metrics import TaskMetrics
 

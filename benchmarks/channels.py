@@ -19,7 +19,7 @@ from typing import Any
 
 from tidegate.actors.record_routes import RayRoutes
 from tidegate.actors.task_processes import TaskProcess
-from tidegate.coordinator.slots import ProcessResources, subtasks_by_process
+from tidegate.coordinator.deployment.slots import ProcessResources, subtasks_by_process
 from tidegate.coordinator.spec import JobSettings
 from tidegate.protocol.elements import Message
 from tidegate.protocol.execution_graph import ExecutionGraph, build_execution_graph

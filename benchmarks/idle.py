@@ -25,7 +25,7 @@ import psutil
 from tidegate.actors.embedded_ray import SYSTEM_CONFIG
 from tidegate.common import Configuration, Types, WatermarkStrategy
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import (
     KeyedProcessFunction,
     Sink,

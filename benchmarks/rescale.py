@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.common import Configuration, Types, WatermarkStrategy
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import Sink, SinkWriter, Source, SourceReader, StreamExecutionEnvironment
 from tidegate.protocol.elements import Batch
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tidegate.coordinator.job_coordinator import JobCoordinator
-from tidegate.coordinator.job_view import JobView, report_of
+from tidegate.coordinator.monitoring.job_view import JobView, report_of
 from tidegate.coordinator.spec import JobSettings, JobSpec
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint_events import Acknowledgement, SubtaskAcknowledged

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from ..common.errors import CheckpointNotFoundError
-from ..coordinator.critical_path import critical_path, explain_lines
-from ..coordinator.statistics import CheckpointStatistics, JobStatistics
+from ..coordinator.monitoring.critical_path import critical_path, explain_lines
+from ..coordinator.monitoring.statistics import CheckpointStatistics, JobStatistics
 from ..protocol.elements import CheckpointingMode
 from ..protocol.ids import CheckpointId
 from .command import Group

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from ..common.errors import JobTimeoutError
-from ..coordinator.job_client import JobClient
-from ..coordinator.job_report import JobReport
-from ..coordinator.statistics import CheckpointOutcome, CheckpointStatistics
+from ..coordinator.control.job_client import JobClient
+from ..coordinator.monitoring.job_report import JobReport
+from ..coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics
 from ..protocol.elements import SavepointFormatType
 from .command import Command
 from .jobs import address_option, find_job, job_argument, reports, timeout_option

@@ -15,8 +15,8 @@ from click.shell_completion import CompletionItem
 
 from ..common.errors import JobExecutionError, JobNotFoundError, TidegateError
 from ..common.job_id import JobID
-from ..coordinator.job_client import JobClient
-from ..coordinator.job_report import JobReport
+from ..coordinator.control.job_client import JobClient
+from ..coordinator.monitoring.job_report import JobReport
 
 _SHORTEST_START = 4
 

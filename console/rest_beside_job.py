@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 
-from ..coordinator.job_client import JobClient
+from ..coordinator.control.job_client import JobClient
 from .extra import require_extra
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,15 @@ from typing import Any
 
 import click
 
-from ..coordinator.restore_check import OperatorCheck, Outcome, RestoreCheck, StateCheck, check_restore_of
-from ..coordinator.savepoints import dispose_savepoint
-from ..coordinator.stored_checkpoints import stored_checkpoints
+from ..coordinator.checkpoints.savepoints import dispose_savepoint
+from ..coordinator.checkpoints.stored_checkpoints import stored_checkpoints
+from ..coordinator.restore.restore_check import (
+    OperatorCheck,
+    Outcome,
+    RestoreCheck,
+    StateCheck,
+    check_restore_of,
+)
 from ..protocol.elements import SavepointFormatType
 from ..state.stored_checkpoint import read_checkpoint
 from .command import Group

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..coordinator.job_details import SubtaskDetails
-from ..coordinator.stage_metrics import reports_by_stage
+from ..coordinator.monitoring.job_details import SubtaskDetails
+from ..coordinator.monitoring.stage_metrics import reports_by_stage
 from ..protocol.epochs import EpochPhase
 from ..protocol.listening import is_loopback
 from ..protocol.stage_reports import StageReport, whole_stage

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..coordinator.job_details import JobDetails, SubtaskDetails
+from ..coordinator.monitoring.job_details import JobDetails, SubtaskDetails
 
 
 def task_documents(details: JobDetails) -> list[dict[str, Any]]:

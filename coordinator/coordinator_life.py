@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from ..common.errors import SupersededError, TidegateError
+from .checkpoints.ownership import Ownership
+from .checkpoints.stored_end import StoredEnd
 from .job_coordinator import JobCoordinator
-from .job_report import JobReport
-from .job_view import report_of
-from .ownership import Ownership
+from .monitoring.job_report import JobReport
+from .monitoring.job_view import report_of
 from .spec import JobSpec
-from .stored_end import StoredEnd
 
 logger = logging.getLogger(__name__)
 

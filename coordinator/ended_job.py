@@ -13,8 +13,8 @@ from ..common.errors import CorruptCheckpointError
 from ..protocol.control_file import decode_control_file, encode_control_file
 from ..protocol.ids import JobId
 from ..protocol.task_events import ResultsCollected
-from .job_report import JobReport
-from .plain_data import from_plain, to_plain
+from .monitoring.job_report import JobReport
+from .monitoring.json_dataclasses import from_plain, to_plain
 
 _REMEDY = (
     "The job has ended, but its outcome is not known. Check its output before you start it again, then "

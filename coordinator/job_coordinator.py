@@ -27,25 +27,25 @@ from ..protocol.trigger import NEVER_MS
 from ..state.storage import CheckpointStorage
 from ..telemetry import Tracer
 from .barrier_mode import BarrierMode
-from .checkpoint_driver import CheckpointDriver
-from .checkpoint_store import CheckpointStore, FencedError
-from .clean_up import CleanUp
-from .control_requests import StateAnswer, StateQuery
+from .checkpoints.checkpoint_driver import CheckpointDriver
+from .checkpoints.checkpoint_store import CheckpointStore, FencedError
+from .checkpoints.job_cleanup import CleanUp
+from .checkpoints.job_storage import claim_epoch, continue_ids, foreign_state, new_store
+from .checkpoints.ownership import RETRY_MS, Ownership
+from .control.control_requests import StateAnswer, StateQuery
+from .control.state_queries import Answer, StateQueries
+from .deployment.task_deployments import AttemptStart, task_deployments, task_settings
 from .job_fail_points import JobFailPoints
-from .job_history import Failure, JobHistory
-from .job_metrics import JobMetrics
-from .job_observer import JobObserver
-from .job_storage import claim_epoch, continue_ids, foreign_state, new_store
+from .monitoring.job_history import Failure, JobHistory
+from .monitoring.job_metrics import JobMetrics
+from .monitoring.job_observer import JobObserver
+from .monitoring.recoveries import COORDINATOR_LOST
+from .monitoring.statistics import JobStatistics, RescaleStatistics
 from .operator_coordinators import OperatorCoordinators
-from .ownership import RETRY_MS, Ownership
 from .ports import CoordinatorPorts
-from .recoveries import COORDINATOR_LOST
 from .rescaler import Rescaler
-from .results import ResultBuffer
+from .result_buffer import ResultBuffer
 from .spec import JobSpec
-from .state_queries import Answer, StateQueries
-from .statistics import JobStatistics, RescaleStatistics
-from .task_deployments import AttemptStart, task_deployments, task_settings
 
 logger = logging.getLogger(__name__)
 

@@ -12,18 +12,18 @@ from ..common.errors import JobExecutionError
 from ..runtime.local_dirs import JobDirectories
 from ..telemetry import OtlpSettings
 from ..telemetry.logs import LogContext, ProcessLog
-from .control_requests import ControlRequest, GetReport, R
-from .coordinator_tracer import coordinator_tracer
-from .job_archive import archive_job
-from .job_client import JobHandle
-from .job_control import JobControl, waited_answer
-from .job_details import JobDetails
-from .job_report import JobReport
-from .job_reporters import JobReporters
-from .job_view import JobView, report_of
+from .control.control_requests import ControlRequest, GetReport, R
+from .control.job_client import JobHandle
+from .control.job_control import JobControl, waited_answer
+from .control.terminated_job import TerminatedJob
 from .local_executor import LocalExecutor
+from .monitoring.coordinator_tracer import coordinator_tracer
+from .monitoring.job_archive import archive_job
+from .monitoring.job_details import JobDetails
+from .monitoring.job_report import JobReport
+from .monitoring.job_reporters import JobReporters
+from .monitoring.job_view import JobView, report_of
 from .spec import JobSpec
-from .terminated_job import TerminatedJob
 
 
 class LocalJob:

@@ -18,11 +18,11 @@ from ..protocol.source_events import CoordinatorEvent, ReaderStarted, WatermarkL
 from ..protocol.task_events import FromOperator, ToOperator
 from ..protocol.trigger import NEVER_MS
 from ..protocol.watermark_alignment import WatermarkAligner
+from .deployment.ordered_ports import OrderedPorts
 from .enumerator_host import EnumeratorHost, HostPorts
 from .epoch_leaders import EpochLeaders
-from .ordered_ports import OrderedPorts
 from .ports import CoordinatorPorts
-from .restore import stored_operator
+from .restore.restore import stored_operator
 
 
 class OperatorCoordinators:

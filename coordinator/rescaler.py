@@ -18,12 +18,12 @@ from ..protocol.plan import JobGraph
 from ..protocol.rescale import RescaleEvent, RescaleLifeCycle, RescalePhase
 from ..protocol.rescaling import RescaleError, parallelism_of, rescaled
 from ..protocol.trigger import NEVER_MS
-from .checkpoint_driver import CheckpointDriver
-from .checkpoint_store import CheckpointStore, FencedError
-from .job_observer import JobObserver
+from .checkpoints.checkpoint_driver import CheckpointDriver
+from .checkpoints.checkpoint_store import CheckpointStore, FencedError
+from .checkpoints.stored_parallelism import restored_parallelism, store_parallelism
+from .monitoring.job_observer import JobObserver
+from .monitoring.statistics import RescaleStatistics
 from .ports import CoordinatorPorts
-from .statistics import RescaleStatistics
-from .stored_parallelism import restored_parallelism, store_parallelism
 
 RESCALES_PER_EPOCH = 1_000_000
 """Numbers of rescales of one coordinator are below those of the next."""

@@ -8,7 +8,7 @@ from ..protocol.checkpoint_paths import manifest_path
 from ..protocol.ids import CheckpointId
 from ..protocol.job_takeover import JobTakeover, TakeoverStep
 from ..state.storage import CheckpointStorage
-from .takeovers import Takeovers
+from .checkpoints.takeovers import Takeovers
 
 
 class TakingOver:

@@ -16,7 +16,7 @@ from .data_stream import DataStream
 from .transformation import Input, Transformation
 
 if TYPE_CHECKING:
-    from ..coordinator.job_client import JobClient
+    from ..coordinator.control.job_client import JobClient
     from .stream_execution_environment import StreamExecutionEnvironment
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..coordinator.job_client import JobClient
+    from ..coordinator.control.job_client import JobClient
 
 
 class CloseableIterator:

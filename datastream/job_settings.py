@@ -232,7 +232,7 @@ def _restore_path(configuration: Configuration) -> str | None:
     if not path:
         return path
     # Here and not above: most jobs start without a checkpoint, and need not import what reads one.
-    from ..coordinator.latest_checkpoint import directory_of
+    from ..coordinator.restore.latest_checkpoint import directory_of
 
     directory = directory_of(path)
     return path.removesuffix(directory) + _shared_address(directory, configuration, option.key)

@@ -16,7 +16,7 @@ from typing import Any
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError, JobCancelledError, TidegateError
 from ..common.options import CheckpointingOptions, DeploymentOptions
-from ..coordinator.job_client import JobClient
+from ..coordinator.control.job_client import JobClient
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LEAVE = "leave"

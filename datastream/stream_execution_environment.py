@@ -21,10 +21,10 @@ from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collection import CollectionSource
 from ..connectors.socket_source import SocketTextSource
-from ..coordinator.finished_job import FinishedJob
-from ..coordinator.job_client import JobClient, JobHandle
+from ..coordinator.control.finished_job import FinishedJob
+from ..coordinator.control.job_client import JobClient, JobHandle
+from ..coordinator.deployment.validation import prepare_start
 from ..coordinator.spec import JobSpec
-from ..coordinator.validation import prepare_start
 from ..operators.checkpointed import CheckpointedFunction, ListCheckpointed
 from ..operators.enumerators import Boundedness
 from ..operators.source_function import ParallelSourceFunction, SourceFunction, SourceFunctionOperator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..coordinator.job_client import JobClient
+from ..coordinator.control.job_client import JobClient
 from ..coordinator.spec import JobSpec
 
 _interceptors: list[Callable[[JobSpec], None]] = []

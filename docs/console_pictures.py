@@ -20,9 +20,9 @@ from tidegate.common.job_id import JobID
 from tidegate.console.rest.directory import LiveJobs
 from tidegate.console.rest.server import ServerSettings, served
 from tidegate.console.rest.tokens import ConsoleSecret
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.job_details import JobDetails, SubtaskDetails
-from tidegate.coordinator.statistics import TaskShape
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.monitoring.job_details import JobDetails, SubtaskDetails
+from tidegate.coordinator.monitoring.statistics import TaskShape
 from tidegate.protocol.task_metrics import TaskRates
 from tidegate.testing.simulated_jobs import SimulatedJob, simulated_job
 

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tidegate.coordinator.critical_path import critical_path, explain_lines
-from tidegate.coordinator.statistics import CheckpointStatistics
+from tidegate.coordinator.monitoring.critical_path import critical_path, explain_lines
+from tidegate.coordinator.monitoring.statistics import CheckpointStatistics
 from tidegate.protocol.ids import SubtaskId
 
 DOCS = Path(__file__).parent

@@ -16,7 +16,7 @@ from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.output_tag import OutputTag
 from ..common.typeinfo import TypeInformation
-from ..coordinator.restore import check_restore, restored_state
+from ..coordinator.restore.restore import check_restore, restored_state
 from ..datastream import DataStream, HashMapStateBackend, StateBackend, StreamExecutionEnvironment
 from ..protocol.elements import (
     MAX_WATERMARK_MS,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
-from ..coordinator.checkpoint_observer import CheckpointDecision
 from ..coordinator.coordinator_life import CoordinatorLife
+from ..coordinator.deployment.report_order import ReportOrder
 from ..coordinator.job_coordinator import JobCoordinator
-from ..coordinator.job_report import JobReport
-from ..coordinator.report_order import ReportOrder
+from ..coordinator.monitoring.checkpoint_observer import CheckpointDecision
+from ..coordinator.monitoring.job_report import JobReport
 from ..coordinator.spec import JobSpec
 from ..protocol.elements import CheckpointingMode, Message, SnapshotKind
 from ..protocol.execution_graph import ExecutionGraph, build_execution_graph

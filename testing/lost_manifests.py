@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..common.job_status import JobStatus
-from ..coordinator.epochs import Epochs
+from ..coordinator.checkpoints.coordinator_epochs import Epochs
 from ..protocol.checkpoint_paths import manifest_path, stored_ids
 from ..protocol.ids import CheckpointId, JobId
 

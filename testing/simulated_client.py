@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..common.errors import CheckpointStorageError, SupersededError
 from ..common.job_status import JobStatus
-from ..coordinator.job_report import JobReport
+from ..coordinator.monitoring.job_report import JobReport
 from .network import DELAY_NS
 from .world import MILLISECOND
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..common.errors import CheckpointNotFoundError, CheckpointStorageError, CorruptCheckpointError
-from ..coordinator import latest_checkpoint
+from ..coordinator.restore import latest_checkpoint
 from ..coordinator.spec import JobSpec
 from .plan import MILLISECOND
 from .simulated_storage import ROOT

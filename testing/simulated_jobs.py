@@ -13,7 +13,7 @@ from typing import Any
 
 from ..common.job_id import JobID
 from ..common.job_status import JobStatus
-from ..coordinator.control_requests import (
+from ..coordinator.control.control_requests import (
     Cancel,
     ControlRequest,
     Rescale,
@@ -23,10 +23,11 @@ from ..coordinator.control_requests import (
     TakeCheckpoint,
     TakeSavepoint,
 )
-from ..coordinator.job_client import JobClient
-from ..coordinator.job_details import JobDetails, JobException, SubtaskDetails
-from ..coordinator.job_report import JobReport
-from ..coordinator.statistics import (
+from ..coordinator.control.job_client import JobClient
+from ..coordinator.control.terminated_job import TerminatedJob
+from ..coordinator.monitoring.job_details import JobDetails, JobException, SubtaskDetails
+from ..coordinator.monitoring.job_report import JobReport
+from ..coordinator.monitoring.statistics import (
     CheckpointOutcome,
     CheckpointStatistics,
     JobStatistics,
@@ -34,7 +35,6 @@ from ..coordinator.statistics import (
     RescaleStatistics,
     job_shape,
 )
-from ..coordinator.terminated_job import TerminatedJob
 from ..protocol.abort_reasons import AbortReason
 from ..protocol.checkpoint_events import AnswerRequest, RequestId, SubtaskMetrics
 from ..protocol.elements import SnapshotKind

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..coordinator.slots import process_key
+from ..coordinator.deployment.slots import process_key
 from ..operators.async_loop import TaskEventLoop
 from ..protocol.checkpoint_events import SubtaskDeclined
 from ..protocol.elements import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..common.errors import CheckpointStorageError
 from ..common.job_status import JobStatus
-from ..coordinator.latest_checkpoint import secure_restored
+from ..coordinator.restore.latest_checkpoint import secure_restored
 from ..coordinator.spec import JobSettings, JobSpec
 from ..protocol.elements import CheckpointBarrier
 from ..protocol.ids import CheckpointId, JobId

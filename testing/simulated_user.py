@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..common.job_status import JobStatus
 from ..coordinator.barrier_mode import BarrierMode
-from ..coordinator.job_report import JobReport
+from ..coordinator.monitoring.job_report import JobReport
 from ..protocol.checkpoint_events import RequestId
 from ..protocol.elements import CheckpointBarrier, SavepointFormatType, SnapshotKind
 from ..protocol.ids import JobId

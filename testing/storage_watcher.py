@@ -6,8 +6,8 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from ..coordinator.savepoints import CLAIM_NAME, decode_claim
-from ..coordinator.takeovers import decode_takeover
+from ..coordinator.checkpoints.savepoints import CLAIM_NAME, decode_claim
+from ..coordinator.checkpoints.takeovers import decode_takeover
 from ..protocol.checkpoint_paths import numbers
 from ..protocol.elements import SnapshotKind
 from ..protocol.handles import FileHandle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics
 
 from ..jobs.parts import CountSum
 from ..jobs.probes import SlowSink, mark, orders_for, wait_for

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 
 from tidegate.common import Types, WatermarkStrategy
-from tidegate.coordinator.critical_path import critical_path
-from tidegate.coordinator.statistics import CheckpointStatistics, Summary
+from tidegate.coordinator.monitoring.critical_path import critical_path
+from tidegate.coordinator.monitoring.statistics import CheckpointStatistics, Summary
 from tidegate.datastream import StreamExecutionEnvironment
 
 from ..jobs.parts import (

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from ...common.errors import CheckpointStorageError
-from ...coordinator.job_archive import JobArchive
+from ...coordinator.monitoring.job_archive import JobArchive
 from ...protocol.stored_path import address_problem
 from .directory import FoundJob, ListedJob
 

@@ -7,9 +7,14 @@ from itertools import islice
 from typing import Any, Literal
 
 from ...common.options import CheckpointingOptions, StateBackendOptions
-from ...coordinator.critical_path import critical_path
-from ...coordinator.job_details import JobDetails
-from ...coordinator.statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics, Summary
+from ...coordinator.monitoring.critical_path import critical_path
+from ...coordinator.monitoring.job_details import JobDetails
+from ...coordinator.monitoring.statistics import (
+    CheckpointOutcome,
+    CheckpointStatistics,
+    JobStatistics,
+    Summary,
+)
 from ...protocol.checkpoint_events import SubtaskMetrics
 from ...protocol.elements import SnapshotKind
 from . import checkpoint_models

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from ...common.errors import JobExecutionError, TidegateError
 from ...common.job_id import JobID
-from ...coordinator.job_client import JobClient
-from ...coordinator.job_details import JobDetails
+from ...coordinator.control.job_client import JobClient
+from ...coordinator.monitoring.job_details import JobDetails
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...coordinator.job_details import JobDetails, SubtaskDetails
+from ...coordinator.monitoring.job_details import JobDetails, SubtaskDetails
 from ...protocol.task_metrics import ExecutionState
 from . import models
 

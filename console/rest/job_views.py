@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...common.configuration import Configuration
 from ...common.job_status import JobStatus
 from ...common.options import CheckpointingOptions, CoreOptions, RestartStrategyOptions
-from ...coordinator.job_details import JobDetails, JobException, SubtaskDetails
+from ...coordinator.monitoring.job_details import JobDetails, JobException, SubtaskDetails
 from ...protocol.ids import SubtaskId
 from . import models
 from .directory import FoundJob, ListedJob

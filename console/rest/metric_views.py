@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...coordinator.job_details import JobDetails, SubtaskDetails
-from ...coordinator.stage_metrics import reports_by_stage, stage_values
-from ...coordinator.statistics import CheckpointOutcome
+from ...coordinator.monitoring.job_details import JobDetails, SubtaskDetails
+from ...coordinator.monitoring.stage_metrics import reports_by_stage, stage_values
+from ...coordinator.monitoring.statistics import CheckpointOutcome
 from ...protocol.ids import SubtaskId
 from ...protocol.task_metrics import ExecutionState
 from ..stages import stage_documents, whole_stage_documents

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...coordinator.job_details import JobDetails
-from ...coordinator.statistics import RecoveryStatistics
+from ...coordinator.monitoring.job_details import JobDetails
+from ...coordinator.monitoring.statistics import RecoveryStatistics
 from .job_views import shortened
 from .model_forms import Plain
 

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Path, Query, Request
 from starlette.convertors import Convertor, register_url_convertor
 
-from ...coordinator.job_client import JobClient
-from ...coordinator.statistics import CheckpointStatistics
+from ...coordinator.control.job_client import JobClient
+from ...coordinator.monitoring.statistics import CheckpointStatistics
 from .checkpoint_views import find_checkpoint
 from .directory import FoundJob, JobDirectory
 from .job_graph import VertexView, vertices_of

@@ -14,11 +14,11 @@ from typing import Any
 
 from ...common.errors import CheckpointNotFoundError, CorruptCheckpointError
 from ...common.job_status import JobStatus
-from ...coordinator.job_details import JobDetails
-from ...coordinator.job_report import JobReport
-from ...coordinator.statistics import JobShape, JobStatistics
-from ...coordinator.stored_checkpoints import StoredCheckpoint, stored_checkpoints
-from ...coordinator.stored_statistics import read_statistics
+from ...coordinator.checkpoints.stored_checkpoints import StoredCheckpoint, stored_checkpoints
+from ...coordinator.monitoring.job_details import JobDetails
+from ...coordinator.monitoring.job_report import JobReport
+from ...coordinator.monitoring.statistics import JobShape, JobStatistics
+from ...coordinator.monitoring.stored_statistics import read_statistics
 from ...protocol.elements import SnapshotKind
 from ...protocol.manifest import CheckpointManifest
 from .directory import FoundJob, ListedJob

@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tables import InputFiles
 from tidegate.common import Configuration
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.statistics import JobStatistics
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.monitoring.statistics import JobStatistics
 from tidegate.datastream import StreamExecutionEnvironment
 
 PARALLELISM = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
-from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics
 
 
 def show_carriers(console: Console, totals: pd.DataFrame) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.common import Configuration, Types, WatermarkStrategy
-from tidegate.coordinator.critical_path import explain_lines
-from tidegate.coordinator.statistics import CheckpointStatistics
+from tidegate.coordinator.monitoring.critical_path import explain_lines
+from tidegate.coordinator.monitoring.statistics import CheckpointStatistics
 from tidegate.datastream import (
     KeyedProcessFunction,
     MapFunction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.actors.ping_pacing import MOST_QUIET_MS, PingPacing
 from tidegate.actors.task_processes import TaskProcess
-from tidegate.coordinator.slots import ProcessResources
+from tidegate.coordinator.deployment.slots import ProcessResources
 from tidegate.protocol.ids import Attempt, SubtaskId
 from tidegate.protocol.task_metrics import Heartbeat, ProcessMetrics, TaskMetrics
 

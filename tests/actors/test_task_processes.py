@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.actors.task_processes import SHORTAGE_MS, NodeView, Preparation, TaskProcess
-from tidegate.coordinator.slots import ProcessResources, total
+from tidegate.coordinator.deployment.slots import ProcessResources, total
 
 HALF = ProcessResources(0.5)
 

@@ -20,8 +20,8 @@ from typing import Any
 from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
 from tidegate.connectors.collect import CollectSink
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
 from tidegate.datastream import KeyedProcessFunction, Source, SourceReader, StreamExecutionEnvironment
 from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.protocol.elements import Batch

@@ -17,9 +17,9 @@ import ray
 from ray.exceptions import RayError
 from tidegate.actors.deployment import NAMESPACE, coordinator_name
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.monitoring.job_report import JobReport
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
 from tidegate.state.stored_checkpoint import read_checkpoint
 
 from .connections import cut_connections

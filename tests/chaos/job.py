@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tidegate.common import Configuration, Types, WatermarkStrategy
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import (
     KeyedProcessFunction,
     RuntimeContext,

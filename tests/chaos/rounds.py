@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidegate.common.errors import JobExecutionError
 from tidegate.common.failpoints import VARIABLE
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 
 from .faults import FAULTS, ChaosError, Damage, SmallDisk, Target, describe
 from .job import ChaosJob

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tidegate.common import Configuration, Duration, Types, WatermarkStrategy
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import (
     KeyedProcessFunction,
     RuntimeContext,

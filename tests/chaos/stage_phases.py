@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import psutil
 import ray
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.statistics import CheckpointStatistics
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.monitoring.job_report import JobReport
+from tidegate.coordinator.monitoring.statistics import CheckpointStatistics
 from tidegate.protocol.stage_reports import StageReport
 
 from .faults import Watched

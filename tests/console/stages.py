@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.coordinator.job_details import JobDetails, SubtaskDetails
+from tidegate.coordinator.monitoring.job_details import JobDetails, SubtaskDetails
 from tidegate.protocol.epochs import EpochPhase
 from tidegate.protocol.stage_reports import EpochInFlight, PhaseTotals, RunTotals, StageReport
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_archive import JobArchive
+from tidegate.coordinator.monitoring.job_archive import JobArchive
 from tidegate.testing.simulated_jobs import simulated_job
 
 COMMAND = [sys.executable, "-c", "from tidegate.console.main import main; main()", "console"]

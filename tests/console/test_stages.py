@@ -17,8 +17,8 @@ from tidegate.console.stages import (
     web_ui_lines,
     whole_stage_documents,
 )
-from tidegate.coordinator.job_archive import decode_job, encode_job
-from tidegate.coordinator.job_details import JobDetails
+from tidegate.coordinator.monitoring.job_archive import decode_job, encode_job
+from tidegate.coordinator.monitoring.job_details import JobDetails
 from tidegate.protocol.stage_reports import PhaseTotals, RunTotals, StageReport
 from tidegate.testing.simulated_jobs import simulated_client, simulated_job
 

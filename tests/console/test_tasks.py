@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidegate.common import Configuration
 from tidegate.console.tasks import task_documents
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import StreamExecutionEnvironment
 
 

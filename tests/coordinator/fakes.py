@@ -9,7 +9,7 @@ from typing import Any
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.job_coordinator import JobCoordinator
-from tidegate.coordinator.job_observer import JobObserver
+from tidegate.coordinator.monitoring.job_observer import JobObserver
 from tidegate.coordinator.spec import JobSettings, JobSpec
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import Acknowledgement, SubtaskAcknowledged

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.coordinator.avoided_nodes import AVOIDED_MS, AvoidedNodes
-from tidegate.coordinator.slots import ProcessResources
+from tidegate.coordinator.deployment.avoided_nodes import AVOIDED_MS, AvoidedNodes
+from tidegate.coordinator.deployment.slots import ProcessResources
 
 ONE_CPU = ProcessResources(1.0)
 SILENT = frozenset({"silent"})

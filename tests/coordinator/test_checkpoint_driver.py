@@ -9,8 +9,8 @@ import pytest
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.job_coordinator import JobCoordinator
-from tidegate.coordinator.job_view import report_of
-from tidegate.coordinator.statistics import SUMMARISED, CheckpointOutcome, Summary
+from tidegate.coordinator.monitoring.job_view import report_of
+from tidegate.coordinator.monitoring.statistics import SUMMARISED, CheckpointOutcome, Summary
 from tidegate.protocol import task_events as events
 from tidegate.protocol.abort_reasons import AbortReason
 from tidegate.protocol.checkpoint import (

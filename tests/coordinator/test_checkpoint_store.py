@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
-from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError, Garbage
+from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore, FencedError, Garbage
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, JobId

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError
-from tidegate.coordinator.checkpoint_store import CheckpointStore
-from tidegate.coordinator.claim import ClaimedCheckpoint
+from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore
+from tidegate.coordinator.restore.claim_mode import ClaimedCheckpoint
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.ids import CheckpointId, JobId

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.deletion_delay import DeletionTimes, deletion_delay
+from tidegate.coordinator.checkpoints.deletion_delay import DeletionTimes, deletion_delay
 from tidegate.protocol.checkpoint import SubtaskAcknowledged, SubtaskDeclined
 from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.memory_storage import MemoryCheckpointStorage

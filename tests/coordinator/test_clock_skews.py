@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.coordinator.clock_skews import ClockSkews
+from tidegate.coordinator.monitoring.clock_skews import ClockSkews
 from tidegate.protocol.ids import SubtaskId
 
 TASK = SubtaskId("task-1", 0)

@@ -9,7 +9,7 @@ import tidegate
 from tidegate.common.errors import JobExecutionError
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.barrier_mode import BarrierMode
-from tidegate.coordinator.control_requests import (
+from tidegate.coordinator.control.control_requests import (
     Cancel,
     ControlRequest,
     GetDetails,
@@ -21,8 +21,8 @@ from tidegate.coordinator.control_requests import (
     TakeCheckpoint,
     TakeSavepoint,
 )
-from tidegate.coordinator.job_control import JobControl
-from tidegate.coordinator.terminated_job import TerminatedJob
+from tidegate.coordinator.control.job_control import JobControl
+from tidegate.coordinator.control.terminated_job import TerminatedJob
 from tidegate.protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from tidegate.testing.simulated_jobs import SimulatedJob, simulated_job
 

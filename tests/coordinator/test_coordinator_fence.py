@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
-from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError
+from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore, FencedError
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.ids import CheckpointId, JobId

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from tidegate.coordinator.critical_path import CriticalPath, critical_path, explain_lines
-from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics, TaskShape
+from tidegate.coordinator.monitoring.critical_path import CriticalPath, critical_path, explain_lines
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics, TaskShape
 from tidegate.protocol.checkpoint import SubtaskMetrics
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 

@@ -11,10 +11,10 @@ import pytest
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.common.failpoints import FailPointReport
 from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.checkpoints.stored_end import StoredEnd
 from tidegate.coordinator.ended_job import decode_end, encode_end
-from tidegate.coordinator.job_report import JobReport
+from tidegate.coordinator.monitoring.job_report import JobReport
 from tidegate.coordinator.spec import JobSpec
-from tidegate.coordinator.stored_end import StoredEnd
 from tidegate.protocol.control_file import encode_control_file
 from tidegate.protocol.ids import Attempt, JobId, SubtaskId
 from tidegate.protocol.task_events import ResultsCollected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
-from tidegate.coordinator.epochs import Epochs
+from tidegate.coordinator.checkpoints.coordinator_epochs import Epochs
 from tidegate.protocol.restorers import RestoringJob, StoredJob, histories, with_restorer
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 

@@ -15,10 +15,10 @@ from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.failpoints import parse
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.barrier_mode import BarrierMode
-from tidegate.coordinator.job_view import report_of
-from tidegate.coordinator.latest_checkpoint import secure_restored
+from tidegate.coordinator.checkpoints.stored_end import StoredEnd
+from tidegate.coordinator.monitoring.job_view import report_of
+from tidegate.coordinator.restore.latest_checkpoint import secure_restored
 from tidegate.coordinator.spec import JobSpec
-from tidegate.coordinator.stored_end import StoredEnd
 from tidegate.protocol.checkpoint import Acknowledgement, SubtaskAcknowledged
 from tidegate.protocol.checkpoint_paths import JOB_DIRECTORIES
 from tidegate.protocol.elements import CheckpointingMode

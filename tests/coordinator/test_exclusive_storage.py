@@ -9,7 +9,7 @@ from tidegate.common import Configuration
 from tidegate.common.errors import ConfigurationError
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.barrier_mode import BarrierMode
-from tidegate.coordinator.validation import validate_before_start
+from tidegate.coordinator.deployment.validation import validate_before_start
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.protocol.elements import CheckpointingMode
 from tidegate.state.filesystem_storage import FileSystemCheckpointStorage

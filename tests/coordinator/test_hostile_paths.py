@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
-from tidegate.coordinator.checkpoint_store import CheckpointStore
-from tidegate.coordinator.claim import ClaimedCheckpoint
-from tidegate.coordinator.stored_checkpoints import stored_checkpoints
+from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore
+from tidegate.coordinator.checkpoints.stored_checkpoints import stored_checkpoints
+from tidegate.coordinator.restore.claim_mode import ClaimedCheckpoint
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import FileHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, JobId

@@ -10,8 +10,8 @@ import pytest
 from tidegate.common import Configuration
 from tidegate.common.errors import CorruptArchiveError, JobExecutionError
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.bounded_statistics import MAX_SUBTASKS, BoundedStatistics
-from tidegate.coordinator.job_archive import JobArchive, decode_job, encode_job
+from tidegate.coordinator.monitoring.bounded_statistics import MAX_SUBTASKS, BoundedStatistics
+from tidegate.coordinator.monitoring.job_archive import JobArchive, decode_job, encode_job
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.task_metrics import ExecutionState

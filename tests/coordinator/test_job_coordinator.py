@@ -10,8 +10,8 @@ import pytest
 from tidegate.common.errors import CheckpointStorageError, ConfigurationError
 from tidegate.common.job_status import JobStatus
 from tidegate.common.restart_strategy import RestartStrategies
-from tidegate.coordinator.latest_checkpoint import secure_restored
-from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
+from tidegate.coordinator.restore.latest_checkpoint import secure_restored
 from tidegate.protocol import task_events as events
 from tidegate.protocol.abort_reasons import AbortReason
 from tidegate.protocol.checkpoint import (

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tidegate.coordinator.job_families import JobFamilies
-from tidegate.coordinator.job_reporters import JobReporters
+from tidegate.coordinator.monitoring.job_metric_families import JobFamilies
+from tidegate.coordinator.monitoring.job_reporters import JobReporters
 from tidegate.protocol.elements import MAX_WATERMARK_MS
 from tidegate.protocol.stage_reports import PhaseTotals, RunTotals, StageReport
 from tidegate.protocol.task_metrics import MetricScope, ProcessMetrics, TaskMetrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.connectors.collection import CollectionSource
-from tidegate.coordinator.job_metrics import JobMetrics, SubtaskSample
+from tidegate.coordinator.monitoring.job_metrics import JobMetrics, SubtaskSample
 from tidegate.operators.elementwise import MapOperator
 from tidegate.protocol import task_events as events
 from tidegate.protocol.ids import Attempt, SubtaskId

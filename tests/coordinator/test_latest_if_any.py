@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidegate.common.errors import CheckpointNotFoundError, CheckpointStorageError, ConfigurationError
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.latest_checkpoint import latest_now, secure_restored
+from tidegate.coordinator.restore.latest_checkpoint import latest_now, secure_restored
 from tidegate.coordinator.spec import JobSpec
 from tidegate.state.memory_storage import MemoryCheckpointStorage
 

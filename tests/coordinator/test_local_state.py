@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tidegate.coordinator.local_state import local_state_hint, memory_warning
+from tidegate.coordinator.monitoring.local_state import local_state_hint, memory_warning
 from tidegate.state.backend import StateBackend
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.coordinator.latest_checkpoint import secure_restored
-from tidegate.coordinator.statistics import RecoveryStatistics
-from tidegate.coordinator.stored_statistics import read_statistics, stored_statistics
+from tidegate.coordinator.monitoring.statistics import RecoveryStatistics
+from tidegate.coordinator.monitoring.stored_statistics import read_statistics, stored_statistics
+from tidegate.coordinator.restore.latest_checkpoint import secure_restored
 from tidegate.protocol.ids import SubtaskId
 from tidegate.protocol.task_metrics import ProcessMetrics, TaskMetrics
 

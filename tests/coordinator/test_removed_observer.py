@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_observer import JobObserver
+from tidegate.coordinator.monitoring.job_observer import JobObserver
 from tidegate.protocol import task_events as events
 from tidegate.protocol.abort_reasons import AbortReason
 from tidegate.protocol.checkpoint import SubtaskDeclined

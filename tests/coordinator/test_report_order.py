@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.coordinator.report_order import ReportOrder
-from tidegate.coordinator.results import ResultBuffer
+from tidegate.coordinator.deployment.report_order import ReportOrder
+from tidegate.coordinator.result_buffer import ResultBuffer
 from tidegate.protocol.execution_graph import build_execution_graph
 from tidegate.protocol.ids import Attempt, SubtaskId
 from tidegate.protocol.task_events import ResultsCollected, TaskFailed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tidegate.common.job_status import JobStatus
 from tidegate.common.restart_strategy import RestartStrategies
-from tidegate.coordinator.job_view import JobView, report_of
-from tidegate.coordinator.statistics import RescaleStatistics
+from tidegate.coordinator.monitoring.job_view import JobView, report_of
+from tidegate.coordinator.monitoring.statistics import RescaleStatistics
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import SubtaskDeclined, SubtaskInputEnded
 from tidegate.protocol.elements import SavepointFormatType, SnapshotKind

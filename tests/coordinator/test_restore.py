@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate.common.errors import StateMigrationError
-from tidegate.coordinator.restore import check_restore, recovered_records, restored_state
+from tidegate.coordinator.restore.restore import check_restore, recovered_records, restored_state
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.handles import (
     ChannelRange,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from tidegate.common.errors import CheckpointNotFoundError, CheckpointStorageError
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.checkpoint_store import FencedError
-from tidegate.coordinator.latest_checkpoint import latest_now, secure_restored
-from tidegate.coordinator.restore_fence import fence_job
+from tidegate.coordinator.checkpoints.checkpoint_store import FencedError
+from tidegate.coordinator.restore.latest_checkpoint import latest_now, secure_restored
+from tidegate.coordinator.restore.restore_fence import fence_job
 from tidegate.coordinator.spec import JobSpec
 from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.restorers import RestoringJob

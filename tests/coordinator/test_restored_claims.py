@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tidegate.common.errors import CheckpointNotFoundError, CheckpointStorageError, CorruptCheckpointError
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.claim import ClaimedCheckpoint
-from tidegate.coordinator.latest_checkpoint import latest_now, secure_restored
+from tidegate.coordinator.restore.claim_mode import ClaimedCheckpoint
+from tidegate.coordinator.restore.latest_checkpoint import latest_now, secure_restored
 from tidegate.protocol.ids import JobId
 from tidegate.state.stored_checkpoint import read_checkpoint
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.barrier_mode import BarrierMode
-from tidegate.coordinator.job_view import report_of
+from tidegate.coordinator.monitoring.job_view import report_of
 from tidegate.protocol import task_events as events
 from tidegate.protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from tidegate.state.storage import open_storage

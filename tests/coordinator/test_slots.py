@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidegate.common.errors import ConfigurationError
-from tidegate.coordinator.slots import (
+from tidegate.coordinator.deployment.slots import (
     ProcessResources,
     process_key,
     process_resources,

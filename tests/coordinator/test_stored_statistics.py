@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics, JobStatistics, TaskShape
-from tidegate.coordinator.stored_statistics import (
+from tidegate.coordinator.monitoring.statistics import (
+    CheckpointOutcome,
+    CheckpointStatistics,
+    JobStatistics,
+    TaskShape,
+)
+from tidegate.coordinator.monitoring.stored_statistics import (
     STORED_CHECKPOINTS,
     STORED_SUBTASKS,
     read_statistics,

@@ -16,7 +16,7 @@ from tidegate.common.errors import (
     JobExecutionError,
     StateMigrationError,
 )
-from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
 from tidegate.datastream import (
     CheckpointingMode,
     Committer,

@@ -13,7 +13,7 @@ from tidegate.common import WatermarkStrategy
 from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.common.failpoints import POINTS, VARIABLE
 from tidegate.connectors.collect import CollectSink
-from tidegate.coordinator.job_report import JobReport
+from tidegate.coordinator.monitoring.job_report import JobReport
 
 from . import jobs
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tidegate.common import JobStatus, WatermarkStrategy
 from tidegate.common.errors import JobCancelledError, JobExecutionError
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import DataStream, StreamExecutionEnvironment
 
 from .jobs import WAIT_S, HeldSource, environment

@@ -11,7 +11,7 @@ import pytest
 from tidegate.common import JobStatus, Types, WatermarkStrategy
 from tidegate.common.errors import JobExecutionError, StateError
 from tidegate.common.watermark_strategy import TimestampAssigner
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import (
     DataStream,
     HashMapStateBackend,

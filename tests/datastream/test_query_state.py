@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tidegate.common import Time, Types, WatermarkStrategy
 from tidegate.common.errors import ConfigurationError, JobExecutionError, KeyTypeError, StateError
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import KeyedProcessFunction, RuntimeContext
 from tidegate.datastream.state import (
     AggregatingStateDescriptor,

@@ -13,7 +13,7 @@ import pytest
 from tidegate.common import JobStatus, Types, WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
 from tidegate.common.failpoints import VARIABLE
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import Source, SourceReader
 from tidegate.protocol.elements import Batch
 from tidegate.protocol.rescaling import RescaleError

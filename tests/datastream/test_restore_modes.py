@@ -16,8 +16,8 @@ from tidegate.common.errors import (
     StateMigrationError,
     TidegateError,
 )
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.savepoints import dispose_savepoint
+from tidegate.coordinator.checkpoints.savepoints import dispose_savepoint
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import MapFunction, StreamExecutionEnvironment
 
 from .jobs import WAIT_S, HeldSource, Kept, RunningSum, environment, expected_sums

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tidegate.common import JobStatus, WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import (
     DataStream,
     FileSystemStateBackend,

@@ -9,7 +9,7 @@ import pytest
 from tidegate.common import JobStatus, WatermarkStrategy
 from tidegate.common.errors import ConfigurationError, JobCancelledError, JobExecutionError
 from tidegate.connectors.collect import CollectSink
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import MapFunction, RuntimeContext
 
 from .jobs import WAIT_S, HeldSource, environment, expected_sums

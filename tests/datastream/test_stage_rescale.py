@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 from tidegate.common import JobStatus, WatermarkStrategy
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.protocol.epochs import EpochLimits
 
 from .jobs import WAIT_S, Kept, environment

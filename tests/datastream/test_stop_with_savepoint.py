@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tidegate.common import JobStatus
 from tidegate.common.errors import ConfigurationError, JobExecutionError
-from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
 from tidegate.datastream import CheckpointingMode
 from tidegate.protocol.elements import SnapshotKind
 

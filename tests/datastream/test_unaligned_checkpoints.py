@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics
 from tidegate.protocol.abort_reasons import AbortReason
 
 from .jobs import WAIT_S

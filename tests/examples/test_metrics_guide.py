@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 
-from tidegate.coordinator.job_families import JOB_METRICS, TASK_METRICS, WATERMARK_METRICS
-from tidegate.coordinator.stage_metrics import STAGE_METRICS
+from tidegate.coordinator.monitoring.job_metric_families import JOB_METRICS, TASK_METRICS, WATERMARK_METRICS
+from tidegate.coordinator.monitoring.stage_metrics import STAGE_METRICS
 from tidegate.telemetry import logs
 from tidegate.telemetry.logs import JsonFormatter, LogContext
 

@@ -18,7 +18,7 @@ from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.common.failpoints import VARIABLE
 from tidegate.common.serialization import SimpleStringSchema
 from tidegate.connectors.kafka.transactions import TransactionName
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream.connectors.base import DeliveryGuarantee
 from tidegate.datastream.connectors.kafka import (
     KafkaMessage,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidegate.coordinator.stage_metrics import stage_values
+from tidegate.coordinator.monitoring.stage_metrics import stage_values
 from tidegate.protocol.stage_reports import (
     MOST_EPOCHS,
     EpochInFlight,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tidegate.coordinator.job_families import JobFamilies
+from tidegate.coordinator.monitoring.job_metric_families import JobFamilies
 from tidegate.protocol.task_metrics import ProcessMetrics, TaskMetrics
 
 from tests.coordinator.fakes import TOTALS, FakeCluster

@@ -67,7 +67,7 @@ def test_importing_tidegate_loads_nothing_heavy() -> None:
         (
             "from tidegate.datastream import StreamExecutionEnvironment",
             "ray asyncio packaging pyarrow.compute pyarrow.parquet lmdb tidegate.coordinator.job_coordinator "
-            "tidegate.coordinator.statistics tidegate.protocol.checkpoint_events "
+            "tidegate.coordinator.monitoring.statistics tidegate.protocol.checkpoint_events "
             "tidegate.protocol.task_events tidegate.protocol.autoscaler tidegate.state.stored_checkpoint",
         ),
         (

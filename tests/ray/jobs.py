@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import ray
 from tidegate.actors.deployment import NAMESPACE, coordinator_name
 from tidegate.common import Configuration, Types, WatermarkStrategy
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.monitoring.job_report import JobReport
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
 from tidegate.datastream import (
     Committer,
     DataStream,

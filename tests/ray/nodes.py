@@ -22,7 +22,7 @@ import ray
 from ray.cluster_utils import Cluster
 from tidegate.actors.actor_state import ActorCondition, actor_state
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 
 from . import jobs
 

@@ -27,8 +27,8 @@ import cloudpickle
 import ray
 from tidegate.common.failpoints import VARIABLE
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
 
 from ..chaos import job as chaos_job
 from . import jobs

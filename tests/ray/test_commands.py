@@ -15,7 +15,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from tidegate.console.doctor.cluster import check_cluster
 from tidegate.console.main import commands, main
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 
 from . import jobs  # noqa: F401 (the fixture `on_ray` takes it from here)
 from .jobs import (

@@ -15,7 +15,7 @@ from tidegate.common.errors import ConfigurationError, JobExecutionError
 from tidegate.common.job_id import JobID
 from tidegate.common.job_status import JobStatus
 from tidegate.connectors.collect import CollectSink
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 
 from . import jobs
 

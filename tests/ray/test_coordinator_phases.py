@@ -13,7 +13,7 @@ import pytest
 from ray.exceptions import ActorUnavailableError
 from tidegate.common.failpoints import VARIABLE
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 
 from . import jobs
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tidegate.common.failpoints import VARIABLE
-from tidegate.coordinator.job_report import JobReport
+from tidegate.coordinator.monitoring.job_report import JobReport
 
 from . import jobs
 

@@ -10,10 +10,10 @@ import ray
 from tidegate.actors.deployment import NAMESPACE, coordinator_name, known_jobs
 from tidegate.actors.failed_jobs import KEPT_MS, MOST_KEPT, failed_jobs, forget_failed, keep_failed
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.control_requests import GetDetails, GetReport
-from tidegate.coordinator.job_details import JobDetails
-from tidegate.coordinator.job_report import JobReport
-from tidegate.coordinator.statistics import JobStatistics
+from tidegate.coordinator.control.control_requests import GetDetails, GetReport
+from tidegate.coordinator.monitoring.job_details import JobDetails
+from tidegate.coordinator.monitoring.job_report import JobReport
+from tidegate.coordinator.monitoring.statistics import JobStatistics
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 NOW_MS = 1_800_000_000_000

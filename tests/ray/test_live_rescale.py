@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tidegate.common.failpoints import VARIABLE
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.protocol.rescaling import RescaleError
 
 from . import jobs

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import MapFunction, RuntimeContext
 from tidegate.telemetry.logs import log_files
 

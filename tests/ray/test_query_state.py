@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidegate.common.errors import JobExecutionError, StateError
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 
 from . import jobs
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.statistics import CheckpointOutcome
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
 from tidegate.operators.sinks import SinkWriter
 from tidegate.protocol.abort_reasons import AbortReason
 

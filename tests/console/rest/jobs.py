@@ -7,7 +7,7 @@ from pathlib import Path
 from tidegate.common.job_status import JobStatus
 from tidegate.console.rest.archived_jobs import ArchivedJobs
 from tidegate.console.rest.directory import AllJobs, LiveJobs
-from tidegate.coordinator.job_archive import JobArchive
+from tidegate.coordinator.monitoring.job_archive import JobArchive
 from tidegate.testing.simulated_jobs import simulated_client, simulated_job
 
 RUNNING, FAILED, RESTARTING, FINISHED, ARCHIVED, DAMAGED, UNKNOWN = range(1, 8)

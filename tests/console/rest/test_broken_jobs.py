@@ -17,7 +17,7 @@ from tidegate.console.rest.archived_jobs import ArchivedJobs
 from tidegate.console.rest.directory import AllJobs
 from tidegate.console.rest.server import ServerSettings, served
 from tidegate.console.rest.stored_jobs import StoredJobs
-from tidegate.coordinator.job_archive import encode_job
+from tidegate.coordinator.monitoring.job_archive import encode_job
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.manifest import CheckpointManifest, encode_manifest

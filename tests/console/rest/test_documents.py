@@ -12,8 +12,8 @@ from tidegate.common.job_id import JobID
 from tidegate.console.rest.directory import LiveJobs
 from tidegate.console.rest.server import ServerSettings, served
 from tidegate.console.rest.tokens import ConsoleSecret
-from tidegate.coordinator.control_requests import Rescale
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.control_requests import Rescale
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.testing.simulated_jobs import SimulatedJob, large_job, simulated_client, simulated_job
 
 from tests.console.rest.conftest import TOKEN

@@ -20,9 +20,9 @@ from tidegate.console.rest.app import guarded_app
 from tidegate.console.rest.directory import FoundJob, ListedJob
 from tidegate.console.rest.guard import Access
 from tidegate.console.rest.tokens import ConsoleSecret
-from tidegate.coordinator.job_archive import decode_job, encode_job
-from tidegate.coordinator.statistics import CheckpointStatistics
-from tidegate.coordinator.stored_statistics import read_statistics, stored_statistics
+from tidegate.coordinator.monitoring.job_archive import decode_job, encode_job
+from tidegate.coordinator.monitoring.statistics import CheckpointStatistics
+from tidegate.coordinator.monitoring.stored_statistics import read_statistics, stored_statistics
 from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.rest.jobs import RUNNING, all_jobs, id_of

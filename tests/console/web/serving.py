@@ -13,9 +13,9 @@ from tidegate.common.job_id import JobID
 from tidegate.console.rest.directory import FoundJob, JobDirectory, ListedJob
 from tidegate.console.rest.server import ServerSettings, served
 from tidegate.console.rest.tokens import ConsoleSecret
-from tidegate.coordinator.control_requests import ControlRequest
-from tidegate.coordinator.job_client import JobClient
-from tidegate.coordinator.job_details import JobDetails
+from tidegate.coordinator.control.control_requests import ControlRequest
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.monitoring.job_details import JobDetails
 from tidegate.testing.simulated_jobs import SimulatedJob
 
 TOKEN = "a-token-of-these-tests"

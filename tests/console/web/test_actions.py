@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.control_requests import Cancel, Rescale, TakeCheckpoint, TakeSavepoint
+from tidegate.coordinator.control.control_requests import Cancel, Rescale, TakeCheckpoint, TakeSavepoint
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.testing.simulated_jobs import simulated_job
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, expect
-from tidegate.coordinator.critical_path import critical_path
-from tidegate.coordinator.job_details import JobDetails
-from tidegate.coordinator.statistics import CheckpointOutcome, CheckpointStatistics
+from tidegate.coordinator.monitoring.critical_path import critical_path
+from tidegate.coordinator.monitoring.job_details import JobDetails
+from tidegate.coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics
 from tidegate.protocol.ids import CheckpointId
 from tidegate.testing.simulated_jobs import large_job, simulated_job
 

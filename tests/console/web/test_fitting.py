@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, expect
-from tidegate.coordinator.job_details import JobDetails
+from tidegate.coordinator.monitoring.job_details import JobDetails
 from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.web.serving import ToldJobs

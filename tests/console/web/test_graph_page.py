@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from playwright.sync_api import Locator, Page, expect
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_details import JobDetails
+from tidegate.coordinator.monitoring.job_details import JobDetails
 from tidegate.testing.simulated_jobs import large_job, simulated_job
 
 from tests.console.web.serving import ToldJobs, with_rates, with_wide_tasks

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from playwright.sync_api import Page, expect
 from tidegate.common.job_status import JobStatus
-from tidegate.coordinator.job_details import JobDetails
+from tidegate.coordinator.monitoring.job_details import JobDetails
 from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.web.conftest import Watch

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tidegate.common import Configuration, JobStatus, Types, WatermarkStrategy
 from tidegate.connectors.data_generator import DataGeneratorSource
-from tidegate.coordinator.job_client import JobClient
+from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from tidegate.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from tidegate.state import read_snapshot

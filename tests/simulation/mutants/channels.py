@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidegate.coordinator.report_order import ReportOrder
+from tidegate.coordinator.deployment.report_order import ReportOrder
 from tidegate.protocol import alignment_table
 from tidegate.protocol.alignment import BarrierAligner, BarrierTracker, TakeSnapshot
 from tidegate.protocol.alignment_table import AlignmentInput

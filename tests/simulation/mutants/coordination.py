@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidegate.coordinator.checkpoint_store import CheckpointStore
+from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.operator_coordinators import OperatorCoordinators
 from tidegate.protocol import job_takeover

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.common.errors import CorruptCheckpointError
-from tidegate.coordinator import checkpoint_store, job_storage, latest_checkpoint
-from tidegate.coordinator.checkpoint_store import CheckpointStore, FencedError
+from tidegate.coordinator.checkpoints import checkpoint_store, job_storage
+from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore, FencedError
 from tidegate.coordinator.job_coordinator import JobCoordinator
-from tidegate.coordinator.restore_fence import fence_checkpoint, restoring_job
+from tidegate.coordinator.restore import latest_checkpoint
+from tidegate.coordinator.restore.restore_fence import fence_checkpoint, restoring_job
 from tidegate.testing.simulated_driver import SimulatedDriver
 
 from .base import Mutant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidegate.coordinator.checkpoint_store import CheckpointStore, Garbage
+from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore, Garbage
 from tidegate.operators.chain import OperatorChain
 from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete
 from tidegate.protocol.elements import SnapshotKind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.coordinator import checkpoint_driver
-from tidegate.coordinator.checkpoint_driver import CheckpointDriver
+from tidegate.coordinator.checkpoints import checkpoint_driver
+from tidegate.coordinator.checkpoints.checkpoint_driver import CheckpointDriver
 from tidegate.state.local_snapshots import LocalSnapshots
 
 from .base import Mutant

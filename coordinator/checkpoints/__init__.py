@@ -1,0 +1,1 @@
+"""Checkpoints of one job: driven, stored, claimed by one coordinator, and deleted."""

@@ -1,0 +1,1 @@
+"""Which process each subtask runs in, and what it is told."""
