@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ..state.storage import open_storage
+from ..state.storage.checkpoint_storage import open_storage
 from .ray_connection import connect
 
 _TIMEOUT_S = 60

@@ -85,7 +85,8 @@ class TaskActor:
         Args:
             operators: Pickled, those that will run here: what they import is imported too.
         """
-        from ..state import keyed_backend, lmdb_store  # noqa: F401 (imported for those who will need it)
+        from ..state.keyed import keyed_backend  # noqa: F401 (imported for the tasks that will need it)
+        from ..state.lmdb import store  # noqa: F401
 
         for operator in operators:
             pickle.loads(operator)

@@ -20,7 +20,7 @@ from ..runtime.network.listeners import listen_on
 from ..runtime.network.records_network import AttemptNetwork, AttemptRoutes, RecordsNetwork
 from ..runtime.ports import TaskDeployment
 from ..runtime.tasks.task import StreamTask
-from ..state.retrying_storage import retries_stop_at
+from ..state.storage.retrying_storage import retries_stop_at
 from ..telemetry.logs import LogContext
 from .transport import RayTaskPorts, open_ray_log
 

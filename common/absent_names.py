@@ -28,11 +28,11 @@ ABSENT: Final[dict[str, dict[str, str]]] = {
     "common.utils": {"JavaObjectWrapper": _JVM},
     "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _STRATEGY},
     "datastream": {
-        "CustomCheckpointStorage": "`register_scheme` of `tidegate.state.storage`",
+        "CustomCheckpointStorage": "`register_scheme` of `tidegate.state.storage.checkpoint_storage`",
         "CustomStateBackend": "`HashMapStateBackend` or `LmdbStateBackend`",
     },
     "datastream.checkpoint_storage": {
-        "CustomCheckpointStorage": "`register_scheme` of `tidegate.state.storage`"
+        "CustomCheckpointStorage": "`register_scheme` of `tidegate.state.storage.checkpoint_storage`"
     },
     "datastream.connectors.base": {
         "StreamTransformer": "`DataStream.map()` before the sink",

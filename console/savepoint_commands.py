@@ -18,7 +18,7 @@ from ..coordinator.restore.restore_check import (
     check_restore_of,
 )
 from ..protocol.elements import SavepointFormatType
-from ..state.stored_checkpoint import read_checkpoint
+from ..state.storage.stored_checkpoint import read_checkpoint
 from .command import Group
 from .driver import job_of_driver
 from .exit_codes import ExitCode

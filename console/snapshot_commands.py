@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from ..state.snapshot_diff import SnapshotDiff, StateDiff, diff
-from ..state.snapshot_pickles import PickledPlace, pickled_places
-from ..state.snapshot_reader import Snapshot, SnapshotOperator, read_snapshot
+from ..state.snapshots.snapshot_diff import SnapshotDiff, StateDiff, diff
+from ..state.snapshots.snapshot_pickles import PickledPlace, pickled_places
+from ..state.snapshots.snapshot_reader import Snapshot, SnapshotOperator, read_snapshot
 from .command import Command
 from .output import progress, say, table
 from .text import moment, size

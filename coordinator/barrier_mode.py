@@ -10,7 +10,7 @@ from ..protocol.elements import CheckpointingMode
 from ..protocol.ids import JobId
 from ..protocol.json_fields import Fields
 from ..protocol.trigger import TriggerPolicy
-from ..state.storage import CheckpointStorage, check_exclusive
+from ..state.storage.checkpoint_storage import CheckpointStorage, check_exclusive
 
 _PATH = "mode/MODE"
 _OLD_MODE = old_json("mode", "aligned_timeout_ms")

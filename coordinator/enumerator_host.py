@@ -21,7 +21,7 @@ from ..protocol.source_events import (
     SplitRequested,
     SplitsAssigned,
 )
-from ..state.pickling import dumps
+from ..state.serializers.pickling import dumps
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from ..protocol.plan import JobGraph
 from ..protocol.start_errors import StartErrors
 from ..protocol.task_metrics import ProcessMetrics
 from ..protocol.trigger import NEVER_MS
-from ..state.storage import CheckpointStorage
+from ..state.storage.checkpoint_storage import CheckpointStorage
 from ..telemetry import Tracer
 from .barrier_mode import BarrierMode
 from .checkpoints.checkpoint_driver import CheckpointDriver

@@ -8,7 +8,7 @@ from ..common import failpoints
 from ..common.errors import CheckpointStorageError
 from ..common.failpoints import MARKS, Arming, FailPointReport
 from ..runtime.local_dirs import remove_if_empty
-from ..state.storage import CheckpointStorage, open_storage
+from ..state.storage.checkpoint_storage import CheckpointStorage, open_storage
 from .spec import JobSpec
 
 

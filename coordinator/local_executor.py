@@ -28,7 +28,7 @@ from ..runtime.malloc_options import keep_freed_memory
 from ..runtime.network.wire import compacted
 from ..runtime.ports import TaskDeployment
 from ..runtime.tasks.task import StreamTask
-from ..state.storage import CheckpointStorage
+from ..state.storage.checkpoint_storage import CheckpointStorage
 from ..telemetry import Tracer, logs
 from .job_coordinator import JobCoordinator
 from .spec import JobSpec

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..protocol.checkpoint_paths import manifest_path
 from ..protocol.ids import CheckpointId
 from ..protocol.job_takeover import JobTakeover, TakeoverStep
-from ..state.storage import CheckpointStorage
+from ..state.storage.checkpoint_storage import CheckpointStorage
 from .checkpoints.takeovers import Takeovers
 
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from ..common.errors import ConfigurationError
 from ..common.job_files import MAX_CARRIED_BYTES, JobFile, carried_file
 from ..coordinator.spec import PythonEnvironment
-from ..state.storage import absolute_address
+from ..state.storage.checkpoint_storage import absolute_address
 
 
 class Dependencies:

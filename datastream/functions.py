@@ -57,7 +57,7 @@ from ..operators.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from ..state.operator_state import OperatorStateStore
+from ..state.operator.operator_state_backend import OperatorStateStore
 
 __all__ = [
     "AggregateFunction",

@@ -31,7 +31,7 @@ from ..state.backend import StateBackend
 from ..state.live_backends import FileSystemStateBackend, HashMapStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend
 from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
-from ..state.storage import absolute_address
+from ..state.storage.checkpoint_storage import absolute_address
 from ..telemetry.logs import LogSettings
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings, parse_ports
 from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention

@@ -24,7 +24,7 @@ from ..state.kinds import (
     State,
     ValueState,
 )
-from ..state.operator_state import OperatorStateStore
+from ..state.operator.operator_state_backend import OperatorStateStore
 from ..state.ttl_config import StateTtlConfig
 
 __all__ = [

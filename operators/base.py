@@ -22,9 +22,7 @@ from ..protocol.stage_reports import StageReport
 from ..protocol.watermarks import WatermarkValve
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..state.claims import Unclaimed, unclaimed_error, unclaimed_warning
-from ..state.expiration import Expiration
-from ..state.operator_state import FrozenOperatorState, OperatorStateBackend
-from ..state.raw_state import (
+from ..state.keyed.raw_state import (
     RAW_OPERATOR,
     FrozenRawKeyedState,
     RawKeyedState,
@@ -32,6 +30,8 @@ from ..state.raw_state import (
     RawOperatorStateOutput,
     split_raw,
 )
+from ..state.operator.operator_state_backend import FrozenOperatorState, OperatorStateBackend
+from ..state.ttl.expiration import Expiration
 from ..telemetry import AttributeValue
 from ..telemetry.metrics import MetricGroup, MetricRegistry
 from .async_loop import EventLoopThread, SharedEventLoop
@@ -396,7 +396,7 @@ class StreamOperator(ABC):
     def snapshot_raw_keyed(self, output: RawKeyedStateOutput) -> None:
         """Write raw keyed state: `output.start_new_key_group(n)`, then `output.write(data)`, and so on.
 
-        Runs in the synchronous part. `state.key_hashing.key_group_of` gives the key group of a key.
+        Runs in the synchronous part. `state.serializers.key_hashing.key_group_of` gives the key group of a key.
         """
 
     def snapshot_raw_operator(self, output: RawOperatorStateOutput) -> None:

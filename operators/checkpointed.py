@@ -15,7 +15,7 @@ from ..protocol.ids import CheckpointId
 from ..state.backend import KeyedStateBackend
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState
-from ..state.operator_state import OperatorStateStore
+from ..state.operator.operator_state_backend import OperatorStateStore
 from .base import OperatorContext
 from .runtime_context import KeyedStateStore
 

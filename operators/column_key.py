@@ -13,7 +13,7 @@ import pyarrow as pa
 from ..common.errors import ConfigurationError, KeyTypeError, UserCodeError
 from ..common.typeinfo import TypeInformation
 from ..common.types import Row
-from ..state.key_hashing import hash_int64, hash_keys, key_groups_of_hashes
+from ..state.serializers.key_hashing import hash_int64, hash_keys, key_groups_of_hashes
 from .columns import schema_text
 from .declared_keys import DeclaredKeys
 

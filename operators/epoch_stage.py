@@ -20,7 +20,7 @@ from ..protocol.epochs import EpochLimits, ShareCommand, ShareEvent
 from ..protocol.source_events import CoordinatorEvent
 from ..protocol.stage_reports import MOST_EPOCHS, RunTotals, StageReport, totals_of
 from ..state.descriptors import ListStateDescriptor
-from ..state.epoch_tables import EpochTablesDescriptor
+from ..state.operator.epoch_tables import EpochTablesDescriptor
 from .base import FrozenOperator, OperatorContext, StreamOperator
 from .output import Output
 

@@ -5,7 +5,7 @@ The code lives in `state`, which needs it too and may not import this room.
 
 from __future__ import annotations
 
-from ..state.key_hashing import (
+from ..state.serializers.key_hashing import (
     hash_int64,
     hash_key,
     hash_keys,

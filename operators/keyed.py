@@ -12,8 +12,8 @@ from ..common.typeinfo import TypeInformation
 from ..protocol.elements import MAX_WATERMARK_MS, Batch
 from ..state.backend import KeyedStateBackend
 from ..state.descriptors import ValueStateDescriptor
-from ..state.key_codec import without_lists
 from ..state.kinds import ValueState
+from ..state.serializers.key_codec import without_lists
 from .base import OperatorContext, rows
 from .column_key import ColumnKey
 from .columnar_reduce import ColumnReduce, column_reduce

@@ -19,11 +19,11 @@ from ..protocol.plan import StreamNode
 from ..protocol.source_events import ReaderEvent
 from ..protocol.task_events import FromOperator, TaskEvent
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
-from ..state.list_storage import OperatorStateBackendParameters
-from ..state.local_snapshots import LocalSnapshots
-from ..state.operator_state import OperatorStateBackend
-from ..state.raw_state import RawKeyedState, RawKeyedStateParameters
-from ..state.storage import CheckpointStorage
+from ..state.keyed.raw_state import RawKeyedState, RawKeyedStateParameters
+from ..state.operator.list_storage import OperatorStateBackendParameters
+from ..state.operator.operator_state_backend import OperatorStateBackend
+from ..state.storage.checkpoint_storage import CheckpointStorage
+from ..state.storage.local_snapshots import LocalSnapshots
 from ..telemetry.metrics import PROCESS_METRICS, MetricGroup
 from .collected_results import CoordinatorResults
 from .gate import InputGate

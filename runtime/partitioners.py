@@ -19,7 +19,7 @@ from ..operators.user_calls import mapped
 from ..protocol.elements import Batch
 from ..protocol.execution_graph import OutputEdge
 from ..protocol.partitioning import Partitioning
-from ..state.key_codec import without_lists
+from ..state.serializers.key_codec import without_lists
 from .column_partitioner import ColumnPartitioner, scatter_columns, sorted_by_channel
 from .output import OutputChannel
 

@@ -18,7 +18,7 @@ from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
 from ..protocol.task_events import TaskEvent
 from ..state.backend import StateBackend
-from ..state.storage import CheckpointStorage
+from ..state.storage.checkpoint_storage import CheckpointStorage
 from ..telemetry.logs import LogContext, LogSettings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..operators.chain import OperatorChain
 from ..protocol.task_events import QueryState, StateQueried
-from ..state.pickling import dumps
+from ..state.serializers.pickling import dumps
 from .ports import TaskDeployment
 
 

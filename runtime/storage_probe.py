@@ -7,7 +7,7 @@ state that was acknowledged is not there.
 from __future__ import annotations
 
 from ..common.errors import CheckpointStorageError, ConfigurationError
-from ..state.storage import MissingFileError
+from ..state.storage.checkpoint_storage import MissingFileError
 from .ports import TaskDeployment
 
 

@@ -13,9 +13,9 @@ from ..protocol.elements import Batch, StreamElement, Watermark
 from ..protocol.handles import ChannelStateHandle
 from ..runtime.checkpoints.channel_state import stored_messages
 from ..runtime.network.wire import decode_elements
-from ..state.pickling import dumps
-from ..state.storage import open_storage
-from ..state.stored_checkpoint import read_checkpoint
+from ..state.serializers.pickling import dumps
+from ..state.storage.checkpoint_storage import open_storage
+from ..state.storage.stored_checkpoint import read_checkpoint
 
 _CHANNEL = [
     ("operator_uid", pa.string()),

@@ -16,11 +16,11 @@ from ..protocol.manifest import OperatorManifest
 from ..protocol.redistribution import BROADCAST
 from ..runtime.local_dirs import as_file_name
 from ..state.claims import without_mark
-from ..state.expiration import Expiration
-from ..state.list_files import EncodedItems, write_list_file
-from ..state.snapshot_columns import StoredValues
-from ..state.snapshot_files import StateLocation
-from ..state.storage import CheckpointStorage
+from ..state.operator.list_files import EncodedItems, write_list_file
+from ..state.snapshots.snapshot_columns import StoredValues
+from ..state.snapshots.snapshot_files import StateLocation
+from ..state.storage.checkpoint_storage import CheckpointStorage
+from ..state.ttl.expiration import Expiration
 from .exchange import to_arrow
 from .failures import errors_of_tasks
 from .state_types import spark_schema

@@ -17,12 +17,12 @@ from ..protocol.key_groups import KeyGroupRange, check_parallelism
 from ..protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from ..protocol.redistribution import BROADCAST, EVEN_SPLIT
 from ..state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, ValueStateDescriptor
-from ..state.expiration import Expiration
-from ..state.segments import ENCODED_KEY, KEY_COLUMNS
-from ..state.snapshot_files import StateLocation
-from ..state.snapshot_reader import Snapshot
-from ..state.storage import CheckpointStorage, open_storage
-from ..state.stored_checkpoint import MANIFEST_NAME, read_checkpoint
+from ..state.snapshots.segments import ENCODED_KEY, KEY_COLUMNS
+from ..state.snapshots.snapshot_files import StateLocation
+from ..state.snapshots.snapshot_reader import Snapshot
+from ..state.storage.checkpoint_storage import CheckpointStorage, open_storage
+from ..state.storage.stored_checkpoint import MANIFEST_NAME, read_checkpoint
+from ..state.ttl.expiration import Expiration
 from .savepoint_files import copied_files, written_items, written_segments
 from .savepoint_reader import absolute
 from .state_frames import item_frame, keyed_frame

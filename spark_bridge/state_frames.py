@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from ..common.errors import StateError
 from ..common.type_parser import type_from_text
-from ..state.arrow_forms import arrow_form
-from ..state.snapshot_columns import StoredValues
-from ..state.snapshot_files import StateLocation
+from ..state.serializers.arrow_forms import arrow_form
+from ..state.snapshots.snapshot_columns import StoredValues
+from ..state.snapshots.snapshot_files import StateLocation
 from .exchange import arrow_schema_of
 from .state_types import EXPIRY, spark_type
 

@@ -1,6 +1,6 @@
 """Keyed and operator state: descriptors, handles, codecs, backends, checkpoint storage.
 
-Live state is plain Python objects in dicts; LMDB (in `lmdb*.py` only) stands behind them when state may
+Live state is plain Python objects in dicts; LMDB (in `lmdb/` only) stands behind them when state may
 exceed memory; snapshots are Parquet segments in a `CheckpointStorage`. Nothing here knows tasks,
 channels or barriers: a backend is told to freeze, and hands back what to persist on another thread.
 Importing this package loads neither lmdb nor pyarrow.
@@ -14,8 +14,8 @@ from ..common.lazy_names import loaded_on_use
 from .storage_kinds import register
 
 if TYPE_CHECKING:
-    from .snapshot_diff import diff
-    from .snapshot_reader import read_snapshot
+    from .snapshots.snapshot_diff import diff
+    from .snapshots.snapshot_reader import read_snapshot
 
 __all__ = ["diff", "read_snapshot"]
 
@@ -25,7 +25,7 @@ register()
 __getattr__ = loaded_on_use(
     __name__,
     {
-        ".snapshot_diff": ("diff",),
-        ".snapshot_reader": ("read_snapshot",),
+        ".snapshots.snapshot_diff": ("diff",),
+        ".snapshots.snapshot_reader": ("read_snapshot",),
     },
 )

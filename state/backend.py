@@ -20,7 +20,6 @@ from .descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from .expiration import Expiration
 from .kinds import (
     AggregatingState,
     FoldingState,
@@ -30,13 +29,14 @@ from .kinds import (
     ReducingState,
     ValueState,
 )
-from .storage import CheckpointStorage
+from .storage.checkpoint_storage import CheckpointStorage
+from .ttl.expiration import Expiration
 
 if TYPE_CHECKING:
     from .claims import Unclaimed
-    from .list_storage import OperatorStateBackendParameters
-    from .operator_state import OperatorStateBackend
-    from .timer_table import TimerTable
+    from .keyed.timer_table import TimerTable
+    from .operator.list_storage import OperatorStateBackendParameters
+    from .operator.operator_state_backend import OperatorStateBackend
 
 
 def wall_clock_ms() -> int:

@@ -10,8 +10,8 @@ from ..common.errors import ConfigurationError
 from .backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 
 if TYPE_CHECKING:
-    from .list_storage import OperatorStateBackendParameters
-    from .operator_state import OperatorStateBackend
+    from .operator.list_storage import OperatorStateBackendParameters
+    from .operator.operator_state_backend import OperatorStateBackend
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class HashMapStateBackend(StateBackend):
     """Live objects in memory, nothing on local disk; snapshots go to checkpoint storage."""
 
     def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
-        from .keyed_backend import TableKeyedStateBackend
+        from .keyed.keyed_backend import TableKeyedStateBackend
 
         return TableKeyedStateBackend(params)
 
     def create_operator_backend(self, params: OperatorStateBackendParameters) -> OperatorStateBackend:
-        from .operator_state import OperatorStateBackend
+        from .operator.operator_state_backend import OperatorStateBackend
 
         return OperatorStateBackend(params)
 

@@ -12,8 +12,8 @@ from ..common.errors import ConfigurationError
 from .backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 
 if TYPE_CHECKING:
-    from .list_storage import OperatorStateBackendParameters
-    from .operator_state import OperatorStateBackend
+    from .operator.list_storage import OperatorStateBackendParameters
+    from .operator.operator_state_backend import OperatorStateBackend
 
 _OPERATOR_STATE_SHARE = 4
 
@@ -40,10 +40,10 @@ class LmdbStateBackend(StateBackend):
                 raise ConfigurationError(f"LmdbStateBackend: {name} must be at least 1")
 
     def create_keyed_backend(self, params: KeyedStateBackendParameters) -> KeyedStateBackend:
-        from .keyed_backend import TableKeyedStateBackend
-        from .lmdb_environment import LEAST_MAPPED_BYTES
-        from .lmdb_store import LmdbStore
-        from .memory_budget import MemoryBudget
+        from .keyed.keyed_backend import TableKeyedStateBackend
+        from .keyed.memory_budget import MemoryBudget
+        from .lmdb.environment import LEAST_MAPPED_BYTES
+        from .lmdb.store import LmdbStore
 
         name = f"{quote(params.operator_uid, safe='')}-{params.subtask_index}-{params.attempt}"
         store = LmdbStore(
@@ -55,9 +55,9 @@ class LmdbStateBackend(StateBackend):
         return TableKeyedStateBackend(params, store, MemoryBudget(self.memory_size_bytes))
 
     def create_operator_backend(self, params: OperatorStateBackendParameters) -> OperatorStateBackend:
-        from .growth import MemoryLimit
-        from .lmdb_operator_state import LmdbOperatorStates
-        from .operator_state import OperatorStateBackend
+        from .lmdb.operator_state import LmdbOperatorStates
+        from .operator.growth import MemoryLimit
+        from .operator.operator_state_backend import OperatorStateBackend
 
         memory_size_bytes = max(1, self.memory_size_bytes // _OPERATOR_STATE_SHARE)
         states = LmdbOperatorStates(params, memory_size_bytes, self.initial_map_size_bytes, MemoryLimit())

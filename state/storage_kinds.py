@@ -5,18 +5,18 @@ Each implementation is imported when its first address is opened.
 
 from __future__ import annotations
 
-from .storage import CheckpointStorage, register_file_systems, register_scheme
+from .storage.checkpoint_storage import CheckpointStorage, register_file_systems, register_scheme
 
 
 def _in_memory(name: str) -> CheckpointStorage:
-    from .memory_storage import MemoryCheckpointStorage
+    from .storage.memory_storage import MemoryCheckpointStorage
 
     return MemoryCheckpointStorage(name)
 
 
 def _on_file_system(uri: str, is_synced: bool) -> CheckpointStorage:
-    from .filesystem_storage import FileSystemCheckpointStorage
-    from .retrying_storage import RetryingStorage
+    from .storage.filesystem_storage import FileSystemCheckpointStorage
+    from .storage.retrying_storage import RetryingStorage
 
     return RetryingStorage(FileSystemCheckpointStorage(uri, is_synced))
 

@@ -32,9 +32,9 @@ from ..protocol.ids import CheckpointId
 from ..protocol.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.plan import build_job_graph
 from ..protocol.task_events import CheckpointAborted, CheckpointCompleted
-from ..state.inline_storage import InlineStorage
-from ..state.memory_storage import MemoryCheckpointStorage
-from ..state.storage import CheckpointStorage
+from ..state.storage.checkpoint_storage import CheckpointStorage
+from ..state.storage.inline_storage import InlineStorage
+from ..state.storage.memory_storage import MemoryCheckpointStorage
 from .harness_tasks import HarnessTasks, harness_settings
 
 H = TypeVar("H", bound="Harness")

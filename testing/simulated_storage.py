@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable
 from ..common.errors import CheckpointStorageError
 from ..protocol.handles import FileHandle
 from ..protocol.storage_retries import StorageRetryPolicy
-from ..state.durable_files import DurableFiles
-from ..state.retrying_storage import RetryingStorage
-from ..state.storage import (
+from ..state.storage.checkpoint_storage import (
     CheckpointStorage,
     MissingFileError,
     TransientStorageError,
@@ -21,6 +19,8 @@ from ..state.storage import (
     read_verified,
     register_scheme,
 )
+from ..state.storage.durable_files import DurableFiles
+from ..state.storage.retrying_storage import RetryingStorage
 from .storage_watcher import SAVEPOINTS, StorageWatcher
 from .volatile_disk import VolatileDisk
 from .world import MILLISECOND, World

@@ -14,7 +14,7 @@ from ..protocol.handles import FileHandle
 from ..protocol.ids import CheckpointId, JobId
 from ..protocol.manifest import decode_manifest
 from ..protocol.takeover import counts
-from ..state.storage import is_absolute, verified
+from ..state.storage.checkpoint_storage import is_absolute, verified
 
 SAVEPOINTS = "savepoints"
 """The directory of all savepoints."""

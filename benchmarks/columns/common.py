@@ -25,9 +25,9 @@ from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.ids import Attempt, CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
-from tidegate.state.list_storage import OperatorStateBackendParameters
-from tidegate.state.operator_state import OperatorStateBackend
-from tidegate.state.storage import open_storage
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.storage.checkpoint_storage import open_storage
 
 ROUNDS = 3
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64()})

@@ -18,7 +18,7 @@ from tidegate.protocol.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.storage import open_storage
+from tidegate.state.storage.checkpoint_storage import open_storage
 
 BATCH = 4096
 DESCRIPTOR = ValueStateDescriptor("total", Types.TUPLE([Types.LONG(), Types.LONG()]))

@@ -25,10 +25,10 @@ from tidegate.protocol.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.key_hashing import key_groups_of
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.storage import open_storage
+from tidegate.state.serializers.key_hashing import key_groups_of
+from tidegate.state.storage.checkpoint_storage import open_storage
 
 BATCH = 4096
 DESCRIPTOR = ValueStateDescriptor("total", Types.TUPLE([Types.LONG(), Types.LONG()]))

@@ -11,11 +11,11 @@ import numpy as np
 from tidegate.protocol.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import StateBackend
-from tidegate.state.keyed_backend import TableKeyedStateBackend
+from tidegate.state.keyed.keyed_backend import TableKeyedStateBackend
+from tidegate.state.keyed.memory_budget import MemoryBudget
 from tidegate.state.live_backends import HashMapStateBackend
+from tidegate.state.lmdb.store import LmdbStore
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.lmdb_store import LmdbStore
-from tidegate.state.memory_budget import MemoryBudget
 
 from benchmarks.parts import row
 from benchmarks.state.common import (

@@ -10,10 +10,10 @@ from tidegate.operators.processing_time import ProcessingTimeService
 from tidegate.protocol.ids import Attempt
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend, wall_clock_ms
-from tidegate.state.list_storage import OperatorStateBackendParameters
 from tidegate.state.live_backends import HashMapStateBackend
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 MAX_PARALLELISM = 128
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...actors.cluster_address import MODE, token_place
 from ...common.errors import ClusterUnreachableError, TidegateError
-from ...state.storage import open_storage
+from ...state.storage.checkpoint_storage import open_storage
 from .finding import Finding, Severity, ok
 from .storage import without_trace
 

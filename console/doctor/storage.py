@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...common.errors import TidegateError
-from ...state.storage import CheckpointStorage, open_storage
+from ...state.storage.checkpoint_storage import CheckpointStorage, open_storage
 from ..text import size
 from .finding import Finding, Severity, ok
 

@@ -7,10 +7,10 @@ from itertools import islice
 from typing import Any
 
 from ...common.errors import CheckpointStorageError, StateError
-from ...state.encoded_values import PickledValue
-from ...state.snapshot_columns import OperatorStateEntry, StateEntry
-from ...state.snapshot_reader import SnapshotOperator, read_snapshot
-from ...state.snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
+from ...state.serializers.encoded_values import PickledValue
+from ...state.snapshots.snapshot_columns import OperatorStateEntry, StateEntry
+from ...state.snapshots.snapshot_reader import SnapshotOperator, read_snapshot
+from ...state.snapshots.snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
 from . import state_models
 from .directory import FoundJob
 

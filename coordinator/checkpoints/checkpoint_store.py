@@ -33,7 +33,7 @@ from ...protocol.manifest import CheckpointManifest, decode_manifest, encode_man
 from ...protocol.registry import SharedStateRegistry
 from ...protocol.restorers import Restorers, RestoringJob
 from ...protocol.takeover import Completion, counts
-from ...state.storage import CheckpointStorage
+from ...state.storage.checkpoint_storage import CheckpointStorage
 from ..restore.claim_mode import ClaimedCheckpoint
 from ..taking_over import TakingOver
 from .coordinator_epochs import Epochs, check_not_restored

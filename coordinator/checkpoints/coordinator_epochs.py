@@ -20,7 +20,7 @@ from ...protocol.restorers import (
     ended_by,
     with_restorer,
 )
-from ...state.storage import CheckpointStorage, MissingFileError
+from ...state.storage.checkpoint_storage import CheckpointStorage, MissingFileError
 from .takeovers import Takeovers
 
 _OLD_TOKEN = re.compile(rb"[0-9a-f]{32}|")

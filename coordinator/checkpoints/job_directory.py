@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ...protocol.checkpoint_paths import MANIFEST_NAME, is_own, numbers
 from ...protocol.handles import FileHandle
-from ...state.storage import CheckpointStorage, is_absolute
+from ...state.storage.checkpoint_storage import CheckpointStorage, is_absolute
 
 
 def delete_files(storage: CheckpointStorage, threads: int, paths: Sequence[str]) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from ...protocol.elements import CheckpointingMode
 from ...protocol.manifest import CheckpointManifest
-from ...state.storage import CheckpointStorage, check_exclusive, open_storage
-from ...state.stored_checkpoint import read_checkpoint
+from ...state.storage.checkpoint_storage import CheckpointStorage, check_exclusive, open_storage
+from ...state.storage.stored_checkpoint import read_checkpoint
 from ..restore.claim_mode import ClaimedCheckpoint
 from ..restore.older_checkpoint import newer_checkpoints, step_back_warning
 from ..restore.restore import check_restore

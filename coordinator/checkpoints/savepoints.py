@@ -14,8 +14,8 @@ from ...protocol.elements import SnapshotKind
 from ...protocol.ids import CheckpointId, JobId
 from ...protocol.json_fields import Fields
 from ...protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
-from ...state.storage import CheckpointStorage, open_storage
-from ...state.stored_checkpoint import MANIFEST_NAME
+from ...state.storage.checkpoint_storage import CheckpointStorage, open_storage
+from ...state.storage.stored_checkpoint import MANIFEST_NAME
 
 CLAIM_NAME = "CLAIMED"
 """The file that names the job which a savepoint or checkpoint belongs to now."""

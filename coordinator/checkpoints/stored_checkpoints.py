@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ...common.errors import CheckpointNotFoundError, CheckpointStorageError
 from ...protocol.checkpoint_paths import check_address
 from ...protocol.manifest import CheckpointManifest, decode_manifest
-from ...state.storage import CheckpointStorage, MissingFileError, open_storage
-from ...state.stored_checkpoint import MANIFEST_NAME
+from ...state.storage.checkpoint_storage import CheckpointStorage, MissingFileError, open_storage
+from ...state.storage.stored_checkpoint import MANIFEST_NAME
 
 
 @dataclass(frozen=True)

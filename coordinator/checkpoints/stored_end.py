@@ -16,7 +16,7 @@ import re
 
 from ...protocol.checkpoint_paths import numbers
 from ...protocol.task_events import ResultsCollected
-from ...state.storage import CheckpointStorage, open_storage
+from ...state.storage.checkpoint_storage import CheckpointStorage, open_storage
 from ..ended_job import decode_end, encode_end
 from ..monitoring.job_report import JobReport
 from ..spec import JobSpec

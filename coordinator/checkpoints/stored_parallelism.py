@@ -15,7 +15,7 @@ from ...protocol.control_file import decode_control_file, encode_control_file, o
 from ...protocol.json_fields import Fields
 from ...protocol.plan import JobGraph
 from ...protocol.rescaling import RescaleError, parallelism_of, rescaled
-from ...state.storage import CheckpointStorage
+from ...state.storage.checkpoint_storage import CheckpointStorage
 from .checkpoint_store import CheckpointStore
 
 _DIRECTORY = "parallelism"

@@ -15,7 +15,7 @@ from ...protocol.control_file import decode_control_file, encode_control_file, o
 from ...protocol.ids import CheckpointId, JobId
 from ...protocol.json_fields import Fields
 from ...protocol.takeover import Completion, Takeover
-from ...state.storage import CheckpointStorage
+from ...state.storage.checkpoint_storage import CheckpointStorage
 
 _OLD_TAKEOVER = old_json("first_id", "checkpoints")
 _REMEDY_ACCEPTED = (

@@ -26,8 +26,8 @@ from ...common.time import Duration
 from ...protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from ...protocol.ids import CheckpointId
 from ...protocol.rescaling import ALL_OPERATORS, RescaleError
-from ...state.key_codec import checked_key
-from ...state.storage import absolute_address
+from ...state.serializers.key_codec import checked_key
+from ...state.storage.checkpoint_storage import absolute_address
 from ..barrier_mode import BarrierMode
 from .control_requests import (
     Cancel,

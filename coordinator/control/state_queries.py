@@ -9,7 +9,7 @@ from ...protocol.ids import SubtaskId
 from ...protocol.key_groups import subtask_of_key_group
 from ...protocol.plan import JobGraph
 from ...protocol.task_events import QueryState, StateQueried
-from ...state.key_hashing import key_group_of
+from ...state.serializers.key_hashing import key_group_of
 from .control_requests import StateAnswer, StateQuery
 
 Answer = Callable[[StateAnswer], None]

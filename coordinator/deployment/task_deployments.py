@@ -9,7 +9,7 @@ from ...protocol.ids import Attempt, JobId
 from ...protocol.manifest import CheckpointManifest
 from ...protocol.plan import JobGraph
 from ...runtime.ports import TaskDeployment, TaskSettings
-from ...state.inline_storage import InlineStorage
+from ...state.storage.inline_storage import InlineStorage
 from ..checkpoints.checkpoint_store import CheckpointStore
 from ..job_fail_points import JobFailPoints
 from ..restore.restore import recovered_records, restored_state

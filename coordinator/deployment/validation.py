@@ -11,7 +11,7 @@ from ...common.errors import CheckpointStorageError, ConfigurationError
 from ...common.failpoints import VARIABLE
 from ...operators.chain import load_operator
 from ...protocol.elements import CheckpointingMode
-from ...state.storage import CheckpointStorage, check_exclusive, open_storage
+from ...state.storage.checkpoint_storage import CheckpointStorage, check_exclusive, open_storage
 from ..monitoring.local_state import memory_warning
 from ..restore.restored_address import looked_for
 from ..spec import JobSpec
@@ -128,7 +128,7 @@ def _check_restorable(spec: JobSpec, path: str) -> None:
 
 def _check_restored(spec: JobSpec, path: str) -> None:
     # Here and not above: most jobs start without a checkpoint, and need not import what reads one.
-    from ...state.stored_checkpoint import check_files, read_checkpoint
+    from ...state.storage.stored_checkpoint import check_files, read_checkpoint
     from ..restore.older_checkpoint import newer_checkpoints, step_back_warning
     from ..restore.restore import check_restore
 

@@ -14,8 +14,8 @@ from ...common.errors import CheckpointStorageError, CorruptCheckpointError
 from ...protocol.elements import SnapshotKind
 from ...protocol.ids import JobId
 from ...protocol.manifest import CheckpointManifest, decode_manifest
-from ...state.storage import is_absolute, open_storage
-from ...state.stored_checkpoint import MANIFEST_NAME
+from ...state.storage.checkpoint_storage import is_absolute, open_storage
+from ...state.storage.stored_checkpoint import MANIFEST_NAME
 from ..checkpoints.coordinator_epochs import Epochs
 from ..checkpoints.savepoints import CLAIM_NAME, encode_claim, read_claim
 

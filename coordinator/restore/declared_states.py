@@ -27,7 +27,8 @@ from ...state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from ...state.keyed_backend import TableKeyedStateBackend
+from ...state.keyed.keyed_backend import TableKeyedStateBackend
+from ...state.keyed.raw_state import RawKeyedState, RawKeyedStateParameters
 from ...state.kinds import (
     AggregatingState,
     BroadcastState,
@@ -37,10 +38,9 @@ from ...state.kinds import (
     ReducingState,
     ValueState,
 )
-from ...state.list_storage import OperatorStateBackendParameters
-from ...state.memory_storage import MemoryCheckpointStorage
-from ...state.operator_state import OperatorStateBackend
-from ...state.raw_state import RawKeyedState, RawKeyedStateParameters
+from ...state.operator.list_storage import OperatorStateBackendParameters
+from ...state.operator.operator_state_backend import OperatorStateBackend
+from ...state.storage.memory_storage import MemoryCheckpointStorage
 
 Schema = Mapping[str, object]
 

@@ -27,8 +27,8 @@ from ...protocol.elements import SnapshotKind
 from ...protocol.ids import CheckpointId, JobId
 from ...protocol.restorers import StoredJob, histories
 from ...protocol.takeover import counts
-from ...state.storage import CheckpointStorage, MissingFileError, open_storage
-from ...state.stored_checkpoint import MANIFEST_NAME, read_checkpoint
+from ...state.storage.checkpoint_storage import CheckpointStorage, MissingFileError, open_storage
+from ...state.storage.stored_checkpoint import MANIFEST_NAME, read_checkpoint
 from ..checkpoints.coordinator_epochs import Epochs
 from ..checkpoints.takeovers import Takeovers
 from ..spec import JobSpec

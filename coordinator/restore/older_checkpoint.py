@@ -10,7 +10,7 @@ from ...protocol.checkpoint_paths import stored_ids
 from ...protocol.elements import SnapshotKind
 from ...protocol.ids import CheckpointId
 from ...protocol.manifest import CheckpointManifest
-from ...state.storage import open_storage
+from ...state.storage.checkpoint_storage import open_storage
 from .claim_mode import checkpoint_directory, storage_root
 
 

@@ -13,7 +13,7 @@ from ...protocol.manifest import CheckpointManifest, OperatorManifest
 from ...protocol.plan import JobGraph, StreamNode
 from ...state.claims import SETTING, is_marked, without_mark
 from ...state.evolution import SchemaChangeKind, compare_schemas
-from ...state.raw_state import RAW_KEYED, RAW_OPERATOR
+from ...state.keyed.raw_state import RAW_KEYED, RAW_OPERATOR
 from .declared_states import DeclaredStates, Schema, declared_states, list_schemas
 from .restore import stored_operator
 

@@ -13,8 +13,8 @@ from ...protocol.elements import SnapshotKind
 from ...protocol.ids import CheckpointId, JobId
 from ...protocol.manifest import CheckpointManifest
 from ...protocol.restorers import Restorers, RestoringJob, StoredJob
-from ...state.storage import open_storage
-from ...state.stored_checkpoint import read_checkpoint
+from ...state.storage.checkpoint_storage import open_storage
+from ...state.storage.stored_checkpoint import read_checkpoint
 from ..checkpoints.checkpoint_store import CheckpointStore, FencedError
 from ..checkpoints.coordinator_epochs import Epochs
 from ..checkpoints.takeovers import Takeovers

@@ -21,7 +21,7 @@ from ...protocol.elements import Batch, StreamElement, Watermark
 from ...protocol.execution_graph import InputChannel
 from ...protocol.handles import ChannelRange, ChannelStateHandle
 from ...protocol.ids import ChannelId, CheckpointId
-from ...state.storage import CheckpointStorage, read_restored
+from ...state.storage.checkpoint_storage import CheckpointStorage, read_restored
 from ..gate import RecordedMessage
 from ..local_dirs import as_file_name
 from ..network.wire import decode_elements, stored_form

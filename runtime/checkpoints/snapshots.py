@@ -23,9 +23,9 @@ from ...protocol.handles import ChannelStateHandle, FileHandle, OperatorSnapshot
 from ...protocol.ids import CheckpointId
 from ...protocol.key_groups import key_group_range_of_subtask
 from ...state.backend import BackendClosedError, FrozenKeyedState
-from ...state.expiration import Expiration
-from ...state.local_snapshots import LocalSnapshots
-from ...state.upload_time import count_uploads_from_now, uploading_ns
+from ...state.storage.local_snapshots import LocalSnapshots
+from ...state.storage.upload_time import count_uploads_from_now, uploading_ns
+from ...state.ttl.expiration import Expiration
 from ...telemetry import logs
 from ..gate import RecordedMessage
 from ..local_dirs import as_file_name
@@ -163,7 +163,7 @@ class Snapshotter:
             return None
         assert deployment.settings.storage is not None
         # Here and not above: most tasks never write one.
-        from ...state.savepoint_writer import SavepointWriter
+        from ...state.snapshots.savepoint_writer import SavepointWriter
 
         writer, index = SavepointWriter(target, deployment.settings.storage), deployment.subtask_id.index
         stored = {}

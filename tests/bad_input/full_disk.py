@@ -25,8 +25,8 @@ from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
 from tidegate.datastream import KeyedProcessFunction, Source, SourceReader, StreamExecutionEnvironment
 from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.protocol.elements import Batch
-from tidegate.state.storage import open_storage
-from tidegate.state.stored_checkpoint import read_checkpoint
+from tidegate.state.storage.checkpoint_storage import open_storage
+from tidegate.state.storage.stored_checkpoint import read_checkpoint
 
 KEYS = 100
 DISK_BYTES = 16 << 20

@@ -12,7 +12,7 @@ from tidegate.common import Configuration, Types
 from tidegate.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.protocol.manifest import CheckpointManifest
-from tidegate.state.stored_checkpoint import read_checkpoint
+from tidegate.state.storage.stored_checkpoint import read_checkpoint
 
 CHECKPOINTING = {
     "execution.checkpointing.interval": "20 ms",
@@ -76,7 +76,7 @@ def keyed_files(address: str) -> set[Path]:
 
 def assert_readable(address: str) -> CheckpointManifest:
     """The manifest and every file it refers to are whole."""
-    from tidegate.state.storage import open_storage
+    from tidegate.state.storage.checkpoint_storage import open_storage
 
     manifest = read_checkpoint(address)
     storage = open_storage(address)

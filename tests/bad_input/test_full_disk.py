@@ -84,7 +84,7 @@ def test_a_job_that_tolerates_no_failed_checkpoint_ends_with_the_reason(tmp_path
 CUT_SHORT = """
 import resource, sys
 from tidegate.common.errors import CheckpointStorageError
-from tidegate.state.lmdb_environment import LmdbEnvironment, WriteBatch
+from tidegate.state.lmdb.environment import LmdbEnvironment, WriteBatch
 
 environment = LmdbEnvironment(sys.argv[1], 1 << 24, "count")
 keys = [b"%04d" % number for number in range(1_000)]

@@ -20,7 +20,7 @@ from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.control.job_client import JobClient
 from tidegate.coordinator.monitoring.job_report import JobReport
 from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
-from tidegate.state.stored_checkpoint import read_checkpoint
+from tidegate.state.storage.stored_checkpoint import read_checkpoint
 
 from .connections import cut_connections
 from .job import ChaosJob

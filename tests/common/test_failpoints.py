@@ -11,7 +11,7 @@ import pytest
 from tidegate.common import failpoints
 from tidegate.common.errors import CheckpointStorageError, ConfigurationError
 from tidegate.common.failpoints import Arming, FailPointError
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 ROOT = Path(__file__).parents[2]
 

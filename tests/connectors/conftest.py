@@ -14,9 +14,9 @@ from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.operators.base import OperatorContext
 from tidegate.operators.processing_time import ProcessingTimeService
 from tidegate.protocol.ids import Attempt, JobId
-from tidegate.state.list_storage import OperatorStateBackendParameters
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 from tidegate.testing.postgres_server import PostgresServer
 
 from .object_server import ObjectServer, ObjectStore

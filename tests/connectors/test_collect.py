@@ -13,8 +13,8 @@ from tidegate.operators.base import OperatorContext
 from tidegate.operators.processing_time import ProcessingTimeService
 from tidegate.operators.sources import SourceReader
 from tidegate.protocol.ids import Attempt, JobId
-from tidegate.state.list_storage import OperatorStateBackendParameters
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
 
 
 class Results:

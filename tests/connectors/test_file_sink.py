@@ -29,9 +29,9 @@ from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, CheckpointId, JobId
 from tidegate.protocol.redistribution import redistribute
-from tidegate.state.list_storage import OperatorStateBackendParameters
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .halves import InTwoHalves
 

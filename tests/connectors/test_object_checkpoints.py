@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError
-from tidegate.state.filesystem_storage import FileSystemCheckpointStorage
-from tidegate.state.retrying_storage import RetryingStorage
-from tidegate.state.storage import (
+from tidegate.state.storage.checkpoint_storage import (
     CheckpointStorage,
     TransientStorageError,
     check_exclusive,
     open_storage,
 )
+from tidegate.state.storage.filesystem_storage import FileSystemCheckpointStorage
+from tidegate.state.storage.retrying_storage import RetryingStorage
 
 from .object_server import LOST_ANSWER, ObjectStore
 

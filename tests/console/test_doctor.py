@@ -17,8 +17,8 @@ from tidegate.console.doctor.machine import check_local_dir
 from tidegate.console.doctor.storage import check_storage
 from tidegate.console.doctor.versions import check_packages, check_python
 from tidegate.console.main import main
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import register_scheme
+from tidegate.state.storage.checkpoint_storage import register_scheme
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 
 def doctor(

@@ -30,8 +30,8 @@ from tidegate.protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode
 from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.runtime.ports import TaskDeployment
 from tidegate.state.live_backends import HashMapStateBackend
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import CheckpointStorage
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 from tidegate.telemetry import SpanSink, create_tracer
 
 SOURCE = SubtaskId("task-1", 0)

@@ -13,8 +13,8 @@ from tidegate.protocol.handles import FileHandle, ListPart, OperatorListHandle, 
 from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.stored_checkpoint import read_checkpoint
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.stored_checkpoint import read_checkpoint
 
 from .fakes import keyed_snapshot
 

@@ -13,8 +13,8 @@ from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import register_scheme
+from tidegate.state.storage.checkpoint_storage import register_scheme
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .fakes import keyed_snapshot
 

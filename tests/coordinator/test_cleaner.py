@@ -11,8 +11,8 @@ from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.checkpoints.deletion_delay import DeletionTimes, deletion_delay
 from tidegate.protocol.checkpoint import SubtaskAcknowledged, SubtaskDeclined
 from tidegate.protocol.trigger import TriggerPolicy
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import CheckpointStorage
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .fakes import SOURCE, TOTALS, FakeCluster, job_spec
 

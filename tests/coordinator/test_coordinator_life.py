@@ -16,8 +16,8 @@ from tidegate.coordinator.spec import JobSpec
 from tidegate.protocol import task_events as events
 from tidegate.protocol.ids import JobId
 from tidegate.protocol.trigger import TriggerPolicy
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import register_scheme
+from tidegate.state.storage.checkpoint_storage import register_scheme
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .fakes import SUBTASKS, FakeCluster, job_spec
 

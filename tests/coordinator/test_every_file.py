@@ -26,9 +26,9 @@ from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, JobId, SubtaskId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.protocol.rescaling import parallelism_of
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import open_storage
-from tidegate.state.stored_checkpoint import read_checkpoint
+from tidegate.state.storage.checkpoint_storage import open_storage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.stored_checkpoint import read_checkpoint
 
 from .fakes import SOURCE, FakeCluster, job_spec, keyed_snapshot, position_handle
 

@@ -12,9 +12,9 @@ from tidegate.coordinator.barrier_mode import BarrierMode
 from tidegate.coordinator.deployment.validation import validate_before_start
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.protocol.elements import CheckpointingMode
-from tidegate.state.filesystem_storage import FileSystemCheckpointStorage
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import CheckpointStorage, check_exclusive, register_scheme
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage, check_exclusive, register_scheme
+from tidegate.state.storage.filesystem_storage import FileSystemCheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .fakes import FakeCluster, job_spec
 

@@ -22,10 +22,10 @@ from tidegate.protocol.handles import FileHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
-from tidegate.state.local_snapshots import LocalSnapshots
-from tidegate.state.snapshot_reader import read_snapshot
-from tidegate.state.storage import open_storage, read_restored
-from tidegate.state.stored_checkpoint import check_files, read_checkpoint
+from tidegate.state.snapshots.snapshot_reader import read_snapshot
+from tidegate.state.storage.checkpoint_storage import open_storage, read_restored
+from tidegate.state.storage.local_snapshots import LocalSnapshots
+from tidegate.state.storage.stored_checkpoint import check_files, read_checkpoint
 
 from .fakes import keyed_snapshot
 

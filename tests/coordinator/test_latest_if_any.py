@@ -7,7 +7,7 @@ from tidegate.common.errors import CheckpointNotFoundError, CheckpointStorageErr
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.restore.latest_checkpoint import latest_now, secure_restored
 from tidegate.coordinator.spec import JobSpec
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .test_restore_fence import Job, Root
 

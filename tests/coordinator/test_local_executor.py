@@ -24,7 +24,7 @@ from tidegate.protocol.elements import Batch
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.protocol.trigger import TriggerPolicy
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 from tidegate.telemetry import create_tracer, logs
 
 from .fakes import job_spec

@@ -14,8 +14,8 @@ from tidegate.coordinator.spec import JobSpec
 from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.restorers import RestoringJob
 from tidegate.protocol.task_events import CheckpointCompleted
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import CheckpointStorage, register_scheme
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage, register_scheme
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .fakes import FakeCluster, job_spec
 from .test_coordinator_fence import Job as SteppedJob

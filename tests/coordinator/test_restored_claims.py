@@ -8,7 +8,7 @@ from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.restore.claim_mode import ClaimedCheckpoint
 from tidegate.coordinator.restore.latest_checkpoint import latest_now, secure_restored
 from tidegate.protocol.ids import JobId
-from tidegate.state.stored_checkpoint import read_checkpoint
+from tidegate.state.storage.stored_checkpoint import read_checkpoint
 
 from .test_restore_fence import Job, Root
 

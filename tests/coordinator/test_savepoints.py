@@ -7,7 +7,7 @@ from tidegate.coordinator.barrier_mode import BarrierMode
 from tidegate.coordinator.monitoring.job_view import report_of
 from tidegate.protocol import task_events as events
 from tidegate.protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
-from tidegate.state.storage import open_storage
+from tidegate.state.storage.checkpoint_storage import open_storage
 
 from .fakes import SUBTASKS, FakeCluster, job_spec
 

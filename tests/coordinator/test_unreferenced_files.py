@@ -16,10 +16,10 @@ from tidegate.protocol.manifest import decode_manifest
 from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.key_hashing import key_group_of
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.segment_log import TINY_ENTRIES
+from tidegate.state.serializers.key_hashing import key_group_of
+from tidegate.state.snapshots.segment_log import TINY_ENTRIES
 
 from .fakes import SOURCE, TOTALS, FakeCluster, job_spec
 

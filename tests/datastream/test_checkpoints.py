@@ -31,8 +31,8 @@ from tidegate.datastream import (
 )
 from tidegate.operators.base import OperatorContext
 from tidegate.protocol.handles import FileHandle
-from tidegate.state.filesystem_storage import FileSystemCheckpointStorage
-from tidegate.state.storage import CheckpointStorage, register_scheme
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage, register_scheme
+from tidegate.state.storage.filesystem_storage import FileSystemCheckpointStorage
 
 from .jobs import WAIT_S, CountDown, HeldSource, RunningSum, environment, expected_sums
 

@@ -32,8 +32,8 @@ from tidegate.datastream.state_backend import (
     LmdbStateBackend,
 )
 from tidegate.protocol.elements import Batch
-from tidegate.state.key_hashing import key_group_of
-from tidegate.state.raw_state import RawKeyedStateOutput, RawOperatorStateOutput
+from tidegate.state.keyed.raw_state import RawKeyedStateOutput, RawOperatorStateOutput
+from tidegate.state.serializers.key_hashing import key_group_of
 
 from .jobs import WAIT_S, CountDown, HeldSource, environment
 

@@ -15,13 +15,13 @@ from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
-from tidegate.state.inline_storage import InlineStorage
-from tidegate.state.list_storage import OperatorStateBackendParameters
+from tidegate.state.keyed.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.live_backends import HashMapStateBackend
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend
-from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters
-from tidegate.state.storage import CheckpointStorage
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage
+from tidegate.state.storage.inline_storage import InlineStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 O = TypeVar("O", bound=StreamOperator)  # noqa: E741
 

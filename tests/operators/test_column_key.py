@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.common.errors import KeyTypeError, UserCodeError
 from tidegate.operators.column_key import ColumnKey, distinct_keys, key_groups_of_column
-from tidegate.state.key_hashing import key_group_of
+from tidegate.state.serializers.key_hashing import key_group_of
 
 KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.int64(), st.integers(-(1 << 63), (1 << 63) - 1)),

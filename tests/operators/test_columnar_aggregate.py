@@ -18,7 +18,7 @@ from tidegate.operators.columnar_aggregate import Aggregates, ColumnarAggregateO
 from tidegate.protocol.elements import Batch
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.key_groups import key_group_range_of_subtask, subtask_of_key_group
-from tidegate.state.key_hashing import key_group_of
+from tidegate.state.serializers.key_hashing import key_group_of
 
 from .columnar_model import Model, same
 from .harness import OperatorUnderTest

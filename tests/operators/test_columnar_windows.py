@@ -17,7 +17,7 @@ from tidegate.operators.columnar_windows import ColumnarWindowOperator
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.key_groups import key_group_range_of_subtask, subtask_of_key_group
-from tidegate.state.key_hashing import key_group_of
+from tidegate.state.serializers.key_hashing import key_group_of
 
 from .columnar_model import KeyModel, same
 from .harness import OperatorUnderTest

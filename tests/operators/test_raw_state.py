@@ -13,8 +13,8 @@ from tidegate.operators.elementwise import MapOperator
 from tidegate.protocol.elements import Batch
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.redistribution import redistribute
-from tidegate.state.key_hashing import key_group_of
-from tidegate.state.raw_state import RawKeyedStateOutput, RawOperatorStateOutput
+from tidegate.state.keyed.raw_state import RawKeyedStateOutput, RawOperatorStateOutput
+from tidegate.state.serializers.key_hashing import key_group_of
 
 from .harness import OperatorUnderTest
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tidegate.protocol.redistribution import redistribute
-from tidegate.state.epoch_tables import FORMAT_VERSION
-from tidegate.state.stored_checkpoint import read_checkpoint
+from tidegate.state.operator.epoch_tables import FORMAT_VERSION
+from tidegate.state.storage.stored_checkpoint import read_checkpoint
 
 from .test_epoch_stage import Stages
 from .write_epochs import FIXTURES

@@ -16,11 +16,11 @@ from tidegate.operators.timers import Timer
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.protocol.redistribution import redistribute
 from tidegate.state.backend import StateBackend
-from tidegate.state.inline_storage import InlineStorage
-from tidegate.state.key_hashing import key_group_of
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.serializers.key_hashing import key_group_of
+from tidegate.state.storage.inline_storage import InlineStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from tests.operators.harness import OperatorUnderTest
 from tests.operators.test_timers import Alarms, fired

@@ -13,8 +13,8 @@ from pathlib import Path
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
-from tidegate.state.epoch_tables import FORMAT_VERSION
-from tidegate.state.stored_checkpoint import MANIFEST_NAME
+from tidegate.state.operator.epoch_tables import FORMAT_VERSION
+from tidegate.state.storage.stored_checkpoint import MANIFEST_NAME
 
 from .test_epoch_stage import Stages
 

@@ -40,10 +40,9 @@ def test_the_pure_rooms_use_the_standard_library_only(room: str) -> None:
     assert found == set()
 
 
-def test_lmdb_is_imported_in_its_own_files_of_state_only() -> None:
+def test_lmdb_is_imported_in_its_own_package_of_state_only() -> None:
     users = {file for file in package_files() if "lmdb" in external_imports(file)}
-    assert {file for file in users if file.parent != ROOT / "state"} == set()
-    assert {file.name for file in users if not file.name.startswith("lmdb")} == set()
+    assert {file for file in users if file.parent != ROOT / "state" / "lmdb"} == set()
 
 
 def test_inside_the_package_every_import_of_it_is_relative() -> None:
@@ -68,7 +67,7 @@ def test_importing_tidegate_loads_nothing_heavy() -> None:
             "from tidegate.datastream import StreamExecutionEnvironment",
             "ray asyncio packaging pyarrow.compute pyarrow.parquet lmdb tidegate.coordinator.job_coordinator "
             "tidegate.coordinator.monitoring.statistics tidegate.protocol.checkpoint_events "
-            "tidegate.protocol.task_events tidegate.protocol.autoscaler tidegate.state.stored_checkpoint",
+            "tidegate.protocol.task_events tidegate.protocol.autoscaler tidegate.state.storage.stored_checkpoint",
         ),
         (
             "import tidegate.actors.job_host",

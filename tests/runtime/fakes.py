@@ -27,9 +27,9 @@ from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.runtime.ports import TaskDeployment, TaskSettings
 from tidegate.runtime.tasks.task import StreamTask
-from tidegate.state.inline_storage import InlineStorage
 from tidegate.state.live_backends import HashMapStateBackend
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.inline_storage import InlineStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 ATTEMPT = Attempt(3)
 RECORD_BYTES = 10

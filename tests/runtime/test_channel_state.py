@@ -41,8 +41,8 @@ from tidegate.runtime.network.wire import (
     encode_message,
 )
 from tidegate.runtime.ports import TaskDeployment
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import CheckpointStorage
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .fakes import ATTEMPT, FakePorts, subtask_of, task_settings
 

@@ -18,7 +18,7 @@ from tidegate.protocol.plan import StreamEdge
 from tidegate.runtime.network.wire import decode_elements, encode_elements
 from tidegate.runtime.output import OutputChannel
 from tidegate.runtime.partitioners import partitioner
-from tidegate.state.key_hashing import key_group_of
+from tidegate.state.serializers.key_hashing import key_group_of
 
 
 class Channel(OutputChannel):

@@ -21,8 +21,8 @@ from tidegate.protocol.elements import (
 from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.ids import ChannelId, CheckpointId
 from tidegate.runtime.checkpoints.channel_state import recovered_elements
-from tidegate.state.inline_storage import InlineStorage
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.inline_storage import InlineStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .fakes import TaskUnderTest, subtask_of
 

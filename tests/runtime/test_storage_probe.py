@@ -6,7 +6,7 @@ import pytest
 from tidegate.operators.elementwise import MapOperator
 from tidegate.protocol import task_events as events
 from tidegate.runtime.tasks.task import TaskPhase
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .fakes import TaskUnderTest, subtask_of
 

@@ -16,8 +16,8 @@ from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.manifest import encode_manifest
 from tidegate.runtime.network.wire import encode_elements
 from tidegate.spark_bridge.in_flight import InFlightReading
-from tidegate.state.storage import open_storage
-from tidegate.state.stored_checkpoint import MANIFEST_NAME, read_checkpoint
+from tidegate.state.storage.checkpoint_storage import open_storage
+from tidegate.state.storage.stored_checkpoint import MANIFEST_NAME, read_checkpoint
 
 from ..state.checkpoints import UID, Job
 

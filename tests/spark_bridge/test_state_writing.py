@@ -15,10 +15,10 @@ from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.spark_bridge.state_writing import KeyedWriting
 from tidegate.state import read_snapshot
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.key_hashing import key_group_of
-from tidegate.state.segments import read_segment
-from tidegate.state.snapshot_files import StateLocation
-from tidegate.state.storage import open_storage
+from tidegate.state.serializers.key_hashing import key_group_of
+from tidegate.state.snapshots.segments import read_segment
+from tidegate.state.snapshots.snapshot_files import StateLocation
+from tidegate.state.storage.checkpoint_storage import open_storage
 
 from ..state.checkpoints import MAX_PARALLELISM, NAME, UID, Job
 

@@ -13,13 +13,13 @@ from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, decode_manifest, encode_manifest
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, wall_clock_ms
-from tidegate.state.key_hashing import key_group_of
-from tidegate.state.list_storage import OperatorStateBackendParameters
+from tidegate.state.keyed.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.live_backends import HashMapStateBackend
-from tidegate.state.operator_state import OperatorStateBackend
-from tidegate.state.raw_state import RawKeyedState, RawKeyedStateParameters
-from tidegate.state.storage import CheckpointStorage, open_storage
-from tidegate.state.stored_checkpoint import MANIFEST_NAME, read_checkpoint
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.serializers.key_hashing import key_group_of
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage, open_storage
+from tidegate.state.storage.stored_checkpoint import MANIFEST_NAME, read_checkpoint
 
 UID = "totals-uid"
 NAME = "Totals"

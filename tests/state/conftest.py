@@ -9,8 +9,8 @@ from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subta
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import CheckpointStorage
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 MAX_PARALLELISM = 128
 

@@ -13,7 +13,7 @@ from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .conftest import OpenBackend
 

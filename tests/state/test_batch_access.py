@@ -9,7 +9,7 @@ from tidegate.common.errors import KeyTypeError, StateError
 from tidegate.common.time import Time
 from tidegate.common.typeinfo import Types
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.key_hashing import key_group_of
+from tidegate.state.serializers.key_hashing import key_group_of
 from tidegate.state.ttl_config import StateTtlConfig
 
 PAIR = ValueStateDescriptor("pair", Types.TUPLE([Types.LONG(), Types.DOUBLE()]))

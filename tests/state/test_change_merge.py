@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from tidegate.common.typeinfo import Types
-from tidegate.state.change_merge import merge_tables, sorted_table
-from tidegate.state.changes import change_table
-from tidegate.state.codecs import value_codec
-from tidegate.state.segments import key_values
-from tidegate.state.tables import DELETED, FlatTable, FrozenTable, TableSettings
-from tidegate.state.write_turns import WriteTurns
+from tidegate.state.keyed.change_merge import merge_tables, sorted_table
+from tidegate.state.keyed.changes import change_table
+from tidegate.state.keyed.tables import DELETED, FlatTable, FrozenTable, TableSettings
+from tidegate.state.lmdb.write_interleaving import WriteTurns
+from tidegate.state.serializers.codecs import value_codec
+from tidegate.state.snapshots.segments import key_values
 
 # Three tables of so many rows are twice what a merge takes at once.
 ROWS = 180_000

@@ -12,10 +12,10 @@ from tidegate.common.errors import CheckpointStorageError, StateError
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor
-from tidegate.state.keyed_backend import TableKeyedStateBackend
-from tidegate.state.lmdb_store import LmdbStore
-from tidegate.state.memory_budget import MemoryBudget
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.keyed.keyed_backend import TableKeyedStateBackend
+from tidegate.state.keyed.memory_budget import MemoryBudget
+from tidegate.state.lmdb.store import LmdbStore
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 PAIR = ValueStateDescriptor("pair", Types.TUPLE([Types.LONG(), Types.LONG()]))
 ENTRIES = MapStateDescriptor("entries", Types.LONG(), Types.LONG())

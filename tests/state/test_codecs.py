@@ -11,7 +11,7 @@ import pytest
 from tidegate.common.errors import StateError
 from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.common.types import Row
-from tidegate.state.codecs import value_codec
+from tidegate.state.serializers.codecs import value_codec
 
 NAMED = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
 CASES: list[tuple[TypeInformation | None, list[Any]]] = [

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError
-from tidegate.state.durable_files import DurableFiles, LocalDisk, is_temporary
-from tidegate.state.filesystem_storage import FileSystemCheckpointStorage
-from tidegate.state.storage import open_storage
+from tidegate.state.storage.checkpoint_storage import open_storage
+from tidegate.state.storage.durable_files import DurableFiles, LocalDisk, is_temporary
+from tidegate.state.storage.filesystem_storage import FileSystemCheckpointStorage
 from tidegate.testing.volatile_disk import VolatileDisk
 
 STATE = "job/shared/uid/state"

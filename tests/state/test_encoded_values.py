@@ -22,9 +22,9 @@ from tidegate.common import Instant, Row, RowKind, Types
 from tidegate.common.errors import CorruptCheckpointError, StateError
 from tidegate.common.type_parser import type_from_text
 from tidegate.common.typeinfo import TypeInformation, type_text
-from tidegate.state.codecs import value_codec
-from tidegate.state.encoded_values import PickledValue, decode_value, encode_value
-from tidegate.state.old_pickles import encoded_column
+from tidegate.state.serializers.codecs import value_codec
+from tidegate.state.serializers.encoded_values import PickledValue, decode_value, encode_value
+from tidegate.state.serializers.old_pickles import encoded_column
 
 
 class Level(enum.IntEnum):

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.protocol.handles import OperatorListHandle
-from tidegate.state import epoch_tables
-from tidegate.state.epoch_tables import EpochTablesDescriptor, EpochTablesState
-from tidegate.state.list_storage import OperatorStateBackendParameters
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.operator import epoch_tables
+from tidegate.state.operator.epoch_tables import EpochTablesDescriptor, EpochTablesState
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from ..simulation.mutants.base import Mutant
 

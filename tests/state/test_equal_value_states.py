@@ -13,10 +13,10 @@ from tidegate.common.typeinfo import Types
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.keyed_states import DirectValueState, ImmutableValueState, TableValueState
+from tidegate.state.keyed.keyed_states import DirectValueState, ImmutableValueState, TableValueState
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 KEYS = st.sampled_from(["a", "b", "c"])
 NUMBERS = st.none() | st.integers(-2, 2)

@@ -12,9 +12,9 @@ from tidegate.protocol.elements import SavepointFormatType, SavepointTarget
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tidegate.state.savepoint_writer import SavepointWriter
-from tidegate.state.segments import read_segment
-from tidegate.state.storage import CheckpointStorage, open_storage
+from tidegate.state.snapshots.savepoint_writer import SavepointWriter
+from tidegate.state.snapshots.segments import read_segment
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage, open_storage
 from tidegate.state.ttl_config import StateTtlConfig
 
 TTL_MS = 1000

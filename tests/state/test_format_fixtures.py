@@ -15,11 +15,11 @@ from tidegate.protocol.manifest import decode_manifest
 from tidegate.protocol.redistribution import redistribute
 from tidegate.state import read_snapshot
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tidegate.state.raw_state import RAW_OPERATOR
-from tidegate.state.segments import FORMAT_VERSION
-from tidegate.state.snapshot_reader import Snapshot
-from tidegate.state.storage import open_storage
-from tidegate.state.stored_checkpoint import MANIFEST_NAME
+from tidegate.state.keyed.raw_state import RAW_OPERATOR
+from tidegate.state.snapshots.segments import FORMAT_VERSION
+from tidegate.state.snapshots.snapshot_reader import Snapshot
+from tidegate.state.storage.checkpoint_storage import open_storage
+from tidegate.state.storage.stored_checkpoint import MANIFEST_NAME
 
 from .checkpoints import UID, Job
 from .test_operator_state import open_states

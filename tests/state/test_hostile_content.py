@@ -24,8 +24,8 @@ from tidegate.protocol.manifest import decode_manifest, encode_manifest
 from tidegate.protocol.stored_path import state_file_problem
 from tidegate.state import read_snapshot
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tidegate.state.segments import footer_sha256
-from tidegate.state.snapshot_states import KeyedSnapshotState
+from tidegate.state.snapshots.segments import footer_sha256
+from tidegate.state.snapshots.snapshot_states import KeyedSnapshotState
 
 from .checkpoints import Job
 

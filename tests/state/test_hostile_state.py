@@ -17,12 +17,12 @@ from tidegate.common.errors import CorruptCheckpointError
 from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import FileHandle, KeyedStateHandle
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tidegate.state.growth import MemoryLimit
-from tidegate.state.list_storage import OperatorStateBackendParameters
-from tidegate.state.lmdb_operator_state import LmdbOperatorStates
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend
-from tidegate.state.segments import footer_sha256
+from tidegate.state.lmdb.operator_state import LmdbOperatorStates
+from tidegate.state.operator.growth import MemoryLimit
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.snapshots.segments import footer_sha256
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 
 class Bomb:

@@ -5,15 +5,15 @@ import sys
 from pathlib import Path
 
 from tidegate.common.typeinfo import Types
-from tidegate.state.codecs import value_codec
-from tidegate.state.list_files import encode_items, write_list_file
+from tidegate.state.operator.list_files import encode_items, write_list_file
+from tidegate.state.serializers.codecs import value_codec
 
 
 def test_declaring_state_loads_neither_arrow_nor_lmdb() -> None:
     program = (
         "import sys; import tidegate.state.backend, tidegate.state.rocksdb_backend, "
         "tidegate.state.live_backends, tidegate.state.kinds, "
-        "tidegate.state.storage; "
+        "tidegate.state.storage.checkpoint_storage; "
         "print([name for name in ('pyarrow', 'lmdb', 'numpy') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -44,7 +44,7 @@ def loaded(program: str, *names: str) -> list[str]:
 
 def test_checkpoints_on_a_disk_need_no_other_file_systems(tmp_path: Path) -> None:
     program = f"""
-from tidegate.state.filesystem_storage import FileSystemCheckpointStorage
+from tidegate.state.storage.filesystem_storage import FileSystemCheckpointStorage
 for place in ({str(tmp_path)!r}, {f"file://{tmp_path}"!r}):
     storage = FileSystemCheckpointStorage(place)
     storage.write_file("a", b"1")
@@ -61,8 +61,8 @@ def test_a_source_that_finds_its_positions_imports_no_functions_of_arrow(tmp_pat
     program = f"""
 from pathlib import Path
 from tidegate.common.typeinfo import Types
-from tidegate.state.codecs import value_codec
-from tidegate.state.list_files import decode_items, read_list_file
+from tidegate.state.serializers.codecs import value_codec
+from tidegate.state.operator.list_files import decode_items, read_list_file
 
 rows, _ = read_list_file(Path({str(stored)!r}).read_bytes(), "positions")
 assert decode_items(value_codec(Types.PICKLED_BYTE_ARRAY()), rows)[1] == {values!r}

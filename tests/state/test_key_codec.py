@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.common.errors import KeyTypeError
 from tidegate.common.types import Row, RowKind
-from tidegate.state.key_codec import (
+from tidegate.state.serializers.key_codec import (
     checked_key,
     decode_key,
     encode_key,

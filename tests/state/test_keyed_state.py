@@ -28,9 +28,9 @@ from tidegate.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.filesystem_storage import FileSystemCheckpointStorage
-from tidegate.state.key_hashing import key_group_of
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.serializers.key_hashing import key_group_of
+from tidegate.state.storage.filesystem_storage import FileSystemCheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 VALUE = ValueStateDescriptor("total", PAIR)

@@ -14,15 +14,15 @@ from tidegate.common.typeinfo import Types
 from tidegate.protocol.handles import ListPart, OperatorListHandle, OperatorSnapshot
 from tidegate.protocol.redistribution import redistribute
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor
-from tidegate.state.growth import MemoryLimit
-from tidegate.state.inline_storage import InlineStorage
-from tidegate.state.list_storage import OperatorStateBackendParameters
-from tidegate.state.lmdb_operator_state import LmdbOperatorStates
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend
-from tidegate.state.snapshot_files import CheckedFiles, StateLocation
-from tidegate.state.snapshot_states import OperatorSnapshotState
-from tidegate.state.storage import CheckpointStorage
+from tidegate.state.lmdb.operator_state import LmdbOperatorStates
+from tidegate.state.operator.growth import MemoryLimit
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.snapshots.snapshot_files import CheckedFiles, StateLocation
+from tidegate.state.snapshots.snapshot_states import OperatorSnapshotState
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage
+from tidegate.state.storage.inline_storage import InlineStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .test_operator_state import open_states
 

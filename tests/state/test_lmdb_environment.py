@@ -14,8 +14,8 @@ from tidegate.common.typeinfo import Types
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackendParameters
 from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.lmdb.environment import LmdbEnvironment, WriteBatch
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.lmdb_environment import LmdbEnvironment, WriteBatch
 from tidegate.state.ttl_config import StateTtlConfig
 
 MIB = 1 << 20
@@ -246,7 +246,7 @@ def test_a_backend_that_is_closed_before_its_checkpoint_is_stored_leaves_no_thre
 TRUNCATED = """
 import os, sys
 from tidegate.common.errors import CheckpointStorageError
-from tidegate.state.lmdb_environment import LmdbEnvironment, WriteBatch
+from tidegate.state.lmdb.environment import LmdbEnvironment, WriteBatch
 
 environment = LmdbEnvironment(sys.argv[1], 1 << 24, "count")
 keys = [b"%04d" % number for number in range(1_000)]

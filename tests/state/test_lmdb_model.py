@@ -26,15 +26,15 @@ from tidegate.state.backend import (
     KeyedStateBackendParameters,
     StateBackend,
 )
-from tidegate.state.key_hashing import key_group_of
-from tidegate.state.keyed_backend import TableKeyedStateBackend
-from tidegate.state.list_storage import OperatorStateBackendParameters
+from tidegate.state.keyed.keyed_backend import TableKeyedStateBackend
+from tidegate.state.keyed.memory_budget import MemoryBudget
 from tidegate.state.live_backends import HashMapStateBackend
+from tidegate.state.lmdb.store import LmdbStore
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.lmdb_store import LmdbStore
-from tidegate.state.memory_budget import MemoryBudget
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.serializers.key_hashing import key_group_of
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .keyed_model import EXPIRING, PLAIN, TTL_MS, Contents, Slot, assert_shows, write
 

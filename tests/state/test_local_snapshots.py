@@ -10,10 +10,10 @@ import pytest
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.ids import CheckpointId
-from tidegate.state.inline_storage import InlineStorage
-from tidegate.state.local_snapshots import LocalSnapshots
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import CheckpointStorage
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage
+from tidegate.state.storage.inline_storage import InlineStorage
+from tidegate.state.storage.local_snapshots import LocalSnapshots
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 
 class Place:

@@ -14,11 +14,11 @@ from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor
+from tidegate.state.keyed.memory_budget import object_bytes
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.memory_budget import object_bytes
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import CheckpointStorage
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 pytestmark = pytest.mark.slow
 

@@ -7,12 +7,12 @@ import gc
 import pytest
 from tidegate.common.errors import KeyTypeError
 from tidegate.common.typeinfo import Types
-from tidegate.state.change_merge import sorted_table
-from tidegate.state.changes import change_table
-from tidegate.state.codecs import value_codec
-from tidegate.state.memory_load import load_into_memory
-from tidegate.state.tables import FlatTable, FrozenTable, TableSettings
-from tidegate.state.write_turns import WriteTurns
+from tidegate.state.keyed.change_merge import sorted_table
+from tidegate.state.keyed.changes import change_table
+from tidegate.state.keyed.memory_load import load_into_memory
+from tidegate.state.keyed.tables import FlatTable, FrozenTable, TableSettings
+from tidegate.state.lmdb.write_interleaving import WriteTurns
+from tidegate.state.serializers.codecs import value_codec
 
 
 def table() -> FlatTable:

@@ -18,8 +18,8 @@ from tidegate.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.key_hashing import key_group_of
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.serializers.key_hashing import key_group_of
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 SEEN = ListStateDescriptor("seen", Types.STRING())

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
 from tidegate.protocol.handles import FileHandle
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.retrying_storage import RetryingStorage, ThreadClock, retries_stop_at
-from tidegate.state.storage import CheckpointStorage, TransientStorageError, open_storage
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage, TransientStorageError, open_storage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.retrying_storage import RetryingStorage, ThreadClock, retries_stop_at
 
 
 class VirtualClock:

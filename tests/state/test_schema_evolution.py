@@ -23,10 +23,10 @@ from tidegate.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.key_hashing import key_group_of
-from tidegate.state.list_storage import OperatorStateBackendParameters
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.operator_state import OperatorStateBackend
+from tidegate.state.operator.list_storage import OperatorStateBackendParameters
+from tidegate.state.operator.operator_state_backend import OperatorStateBackend
+from tidegate.state.serializers.key_hashing import key_group_of
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 
 @dataclasses.dataclass

@@ -15,12 +15,12 @@ from tidegate.protocol.handles import SegmentHandle
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor
-from tidegate.state.inline_storage import InlineStorage
-from tidegate.state.key_hashing import key_group_of
 from tidegate.state.live_backends import HashMapStateBackend
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.segments import read_segment
-from tidegate.state.storage import CheckpointStorage
+from tidegate.state.serializers.key_hashing import key_group_of
+from tidegate.state.snapshots.segments import read_segment
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage
+from tidegate.state.storage.inline_storage import InlineStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 NUMBER = ValueStateDescriptor("a number", Types.LONG())
 

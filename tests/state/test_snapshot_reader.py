@@ -21,8 +21,8 @@ from tidegate.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.encoded_values import PickledValue
-from tidegate.state.snapshot_states import KeyedSnapshotState
+from tidegate.state.serializers.encoded_values import PickledValue
+from tidegate.state.snapshots.snapshot_states import KeyedSnapshotState
 
 from .checkpoints import NAME, UID, Job
 

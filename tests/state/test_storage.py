@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
-from tidegate.state.filesystem_storage import FileSystemCheckpointStorage, storage_error
-from tidegate.state.memory_storage import MemoryCheckpointStorage
-from tidegate.state.storage import CheckpointStorage, open_storage, read_restored
+from tidegate.state.storage.checkpoint_storage import CheckpointStorage, open_storage, read_restored
+from tidegate.state.storage.filesystem_storage import FileSystemCheckpointStorage, storage_error
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 
 @pytest.fixture(params=["path", "file uri", "memory", "fsspec"])

@@ -20,7 +20,7 @@ from tidegate.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 from tidegate.state.ttl_config import StateTtlConfig
 
 TTL_MS = 1000

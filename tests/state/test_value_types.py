@@ -22,7 +22,7 @@ from tidegate.common import Instant, Row, TypeCodec, Types
 from tidegate.common.errors import StateError
 from tidegate.common.type_parser import type_from_text
 from tidegate.common.typeinfo import TypeInformation, type_text
-from tidegate.state.codecs import value_codec
+from tidegate.state.serializers.codecs import value_codec
 
 
 class Color(enum.Enum):

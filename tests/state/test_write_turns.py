@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tidegate.state.changes import change_table
-from tidegate.state.tables import FrozenTable
-from tidegate.state.write_turns import SMALL_ENTRIES, WriteTurns
+from tidegate.state.keyed.changes import change_table
+from tidegate.state.keyed.tables import FrozenTable
+from tidegate.state.lmdb.write_interleaving import SMALL_ENTRIES, WriteTurns
 
 from .test_memory_load import table
 

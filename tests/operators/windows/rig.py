@@ -18,11 +18,11 @@ from tidegate.protocol.elements import Batch
 from tidegate.protocol.handles import KeyedStateHandle, OperatorSnapshot
 from tidegate.protocol.key_groups import key_group_range_of_subtask, subtask_of_key_group
 from tidegate.state.backend import StateBackend
-from tidegate.state.inline_storage import InlineStorage
-from tidegate.state.key_hashing import key_group_of
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
-from tidegate.state.memory_storage import MemoryCheckpointStorage
+from tidegate.state.serializers.key_hashing import key_group_of
+from tidegate.state.storage.inline_storage import InlineStorage
+from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from ..harness import OperatorUnderTest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.state.durable_files import DurableFiles
+from tidegate.state.storage.durable_files import DurableFiles
 
 from .base import Mutant
 

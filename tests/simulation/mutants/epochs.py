@@ -8,8 +8,8 @@ from typing import Any
 from tidegate.operators.epoch_stage import EpochStageOperator
 from tidegate.protocol.epoch_leader import NO_BARRIER, EpochLeader
 from tidegate.protocol.epochs import StageRestored, StoreShares
-from tidegate.state.epoch_tables import EpochTablesState
-from tidegate.state.operator_states import NoItems
+from tidegate.state.operator.epoch_tables import EpochTablesState
+from tidegate.state.operator.live_operator_state import NoItems
 
 from .base import Mutant
 

@@ -12,8 +12,8 @@ from tidegate.operators.sources import SourceOperator
 from tidegate.protocol import redistribution
 from tidegate.protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
 from tidegate.runtime.checkpoints.snapshots import Snapshotter
-from tidegate.state.inline_storage import InlineStorage
-from tidegate.state.retrying_storage import RetryingStorage
+from tidegate.state.storage.inline_storage import InlineStorage
+from tidegate.state.storage.retrying_storage import RetryingStorage
 
 from .base import Mutant
 

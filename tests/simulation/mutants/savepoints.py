@@ -10,7 +10,7 @@ from tidegate.operators.chain import OperatorChain
 from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.task_life import TaskLife, TaskPhase
-from tidegate.state.savepoint_writer import SavepointWriter
+from tidegate.state.snapshots.savepoint_writer import SavepointWriter
 
 from .base import Mutant
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.coordinator.checkpoints import checkpoint_driver
 from tidegate.coordinator.checkpoints.checkpoint_driver import CheckpointDriver
-from tidegate.state.local_snapshots import LocalSnapshots
+from tidegate.state.storage.local_snapshots import LocalSnapshots
 
 from .base import Mutant
 

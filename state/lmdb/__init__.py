@@ -1,0 +1,1 @@
+"""Keyed state in LMDB: one environment for each operator of a subtask."""

@@ -1,0 +1,365 @@
+"""How values of a declared type are laid out: the interface, and the forms of scalars.
+
+Between a Python value and its stored forms stands its *plain* form, made of `int`, `float`, `bool`, `str`,
+`bytes`, and of tuples, lists and dicts of these. Columns are built from plain values and give them back;
+so do the bytes in LMDB. None is its own plain form everywhere.
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Collection
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...common.class_types import CustomTypeInfo, EnumTypeInfo, class_name_of
+from ...common.errors import CorruptCheckpointError, StateError
+from ...common.time import Instant
+from ...common.typeinfo import BasicType
+from .encoded_values import PickledValue
+
+_NONE = type(None)
+_UNIX_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_UTC = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+_NANOS = 1_000_000_000
+
+
+def same(value: Any) -> Any:
+    """The value itself: the conversion of types whose plain form is the value."""
+    return value
+
+
+class ValueForm(ABC):
+    """The layout of one declared type.
+
+    A value that is not exact is *encoded*, by itself: `to_encoded` turns it into what `encode_value` takes,
+    and `from_encoded` turns that back. Neither runs code of the value, and only `PickledForm` unpickles.
+
+    Attributes:
+        arrow_type: of the column.
+        immutable: whether values cannot change in place.
+        plain: turns an exact value into its plain form; `same` where that is the value.
+        back: turns a plain form into the value. Neither is ever given None.
+    """
+
+    arrow_type: pa.DataType
+    immutable: bool = True
+    plain: Callable[[Any], Any] = staticmethod(same)
+    back: Callable[[Any], Any] = staticmethod(same)
+
+    @abstractmethod
+    def are_exact(self, values: Collection[Any]) -> bool:
+        """Whether every value, None aside, comes back from its plain form exactly as it is."""
+
+    @abstractmethod
+    def refusal(self, value: Any) -> str | None:
+        """Why a value that is not exact is of a wrong type; None when it only needs to be encoded."""
+
+    @abstractmethod
+    def to_encoded(self, value: Any) -> Any:
+        """A value that is not refused, and not None, as `encode_value` takes it.
+
+        Raises:
+            StateError: it, or a part of it, has no encoding.
+        """
+
+    @abstractmethod
+    def from_encoded(self, data: Any) -> Any:
+        """The value of what `decode_value` gave, which is not None.
+
+        Raises:
+            CorruptCheckpointError: it is of another type.
+        """
+
+    @abstractmethod
+    def column(self, plains: list[Any]) -> pa.Array:
+        """A column of plain values.
+
+        Raises:
+            pa.ArrowException, OverflowError, UnicodeError: when it cannot hold one of them.
+        """
+
+    @abstractmethod
+    def plains(self, column: pa.Array) -> list[Any]:
+        """The plain values of a column."""
+
+
+def checked(form: ValueForm, data: Any) -> Any:
+    """What `decode_value` gave, if it is of the type of a form.
+
+    Raises:
+        CorruptCheckpointError: it is not.
+    """
+    reason = None if form.are_exact([data]) else form.refusal(data)
+    if reason is not None:
+        raise CorruptCheckpointError(
+            f"a stored value contains {reason}, which does not fit its declared type; restore another "
+            f"checkpoint or savepoint"
+        )
+    return data
+
+
+def nullable(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A conversion that leaves None as it is."""
+    if convert is same:
+        return same
+    return lambda value: None if value is None else convert(value)
+
+
+class ScalarForm(ValueForm):
+    """A value with no parts.
+
+    Args:
+        exact: the one Python type of exact values.
+        is_exact: a further condition on exact values.
+        also: types that are not wrong, but encoded.
+        stored_as: the integer type behind a date or time column.
+    """
+
+    def __init__(
+        self,
+        arrow_type: pa.DataType,
+        exact: type,
+        plain: Callable[[Any], Any] = same,
+        back: Callable[[Any], Any] = same,
+        is_exact: Callable[[Any], bool] | None = None,
+        also: tuple[type, ...] = (),
+        stored_as: pa.DataType | None = None,
+    ) -> None:
+        self.arrow_type = arrow_type
+        self.plain = plain
+        self.back = back
+        self._types = {exact, _NONE}
+        self._accepted = (exact, *also)
+        self._is_exact = is_exact
+        self._stored_as = stored_as
+
+    def are_exact(self, values: Collection[Any]) -> bool:
+        if not self._types.issuperset(map(type, values)):
+            return False
+        is_exact = self._is_exact
+        return is_exact is None or all(value is None or is_exact(value) for value in values)
+
+    def refusal(self, value: Any) -> str | None:
+        # A bool is an int to Python, but nobody means one by it.
+        is_wrong = not isinstance(value, self._accepted) or (
+            isinstance(value, bool) and bool not in self._accepted
+        )
+        return f"{value!r:.100} of type {type(value).__name__}" if is_wrong else None
+
+    def to_encoded(self, value: Any) -> Any:
+        return value
+
+    def from_encoded(self, data: Any) -> Any:
+        return checked(self, data)
+
+    def column(self, plains: list[Any]) -> pa.Array:
+        return pa.array(plains, type=self.arrow_type)
+
+    def plains(self, column: pa.Array) -> list[Any]:
+        if self._stored_as is not None:
+            column = column.cast(self._stored_as)
+        plains: list[Any]
+        if column.null_count:
+            plains = column.to_pylist()
+        elif pa.types.is_primitive(column.type):
+            plains = column.to_numpy(zero_copy_only=False).tolist()
+        elif pa.types.is_large_binary(column.type):
+            plains = binary_values(column)
+        else:
+            plains = column.to_pylist()
+        return plains
+
+
+class PickledForm(ScalarForm):
+    """Any object, pickled: a field of unknown type inside a value of a known one."""
+
+    def __init__(self, dumps: Callable[[Any], bytes]) -> None:
+        super().__init__(pa.large_binary(), object, dumps, pickle.loads)
+        self.immutable = False
+
+    def are_exact(self, values: Collection[Any]) -> bool:
+        return True
+
+    def refusal(self, value: Any) -> str | None:
+        return None
+
+    def to_encoded(self, value: Any) -> Any:
+        return PickledValue(self.plain(value))
+
+    def from_encoded(self, data: Any) -> Any:
+        if type(data) is not PickledValue:
+            raise CorruptCheckpointError(
+                f"a stored value contains {data!r:.100} where a value without a declared type is pickled; "
+                f"restore another checkpoint or savepoint"
+            )
+        return self.back(data.data)
+
+
+class CustomForm(ScalarForm):
+    """Values that a user's codec turns into bytes."""
+
+    def __init__(self, type_info: CustomTypeInfo) -> None:
+        codec = type_info.codec
+        if codec is None:
+            super().__init__(pa.large_binary(), bytes)
+            return
+        python_type = codec.python_type
+
+        def encode(value: Any) -> bytes:
+            try:
+                data = codec.encode(value)
+            except Exception as error:
+                raise StateError(
+                    f"the codec {codec.name!r} cannot encode {value!r:.100} of type "
+                    f"{type(value).__name__}: {error}"
+                ) from error
+            if type(data) is not bytes:
+                raise StateError(f"the codec {codec.name!r} gave {type(data).__name__}, not bytes")
+            return data
+
+        super().__init__(pa.large_binary(), python_type or object, encode, codec.decode)
+        self.immutable = codec.immutable
+        self._any_type = python_type is None
+
+    def are_exact(self, values: Collection[Any]) -> bool:
+        return self._any_type or super().are_exact(values)
+
+    def to_encoded(self, value: Any) -> Any:
+        return self.plain(value)
+
+    def from_encoded(self, data: Any) -> Any:
+        return self.back(checked(BYTES_FORM, data))
+
+    _any_type = False
+
+
+class _EnumForm(ScalarForm):
+    def to_encoded(self, value: Any) -> Any:
+        return self.plain(value)
+
+    def from_encoded(self, data: Any) -> Any:
+        return self.back(checked(BASIC_FORMS[BasicType.STRING], data))
+
+
+def enum_form(type_info: EnumTypeInfo) -> ScalarForm:
+    """Members by their names; the names themselves where the class is unknown."""
+    python_class = type_info.python_class
+    if python_class is None:
+        return ScalarForm(pa.large_string(), str)
+
+    def back(name: str) -> Any:
+        try:
+            return python_class[name]
+        except KeyError as error:
+            raise StateError(
+                f"{class_name_of(python_class)} has no member {name}, which is stored in state"
+            ) from error
+
+    return _EnumForm(pa.large_string(), python_class, lambda member: member.name, back)
+
+
+def _is_naive(value: Any) -> bool:
+    return value.tzinfo is None and not value.fold
+
+
+def _micros_of_time(value: time) -> int:
+    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+
+
+def _basic(basic_type: BasicType) -> ScalarForm:
+    ints = {
+        BasicType.BYTE: pa.int8(),
+        BasicType.SHORT: pa.int16(),
+        BasicType.INT: pa.int32(),
+        BasicType.LONG: pa.int64(),
+    }
+    if basic_type in ints:
+        return ScalarForm(ints[basic_type], int, also=(np.integer,))
+    if basic_type in (BasicType.FLOAT, BasicType.DOUBLE):
+        return ScalarForm(pa.float64(), float, also=(int, np.floating, np.integer))
+    return _OTHER_BASIC[basic_type]
+
+
+_OTHER_BASIC = {
+    BasicType.STRING: ScalarForm(pa.large_string(), str),
+    BasicType.CHAR: ScalarForm(pa.large_string(), str),
+    BasicType.BOOLEAN: ScalarForm(pa.bool_(), bool, also=(np.bool_,)),
+    # Text is the one column that holds every integer and every decimal, with its exponent, exactly.
+    BasicType.BIG_INT: ScalarForm(
+        pa.large_string(),
+        int,
+        str,
+        int,
+        # Python refuses to write or read longer ones as text (4,300 digits).
+        lambda value: value.bit_length() < 14_000,
+        also=(np.integer,),
+    ),
+    BasicType.BIG_DEC: ScalarForm(pa.large_string(), Decimal, str, Decimal, also=(int,)),
+    BasicType.INSTANT: ScalarForm(
+        pa.timestamp("ns", "UTC"),
+        Instant,
+        lambda value: value.seconds * _NANOS + value.nanos,
+        lambda nanos: Instant(*divmod(nanos, _NANOS)),
+        lambda value: type(value.seconds) is type(value.nanos) is int and 0 <= value.nanos < _NANOS,
+        stored_as=pa.int64(),
+    ),
+}
+BASIC_FORMS: dict[BasicType, ScalarForm] = {basic_type: _basic(basic_type) for basic_type in BasicType}
+BYTES_FORM = ScalarForm(pa.large_binary(), bytes, also=(bytearray,))
+DATE_FORM = ScalarForm(
+    pa.date32(),
+    date,
+    lambda value: value.toordinal() - _UNIX_EPOCH_DAY,
+    lambda day: date.fromordinal(day + _UNIX_EPOCH_DAY),
+    stored_as=pa.int32(),
+)
+TIME_FORM = ScalarForm(
+    pa.time64("us"),
+    time,
+    _micros_of_time,
+    lambda micros: (_EPOCH + timedelta(microseconds=micros)).time(),
+    _is_naive,
+    stored_as=pa.int64(),
+)
+TIMESTAMP_FORM = ScalarForm(
+    pa.timestamp("us"),
+    datetime,
+    lambda value: (value - _EPOCH) // _MICROSECOND,
+    lambda micros: _EPOCH + timedelta(microseconds=micros),
+    _is_naive,
+    stored_as=pa.int64(),
+)
+ZONED_TIMESTAMP_FORM = ScalarForm(
+    pa.timestamp("us", "UTC"),
+    datetime,
+    lambda value: (value - _EPOCH_UTC) // _MICROSECOND,
+    lambda micros: _EPOCH_UTC + timedelta(microseconds=micros),
+    lambda value: value.utcoffset() is not None,
+    stored_as=pa.int64(),
+)
+# What a list may be given as, though only a list comes back from a column.
+LIST_LIKE = (list, tuple, array, np.ndarray)
+
+
+def binary_values(column: pa.Array) -> list[bytes]:
+    """The elements of a binary column without nulls, several times faster than `to_pylist`."""
+    # A cast imports pyarrow.compute, which takes 0.05 s, also where there is nothing to cast.
+    wide = column if column.type == pa.large_binary() else column.cast(pa.large_binary())
+    if len(wide) == 0:
+        return []
+    _, offset_buffer, data = wide.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[wide.offset : wide.offset + len(wide) + 1]
+    start, end = int(offsets[0]), int(offsets[-1])
+    raw = data.slice(start, end - start).to_pybytes() if data is not None else b""
+    bounds = (offsets - start).tolist()
+    return [raw[low:high] for low, high in pairwise(bounds)]

@@ -1,0 +1,1 @@
+"""Checkpoint storage: file systems, object stores and memory behind one interface."""

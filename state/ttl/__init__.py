@@ -1,0 +1,1 @@
+"""State with a time to live: its expiry, filtering and clean-up."""
