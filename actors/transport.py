@@ -14,7 +14,7 @@ import ray
 
 from ..common.clock import SteadyClock
 from ..common.errors import first_line
-from ..operators.async_loop import EventLoopThread, TaskEventLoop
+from ..operators.async_io.async_loop import EventLoopThread, TaskEventLoop
 from ..protocol.credit_returns import CreditReturns
 from ..protocol.elements import Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..common.errors import ConfigurationError
-from ..operators.columns import Int64s, as_timestamps, schema_text
-from ..operators.sources import Source, SourceReader
+from ..operators.columnar.columns import Int64s, as_timestamps, schema_text
+from ..operators.sources.sources import Source, SourceReader
 from ..protocol.elements import Batch
 
 DEFAULT_BATCH_ROWS = 65_536

@@ -17,8 +17,8 @@ import cloudpickle
 
 from ..common.errors import ConfigurationError
 from ..operators.base import StreamOperator
-from ..operators.enumerators import Boundedness
-from ..operators.sources import Source, SourceReader
+from ..operators.sources.enumerators import Boundedness
+from ..operators.sources.sources import Source, SourceReader
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState

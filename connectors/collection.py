@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..operators.enumerators import Boundedness
-from ..operators.sources import Source, SourceReader
+from ..operators.sources.enumerators import Boundedness
+from ..operators.sources.sources import Source, SourceReader
 from ..protocol.elements import Batch
 
 

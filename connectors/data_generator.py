@@ -10,8 +10,8 @@ from typing import Any
 
 from ..common.errors import ConfigurationError
 from ..operators.base import OperatorContext
-from ..operators.enumerators import Boundedness
-from ..operators.sources import Source, SourceReader
+from ..operators.sources.enumerators import Boundedness
+from ..operators.sources.sources import Source, SourceReader
 from ..protocol.elements import Batch
 from .number_sequence import NumberSequenceSource
 

@@ -6,8 +6,8 @@ import itertools
 from typing import Any
 
 from ..common.errors import ConfigurationError
-from ..operators.enumerators import Boundedness
-from ..operators.sources import Source, SourceReader
+from ..operators.sources.enumerators import Boundedness
+from ..operators.sources.sources import Source, SourceReader
 from ..protocol.elements import Batch
 
 

@@ -6,8 +6,8 @@ import socket
 import threading
 
 from ..common.errors import ConfigurationError, TidegateError
-from ..operators.source_context import SourceContext
-from ..operators.source_function import SourceFunction
+from ..operators.sources.source_context import SourceContext
+from ..operators.sources.source_function import SourceFunction
 
 _CONNECT_S = 10.0
 _LOOK_UP_S = 0.2

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..common.errors import ConfigurationError, StateMigrationError, TidegateError
-from ..operators.enumerators import AsyncHandler, SplitEnumerator
-from ..operators.sources import Source
+from ..operators.sources.enumerators import AsyncHandler, SplitEnumerator
+from ..operators.sources.sources import Source
 from ..protocol.ids import CheckpointId
 from ..protocol.plan import StreamNode
 from ..protocol.source_events import (

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..common.clock import SteadyClock
 from ..common.errors import JobExecutionError
-from ..operators.async_loop import EventLoopThread
+from ..operators.async_io.async_loop import EventLoopThread
 from ..protocol.elements import Batch, Message, StreamElement
 from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.ids import Attempt, ChannelId, SubtaskId

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..common.errors import TidegateError
 from ..operators.chain import load_operator
-from ..operators.sources import Source, SourceOperator
+from ..operators.sources.sources import Source, SourceOperator
 from ..protocol.epoch_messages import FromLeader, ToLeader
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
 from ..protocol.manifest import CheckpointManifest

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..common.lazy_names import loaded_on_use
 from ..common.output_tag import OutputTag
-from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from ..operators.async_io.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
 from ..operators.broadcast_functions import (
     BaseBroadcastProcessFunction,
@@ -18,7 +18,6 @@ from ..operators.broadcast_functions import (
     KeyedBroadcastProcessFunction,
 )
 from ..operators.checkpointed import CheckpointedFunction, CheckpointListener, ListCheckpointed
-from ..operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import (
     AggregateFunction,
     CoFlatMapFunction,
@@ -41,15 +40,16 @@ from ..operators.functions import (
 )
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkWriter
-from ..operators.source_context import SourceContext
-from ..operators.source_function import (
+from ..operators.sources.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
+from ..operators.sources.source_context import SourceContext
+from ..operators.sources.source_function import (
     ParallelSourceFunction,
     RichParallelSourceFunction,
     RichSourceFunction,
     SourceFunction,
 )
-from ..operators.sources import Source, SourceReader
-from ..operators.timer_service import TimeDomain, TimerService
+from ..operators.sources.sources import Source, SourceReader
+from ..operators.timers.timer_service import TimeDomain, TimerService
 from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..operators.window_functions import (
     AllWindowFunction,
@@ -69,8 +69,16 @@ from ..state.backend import StateBackend
 from ..state.live_backends import HashMapStateBackend
 
 if TYPE_CHECKING:
-    from ..operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum
-    from ..operators.columnar_process import KeyedBatchFunction
+    from ..operators.columnar.aggregations import (
+        Aggregation,
+        Count,
+        Max,
+        Mean,
+        Min,
+        Quantile,
+        Sum,
+    )
+    from ..operators.columnar.columnar_process import KeyedBatchFunction
     from .async_data_stream import AsyncDataStream
     from .broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from .cached_data_stream import CachedDataStream
@@ -202,8 +210,16 @@ __all__ = [
 __getattr__ = loaded_on_use(
     __name__,
     {
-        "..operators.aggregations": ("Aggregation", "Count", "Max", "Mean", "Min", "Quantile", "Sum"),
-        "..operators.columnar_process": ("KeyedBatchFunction",),
+        "..operators.columnar.aggregations": (
+            "Aggregation",
+            "Count",
+            "Max",
+            "Mean",
+            "Min",
+            "Quantile",
+            "Sum",
+        ),
+        "..operators.columnar.columnar_process": ("KeyedBatchFunction",),
         ".async_data_stream": ("AsyncDataStream",),
         ".broadcast_stream": ("BroadcastConnectedStream", "BroadcastStream"),
         ".cached_data_stream": ("CachedDataStream",),

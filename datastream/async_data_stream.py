@@ -7,8 +7,8 @@ from typing import Any
 from ..common.errors import ConfigurationError
 from ..common.time import Duration, Time
 from ..common.typeinfo import TypeInformation
-from ..operators.async_function import NO_RETRY_STRATEGY, AsyncRetryStrategy
-from ..operators.async_wait import AsyncWaitOperator
+from ..operators.async_io.async_function import NO_RETRY_STRATEGY, AsyncRetryStrategy
+from ..operators.async_io.async_wait import AsyncWaitOperator
 from .data_stream import DataStream
 
 

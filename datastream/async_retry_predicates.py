@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..operators.async_function import (
+from ..operators.async_io.async_function import (
     empty_result_predicate,
     exception_type_predicate,
     has_exception_predicate,

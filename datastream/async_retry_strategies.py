@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..operators.async_function import (
+from ..operators.async_io.async_function import (
     NO_RETRY_STRATEGY,
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..common.job_status import JobStatus
 from ..common.options import DeploymentOptions
 from ..connectors.cache import CacheOperator, CacheSource
-from ..operators.sources import SourceOperator
+from ..operators.sources.sources import SourceOperator
 from .data_stream import DataStream
 from .transformation import Input, Transformation
 

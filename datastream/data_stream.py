@@ -19,8 +19,8 @@ from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collect import CollectSink
 from ..connectors.print_sink import PrintSink
 from ..operators.base import StreamOperator
-from ..operators.batch_functions import FilterBatchesOperator, MapBatchesOperator, ToColumnsOperator
-from ..operators.column_key import ColumnKey
+from ..operators.columnar.batch_functions import FilterBatchesOperator, MapBatchesOperator, ToColumnsOperator
+from ..operators.columnar.column_key import ColumnKey
 from ..operators.elementwise import (
     FilterOperator,
     FlatMapOperator,

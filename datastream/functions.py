@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..common.absent_names import refusal
-from ..operators.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from ..operators.async_io.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.broadcast_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -37,14 +37,14 @@ from ..operators.functions import (
     SinkFunction,
 )
 from ..operators.runtime_context import DistributedCache, KeyedStateStore, RuntimeContext
-from ..operators.source_context import SourceContext
-from ..operators.source_function import (
+from ..operators.sources.source_context import SourceContext
+from ..operators.sources.source_function import (
     ParallelSourceFunction,
     RichParallelSourceFunction,
     RichSourceFunction,
     SourceFunction,
 )
-from ..operators.timer_service import TimerService
+from ..operators.timers.timer_service import TimerService
 from ..operators.window_functions import (
     AllWindowFunction,
     CoGroupFunction,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import ConfigurationError
 from ..common.output_tag import OutputTag
 from ..common.typeinfo import TypeInformation
-from ..operators.interval_join import Interval, IntervalJoinOperator
+from ..operators.keyed.interval_join import Interval, IntervalJoinOperator
 from ..operators.windows.assigners import WindowAssigner
+from ..operators.windows.durations import TimeLength, milliseconds
 from ..operators.windows.evictors import Evictor
 from ..operators.windows.joining import (
     CoGroupWindowFunction,
@@ -17,7 +18,6 @@ from ..operators.windows.joining import (
     tag_first,
     tag_second,
 )
-from ..operators.windows.lengths import TimeLength, milliseconds
 from ..operators.windows.triggers import Trigger
 from .user_functions import checked
 from .windowed_stream import WindowedStream

@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import ConfigurationError
 from ..common.typeinfo import TypeInformation
 from ..common.types import Row
-from ..operators.aggregates import Field, FieldReducer, MaxBy, MaxOf, MinBy, MinOf, SumOf
-from ..operators.aggregations import Aggregation, checked_aggregations
-from ..operators.column_key import ColumnKey
-from ..operators.columnar_aggregate import Aggregates, ColumnarAggregateOperator
-from ..operators.columnar_process import KeyedBatchOperator
-from ..operators.keyed import KeyedProcessOperator, KeyedReduceOperator
-from ..operators.keyed_with_state import KeyedWithStateOperator
+from ..operators.columnar.aggregations import Aggregation, checked_aggregations
+from ..operators.columnar.column_key import ColumnKey
+from ..operators.columnar.columnar_aggregate import Aggregates, ColumnarAggregateOperator
+from ..operators.columnar.columnar_process import KeyedBatchOperator
+from ..operators.keyed.aggregates import (
+    Field,
+    FieldReducer,
+    MaxBy,
+    MaxOf,
+    MinBy,
+    MinOf,
+    SumOf,
+)
+from ..operators.keyed.keyed import KeyedProcessOperator, KeyedReduceOperator
+from ..operators.keyed.keyed_with_state import KeyedWithStateOperator
 from ..operators.windows.assigners import WindowAssigner
 from ..operators.windows.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from ..protocol.partitioning import Partitioning

@@ -26,9 +26,9 @@ from ..coordinator.control.job_client import JobClient, JobHandle
 from ..coordinator.deployment.validation import prepare_start
 from ..coordinator.spec import JobSpec
 from ..operators.checkpointed import CheckpointedFunction, ListCheckpointed
-from ..operators.enumerators import Boundedness
-from ..operators.source_function import ParallelSourceFunction, SourceFunction, SourceFunctionOperator
-from ..operators.sources import Source, SourceOperator
+from ..operators.sources.enumerators import Boundedness
+from ..operators.sources.source_function import ParallelSourceFunction, SourceFunction, SourceFunctionOperator
+from ..operators.sources.sources import Source, SourceOperator
 from ..operators.typed_output import declared_records
 from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import JobId

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ..operators.timer_service import TimerService
+from ..operators.timers.timer_service import TimerService
 
 __all__ = ["TimerService"]

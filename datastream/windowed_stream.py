@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import ConfigurationError
 from ..common.output_tag import OutputTag
 from ..common.typeinfo import TypeInformation
-from ..operators.aggregations import Aggregation
-from ..operators.columnar_windows import ColumnarWindowOperator
+from ..operators.columnar.aggregations import Aggregation
+from ..operators.columnar.columnar_windows import ColumnarWindowOperator
 from ..operators.functions import NullByteKeySelector
 from ..operators.windows.assigners import MergingWindowAssigner, WindowAssigner
-from ..operators.windows.calls import WindowCall, call_after_folding, window_call
-from ..operators.windows.contents import (
+from ..operators.windows.batched_operator import BatchedWindowOperator, is_common_case
+from ..operators.windows.batched_sessions import BatchedSessionOperator, is_common_session
+from ..operators.windows.durations import TimeLength, check_whole, milliseconds
+from ..operators.windows.evictors import Evictor
+from ..operators.windows.folding import aggregated, reduced
+from ..operators.windows.merging_operator import MergingWindowOperator
+from ..operators.windows.operator import Windowing, WindowOperator
+from ..operators.windows.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from ..operators.windows.triggers import Trigger
+from ..operators.windows.window_contents import (
     AggregatedContents,
     CollectedContents,
     EvictingContents,
     ReducedContents,
     WindowContents,
 )
-from ..operators.windows.evictors import Evictor
-from ..operators.windows.fast import BatchedWindowOperator, is_common_case
-from ..operators.windows.fast_sessions import BatchedSessionOperator, is_common_session
-from ..operators.windows.folding import aggregated, reduced
-from ..operators.windows.lengths import TimeLength, check_whole, milliseconds
-from ..operators.windows.merging_operator import MergingWindowOperator
-from ..operators.windows.operator import Windowing, WindowOperator
-from ..operators.windows.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
-from ..operators.windows.triggers import Trigger
+from ..operators.windows.window_function_calls import WindowCall, call_after_folding, window_call
 from .user_functions import checked
 
 if TYPE_CHECKING:

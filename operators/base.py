@@ -34,9 +34,9 @@ from ..state.operator.operator_state_backend import FrozenOperatorState, Operato
 from ..state.ttl.expiration import Expiration
 from ..telemetry import AttributeValue
 from ..telemetry.metrics import MetricGroup, MetricRegistry
-from .async_loop import EventLoopThread, SharedEventLoop
+from .async_io.async_loop import EventLoopThread, SharedEventLoop
 from .output import Emit, Output
-from .processing_time import ProcessingTimeService
+from .timers.processing_time import ProcessingTimeService
 from .typed_output import OutputTypes
 
 logger = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from .base import OperatorContext, StreamOperator
 from .broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from .elementwise import ProcessOperator, process_unkeyed
 from .functions import as_callable
-from .keyed import KeyedProcessOperator, Selector
+from .keyed.keyed import KeyedProcessOperator, Selector
 from .process import KeyedRecordContext, RecordContext, TimerContext
 from .runtime_context import KeyedStateStore, declared_state
-from .timer_service import TimerService
+from .timers.timer_service import TimerService
 
 _STREAM, _BROADCAST = 0, 1
 _ELEMENT, _BROADCAST_ELEMENT = "process_element", "process_broadcast_element"

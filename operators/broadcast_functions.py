@@ -15,7 +15,7 @@ from ..state.kinds import BroadcastState, ReadOnlyBroadcastState
 from .functions import Function
 
 if TYPE_CHECKING:
-    from .timer_service import TimeDomain, TimerService
+    from .timers.timer_service import TimeDomain, TimerService
 
 
 class _BaseContext(ABC):

@@ -20,7 +20,7 @@ from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..telemetry.metrics import MetricGroup
 from .base import FrozenOperator, OperatorContext, StreamOperator
 from .output import Emit, Output, Receiver
-from .sources import PolledOperator
+from .sources.sources import PolledOperator
 
 
 class OperatorChain:

@@ -9,7 +9,7 @@ from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch
 from .elementwise import FlatMapOperator, FunctionOperator, MapOperator, ProcessOperator
 from .functions import as_callable
-from .keyed import KeyedProcessOperator, Selector, with_context
+from .keyed.keyed import KeyedProcessOperator, Selector, with_context
 
 
 class CoMapOperator(MapOperator):

@@ -13,9 +13,9 @@ from .base import StreamOperator, rows
 from .checkpointed import CheckpointHooks
 from .functions import ProcessFunction, as_callable
 from .process import RecordContext, not_iterable
-from .results import emit_results
-from .user_calls import filtered, flattened, flattened_with_times, mapped, times_of_results
-from .user_function import UserFunctionOperator
+from .record_loops import filtered, flattened, flattened_with_times, mapped, times_of_results
+from .side_outputs import emit_results
+from .user_function_operator import UserFunctionOperator
 
 _Results = TypeVar("_Results")
 

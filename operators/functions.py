@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .timer_service import TimeDomain, TimerService
+from .timers.timer_service import TimeDomain, TimerService
 
 if TYPE_CHECKING:
     from .runtime_context import RuntimeContext

@@ -13,7 +13,7 @@ from .functions import (
     KeyedProcessFunction,
     ProcessFunction,
 )
-from .timer_service import ClockOnly, TimeDomain, TimerService
+from .timers.timer_service import ClockOnly, TimeDomain, TimerService
 
 
 class RecordContext(ProcessFunction.Context, CoProcessFunction.Context):

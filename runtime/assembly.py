@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ..common.typeinfo import TypeInformation
-from ..operators.async_loop import SharedEventLoop
+from ..operators.async_io.async_loop import SharedEventLoop
 from ..operators.base import OperatorContext, Work
 from ..operators.chain import OperatorChain
 from ..operators.output import Receiver
-from ..operators.processing_time import ProcessingTimeService
+from ..operators.timers.processing_time import ProcessingTimeService
 from ..protocol.epoch_messages import ToLeader
 from ..protocol.execution_graph import OutputEdge
 from ..protocol.key_groups import key_group_range_of_subtask

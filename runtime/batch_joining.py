@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..operators.columns import as_timestamps, timestamps_of
+from ..operators.columnar.columns import as_timestamps, timestamps_of
 from ..protocol.elements import Batch, StreamElement
 
 MAX_JOINED_BYTES = 1 << 20

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..common.errors import KeyTypeError, UserCodeError
 from ..operators.base import rows
-from ..operators.column_key import ColumnKey
-from ..operators.key_hashing import hash_int64, key_groups_of, key_groups_of_hashes
+from ..operators.columnar.column_key import ColumnKey
+from ..operators.keyed.key_hashing import hash_int64, key_groups_of, key_groups_of_hashes
 from ..operators.output import Emit
-from ..operators.user_calls import mapped
+from ..operators.record_loops import mapped
 from ..protocol.elements import Batch
 from ..protocol.execution_graph import OutputEdge
 from ..protocol.partitioning import Partitioning

@@ -10,7 +10,7 @@ from ..common.deployment_options import NetworkOptions
 from ..common.failpoints import Arming
 from ..common.job_files import JobFile
 from ..common.job_options import DataPlaneOptions, ExecutionOptions, PipelineOptions
-from ..operators.async_loop import TaskEventLoop
+from ..operators.async_io.async_loop import TaskEventLoop
 from ..protocol.channel_state import RecoveredChannel
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
 from ..protocol.execution_graph import Subtask

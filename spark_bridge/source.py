@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from ..common.errors import ConfigurationError, UserCodeError
 from ..operators.base import OperatorContext
-from ..operators.enumerators import Boundedness
-from ..operators.sources import Source, SourceReader
+from ..operators.sources.enumerators import Boundedness
+from ..operators.sources.sources import Source, SourceReader
 from ..protocol.elements import Batch
 from .exchange import packing
 from .java import require_java

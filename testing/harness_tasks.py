@@ -11,9 +11,9 @@ from itertools import repeat
 from typing import Any, TypeVar
 
 from ..common.errors import CheckpointStorageError, StateError, TidegateError
-from ..operators.async_loop import TaskEventLoop
+from ..operators.async_io.async_loop import TaskEventLoop
 from ..operators.base import rows
-from ..operators.key_hashing import key_groups_of
+from ..operators.keyed.key_hashing import key_groups_of
 from ..protocol import task_events as events
 from ..protocol.checkpoint_events import SubtaskAcknowledged, SubtaskDeclined
 from ..protocol.elements import (

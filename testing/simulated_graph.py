@@ -7,8 +7,8 @@ import zlib
 
 from ..operators.base import StreamOperator
 from ..operators.elementwise import MapOperator
-from ..operators.keyed import KeyedProcessOperator
-from ..operators.sources import SourceOperator
+from ..operators.keyed.keyed import KeyedProcessOperator
+from ..operators.sources.sources import SourceOperator
 from ..protocol.partitioning import Partitioning
 from ..protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from .plan import MAX_PARALLELISM, Link, Plan, Run, Stage, StageKind

@@ -13,14 +13,14 @@ from typing import Any
 from ..common.typeinfo import Types
 from ..operators.base import FrozenOperator, OperatorContext, StreamOperator, rows
 from ..operators.checkpointed import CheckpointListener
-from ..operators.enumerators import SplitEnumerator, SplitEnumeratorContext
 from ..operators.functions import AggregateFunction, KeyedProcessFunction
-from ..operators.keyed import KeyedProcessOperator
+from ..operators.keyed.keyed import KeyedProcessOperator
 from ..operators.output import Output
 from ..operators.runtime_context import RuntimeContext
 from ..operators.sinks import Committer, Sink, SinkOperator, SinkWriter
-from ..operators.sources import Source, SourceReader
-from ..operators.timer_service import TimeDomain
+from ..operators.sources.enumerators import SplitEnumerator, SplitEnumeratorContext
+from ..operators.sources.sources import Source, SourceReader
+from ..operators.timers.timer_service import TimeDomain
 from ..operators.two_phase_commit import TwoPhaseCommitSink
 from ..protocol.elements import Batch, CheckpointBarrier, SnapshotKind
 from ..protocol.ids import CheckpointId

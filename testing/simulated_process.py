@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..coordinator.deployment.slots import process_key
-from ..operators.async_loop import TaskEventLoop
+from ..operators.async_io.async_loop import TaskEventLoop
 from ..protocol.checkpoint_events import SubtaskDeclined
 from ..protocol.elements import (
     Batch,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..common.errors import TidegateError
-from ..operators.async_loop import STOP_TIMEOUT_S, TaskEventLoop, cancel_all
+from ..operators.async_io.async_loop import STOP_TIMEOUT_S, TaskEventLoop, cancel_all
 
 _POLL_S = 0.02
 

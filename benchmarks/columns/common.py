@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from tidegate.common.typeinfo import TypeInformation
-from tidegate.operators.aggregations import Count, Sum
 from tidegate.operators.base import OperatorContext, StreamOperator
-from tidegate.operators.column_key import ColumnKey
-from tidegate.operators.columnar_aggregate import Aggregates
+from tidegate.operators.columnar.aggregations import Count, Sum
+from tidegate.operators.columnar.column_key import ColumnKey
+from tidegate.operators.columnar.columnar_aggregate import Aggregates
 from tidegate.operators.output import Output, Receiver
-from tidegate.operators.processing_time import ProcessingTimeService
+from tidegate.operators.timers.processing_time import ProcessingTimeService
 from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.ids import Attempt, CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask

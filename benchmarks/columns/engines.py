@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-from tidegate.operators.grouping import Grouping
-from tidegate.operators.key_slots import IntegerSlots
+from tidegate.operators.columnar.grouping import Grouping
+from tidegate.operators.columnar.key_slots import IntegerSlots
 
 from ..parts import row
 from .common import ROUNDS, Rate, batches, median, prepare_process, timed

@@ -18,10 +18,10 @@ from tidegate.datastream import (
     StreamExecutionEnvironment,
     StreamOperator,
 )
-from tidegate.operators.column_key import ColumnKey
-from tidegate.operators.columnar_aggregate import Aggregates
-from tidegate.operators.columnar_windows import ColumnarWindowOperator
-from tidegate.operators.columns import as_timestamps
+from tidegate.operators.columnar.column_key import ColumnKey
+from tidegate.operators.columnar.columnar_aggregate import Aggregates
+from tidegate.operators.columnar.columnar_windows import ColumnarWindowOperator
+from tidegate.operators.columnar.columns import as_timestamps
 from tidegate.protocol.elements import Batch
 
 from ..local_job import environment

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 from tidegate.common.typeinfo import Types
-from tidegate.operators.aggregations import Count
 from tidegate.operators.base import StreamOperator
-from tidegate.operators.column_key import ColumnKey
-from tidegate.operators.columnar_aggregate import Aggregates, ColumnarAggregateOperator
-from tidegate.operators.columnar_windows import ColumnarWindowOperator
-from tidegate.operators.columns import as_timestamps
+from tidegate.operators.columnar.aggregations import Count
+from tidegate.operators.columnar.column_key import ColumnKey
+from tidegate.operators.columnar.columnar_aggregate import Aggregates, ColumnarAggregateOperator
+from tidegate.operators.columnar.columnar_windows import ColumnarWindowOperator
+from tidegate.operators.columnar.columns import as_timestamps
 from tidegate.operators.functions import KeyedProcessFunction
-from tidegate.operators.keyed import KeyedProcessOperator
+from tidegate.operators.keyed.keyed import KeyedProcessOperator
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.protocol.elements import Batch
 from tidegate.state.backend import StateBackend

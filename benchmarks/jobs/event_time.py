@@ -24,7 +24,7 @@ from tidegate.datastream import (
     Sum,
 )
 from tidegate.datastream.window import TimeWindow, TumblingEventTimeWindows
-from tidegate.operators.columns import as_timestamps
+from tidegate.operators.columnar.columns import as_timestamps
 from tidegate.protocol.elements import Batch
 
 from ..peers.measure import (

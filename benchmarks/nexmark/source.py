@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from tidegate.common import WatermarkStrategy
 from tidegate.datastream import DataStream, Source, SourceReader, StreamExecutionEnvironment
-from tidegate.operators.columns import as_timestamps
+from tidegate.operators.columnar.columns import as_timestamps
 from tidegate.protocol.elements import Batch
 
 from ..peers.measure import leave_mark

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.common.typeinfo import TypeInformation
 from tidegate.operators.base import OperatorContext
-from tidegate.operators.processing_time import ProcessingTimeService
+from tidegate.operators.timers.processing_time import ProcessingTimeService
 from tidegate.protocol.ids import Attempt
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend, wall_clock_ms

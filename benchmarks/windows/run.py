@@ -33,10 +33,10 @@ from tidegate.datastream import (
 )
 from tidegate.datastream.window import TumblingEventTimeWindows
 from tidegate.operators.output import Output, Receiver
-from tidegate.operators.windows.calls import call_after_folding
-from tidegate.operators.windows.contents import AggregatedContents
-from tidegate.operators.windows.fast import BatchedWindowOperator
+from tidegate.operators.windows.batched_operator import BatchedWindowOperator
 from tidegate.operators.windows.operator import Windowing, WindowOperator
+from tidegate.operators.windows.window_contents import AggregatedContents
+from tidegate.operators.windows.window_function_calls import call_after_folding
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
 
 from .context import context_for

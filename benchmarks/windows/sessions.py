@@ -22,11 +22,11 @@ import numpy as np
 from tidegate.common.time import Time
 from tidegate.datastream.window import EventTimeSessionWindows
 from tidegate.operators.output import Output, Receiver
-from tidegate.operators.windows.calls import call_after_folding
-from tidegate.operators.windows.contents import AggregatedContents
-from tidegate.operators.windows.fast_sessions import BatchedSessionOperator
+from tidegate.operators.windows.batched_sessions import BatchedSessionOperator
 from tidegate.operators.windows.merging_operator import MergingWindowOperator
 from tidegate.operators.windows.operator import Windowing, WindowOperator
+from tidegate.operators.windows.window_contents import AggregatedContents
+from tidegate.operators.windows.window_function_calls import call_after_folding
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
 from tidegate.protocol.ids import CheckpointId
 from tidegate.state.backend import StateBackend

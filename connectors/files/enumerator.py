@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...common.errors import TidegateError
-from ...operators.enumerators import SplitEnumerator, SplitEnumeratorContext
+from ...operators.sources.enumerators import SplitEnumerator, SplitEnumeratorContext
 from .errors import FileConnectorError, file_errors
 from .formats import FileFormat, FileSplit
 from .location import FoundFile, Location

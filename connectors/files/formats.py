@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from ...common.errors import ConfigurationError
-from ...operators.arrow_records import records_to_batch
+from ...operators.columnar.arrow_records import records_to_batch
 
 _READ_AHEAD_BATCHES = 4
 _READ_AHEAD_BYTES = 256 << 20

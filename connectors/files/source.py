@@ -13,9 +13,9 @@ import pyarrow as pa
 from ...common.errors import ConfigurationError, TidegateError
 from ...common.time import Duration
 from ...operators.base import OperatorContext
-from ...operators.columns import same_columns, schema_text
-from ...operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
-from ...operators.sources import Source, SourceReader
+from ...operators.columnar.columns import same_columns, schema_text
+from ...operators.sources.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
+from ...operators.sources.sources import Source, SourceReader
 from ...protocol.elements import Batch
 from .enumerator import Discovery, FileEnumerator
 from .errors import FileConnectorError, file_errors

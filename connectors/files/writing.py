@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from ...common.errors import UserCodeError
 from ...operators.base import OperatorContext
-from ...operators.columns import as_columns
-from ...operators.processing_time import TimerHandle
+from ...operators.columnar.columns import as_columns
+from ...operators.timers.processing_time import TimerHandle
 from ...protocol.elements import Batch
 from .errors import file_errors
 from .formats import FileFormat, FileWriter

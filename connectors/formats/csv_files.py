@@ -12,7 +12,7 @@ import pyarrow as pa
 from ...common.errors import ConfigurationError
 from ...common.serialization import BulkWriterFactory
 from ...common.typeinfo import BasicTypeInfo, ListTypeInfo, RowTypeInfo, TypeInformation, Types
-from ...operators.arrow_records import record_fields
+from ...operators.columnar.arrow_records import record_fields
 from ..files.text_formats import CsvFormat
 from .row_columns import RowsOf, schema_of
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...common.errors import ConfigurationError, StateMigrationError
-from ...operators.enumerators import AsyncHandler, SplitEnumerator, SplitEnumeratorContext
-from ...operators.sources import Source
+from ...operators.sources.enumerators import AsyncHandler, SplitEnumerator, SplitEnumeratorContext
+from ...operators.sources.sources import Source
 from .events import (
     HybridSplit,
     NoMoreSplits,

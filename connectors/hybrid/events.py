@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...operators.sources import Source
+from ...operators.sources.sources import Source
 
 
 @dataclass(frozen=True, slots=True)

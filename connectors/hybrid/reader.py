@@ -9,7 +9,7 @@ from typing import Any
 from ...common.output_tag import OutputTag
 from ...operators.base import OperatorContext
 from ...operators.checkpointed import CheckpointHooks, CheckpointListener
-from ...operators.sources import Source, SourceReader
+from ...operators.sources.sources import Source, SourceReader
 from ...protocol.elements import Batch
 from ...protocol.epoch_messages import ToLeader
 from ...protocol.ids import CheckpointId

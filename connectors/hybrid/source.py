@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...common.errors import ConfigurationError
-from ...operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
-from ...operators.sources import Source, SourceReader
+from ...operators.sources.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
+from ...operators.sources.sources import Source, SourceReader
 from .enumerator import HybridEnumerator
 from .reader import HybridReader
 from .stages import PositionOf, SourceFactory, Stage

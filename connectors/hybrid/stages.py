@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...common.errors import ConfigurationError
-from ...operators.enumerators import Boundedness
-from ...operators.sources import Source
+from ...operators.sources.enumerators import Boundedness
+from ...operators.sources.sources import Source
 
 
 @dataclass(frozen=True)

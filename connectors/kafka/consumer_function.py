@@ -22,8 +22,8 @@ from ...operators.checkpointed import (
     FunctionSnapshotContext,
 )
 from ...operators.runtime_context import RuntimeContext
-from ...operators.source_context import SourceContext
-from ...operators.source_function import RichParallelSourceFunction
+from ...operators.sources.source_context import SourceContext
+from ...operators.sources.source_function import RichParallelSourceFunction
 from ...state.descriptors import ListStateDescriptor
 from .client import KafkaProperties, confluent, name_of
 from .commits import CommitTurns, PendingOffsets

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...operators.enumerators import SplitEnumerator, SplitEnumeratorContext
+from ...operators.sources.enumerators import SplitEnumerator, SplitEnumeratorContext
 from .client import KafkaConnectorError, KafkaProperties, confluent, kafka_error, may_pass
 from .partitions import BrokerOffsets, KafkaOffsetsInitializer, KafkaPartitionSplit, KafkaTopicPartition
 

@@ -14,7 +14,7 @@ from typing import Any
 from ...common.output_tag import OutputTag
 from ...operators.base import OperatorContext
 from ...operators.checkpointed import CheckpointListener
-from ...operators.sources import SourceReader
+from ...operators.sources.sources import SourceReader
 from ...protocol.elements import Batch
 from .client import KafkaProperties, confluent, name_of
 from .commits import OffsetCommits

@@ -10,8 +10,8 @@ from typing import Any
 from ...common.errors import ConfigurationError
 from ...common.output_tag import OutputTag
 from ...common.serialization import DeserializationSchema
-from ...operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
-from ...operators.sources import Source, SourceReader
+from ...operators.sources.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
+from ...operators.sources.sources import Source, SourceReader
 from .client import KafkaProperties
 from .deserialization import KafkaRecordDeserializationSchema, UndecodableMessages
 from .enumerator import EnumeratorSettings, EnumeratorState, KafkaEnumerator, Subscription

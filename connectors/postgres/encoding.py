@@ -17,7 +17,7 @@ import pyarrow.csv
 from psycopg.adapt import PyFormat, Transformer
 
 from ...common.errors import UserCodeError
-from ...operators.arrow_records import record_fields
+from ...operators.columnar.arrow_records import record_fields
 from .table import Target
 
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False)

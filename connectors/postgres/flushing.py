@@ -10,10 +10,10 @@ from typing import Any
 from psycopg import sql
 
 from ...common.errors import ConfigurationError, UserCodeError
-from ...operators.arrow_records import record_fields
 from ...operators.base import OperatorContext
-from ...operators.processing_time import TimerHandle
+from ...operators.columnar.arrow_records import record_fields
 from ...operators.sinks import Sink, SinkWriter
+from ...operators.timers.processing_time import TimerHandle
 from .connection import Connection, Database, Session
 from .copying import copy_all
 from .errors import postgres_errors

@@ -16,8 +16,8 @@ from psycopg import sql
 
 from ...common.errors import ConfigurationError
 from ...operators.base import OperatorContext
-from ...operators.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
-from ...operators.sources import Source, SourceReader
+from ...operators.sources.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
+from ...operators.sources.sources import Source, SourceReader
 from ...protocol.elements import Batch
 from .connection import Connection, Database, Session
 from .errors import PostgresConnectorError, postgres_errors, reason_of

@@ -12,7 +12,7 @@ from ...common.typeinfo import TypeInformation
 from ...operators.base import OperatorContext
 from ...operators.chain import load_operator
 from ...operators.output import Output
-from ...operators.processing_time import ProcessingTimeService
+from ...operators.timers.processing_time import ProcessingTimeService
 from ...protocol.handles import OperatorListHandle
 from ...protocol.ids import Attempt
 from ...protocol.key_groups import key_group_range_of_subtask

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...common.absent_names import refusal
 from ...connectors.kafka.sink import DeliveryGuarantee
 from ...operators.sinks import Sink
-from ...operators.sources import Source
+from ...operators.sources.sources import Source
 
 __all__ = ["DeliveryGuarantee", "Sink", "Source"]
 

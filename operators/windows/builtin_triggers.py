@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from ...common.errors import ConfigurationError
 from ...common.typeinfo import Types
 from ...state.descriptors import ReducingStateDescriptor
-from .lengths import check_whole
+from .durations import check_whole
 from .triggers import Trigger, TriggerResult
 from .windows import GlobalWindow, TimeWindow, Window
 

@@ -19,7 +19,7 @@ from ...state.descriptors import (
 from ...state.kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState, ValueState
 from ..base import OperatorContext
 from ..runtime_context import KeyedStateStore, RuntimeContext
-from ..timers import InternalTimerService
+from ..timers.timers import InternalTimerService
 from ..window_functions import ProcessWindowFunction
 from .assigners import WindowAssigner
 from .evictors import Evictor

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ...common.errors import ConfigurationError
 from ...common.typeinfo import TypeInformation, Types
 from ...state.descriptors import ReducingStateDescriptor, ValueStateDescriptor
-from .lengths import TimeLength, check_whole, milliseconds
+from .durations import TimeLength, check_whole, milliseconds
 from .triggers import Trigger, TriggerResult
 from .windows import TimeWindow, Window
 

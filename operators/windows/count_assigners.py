@@ -12,7 +12,7 @@ from ...state.descriptors import ValueStateDescriptor
 from ...state.kinds import ValueState
 from .assigners import WindowAssigner
 from .builtin_triggers import CountTrigger
-from .lengths import check_whole
+from .durations import check_whole
 from .triggers import Trigger
 from .windows import CountWindow, CountWindowSerializer
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ...common.errors import ConfigurationError
 from .continuous_triggers import delta_of
-from .lengths import TimeLength, check_whole, milliseconds
+from .durations import TimeLength, check_whole, milliseconds
 
 T = TypeVar("T")
 W = TypeVar("W")

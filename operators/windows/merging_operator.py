@@ -7,7 +7,7 @@ from typing import Any
 
 from ...common.errors import TidegateError, UserCodeError
 from ...common.typeinfo import TypeInformation, Types
-from ..timers import Timer
+from ..timers.timers import Timer
 from .assigners import MergingWindowAssigner, WindowAssigner
 from .merging import MergingWindowSet
 from .operator import WindowOperator

@@ -14,16 +14,16 @@ from ...common.errors import TidegateError, UserCodeError
 from ...common.typeinfo import TypeInformation
 from ...protocol.elements import MAX_WATERMARK_MS, Batch
 from ..base import rows
-from ..keyed import KeyedOperator, Selector
+from ..keyed.keyed import KeyedOperator, Selector
 from ..late_records import LateRecords
-from ..results import emit_results
 from ..runtime_context import RuntimeContext
-from ..timers import Timer, TimerServices, TimerTarget
+from ..side_outputs import emit_results
+from ..timers.timers import Timer, TimerServices, TimerTarget
 from .assigners import WindowAssigner
-from .calls import WindowCall, life_cycle_of
-from .contents import EvictingContents, WindowContents
 from .contexts import AssignerContext, FunctionContext, NoPerWindowStates, PerWindowStates, TriggerContext
 from .triggers import Trigger, TriggerResult
+from .window_contents import EvictingContents, WindowContents
+from .window_function_calls import WindowCall, life_cycle_of
 from .windows import window_namespaces
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ...common.errors import ConfigurationError, UserCodeError
 from .assigners import EventTimeAssigner, MergingWindowAssigner, ProcessingTimeAssigner, WindowAssigner
-from .lengths import TimeLength, check_whole, milliseconds
+from .durations import TimeLength, check_whole, milliseconds
 from .windows import TimeWindow
 
 T = TypeVar("T")

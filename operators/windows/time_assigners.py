@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ...common.errors import ConfigurationError
 from .assigners import EventTimeAssigner, ProcessingTimeAssigner, WindowAssigner
-from .lengths import TimeLength, check_whole, milliseconds
+from .durations import TimeLength, check_whole, milliseconds
 from .windows import TimeWindow
 
 T = TypeVar("T")

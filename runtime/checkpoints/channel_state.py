@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...common.errors import CorruptCheckpointError
-from ...operators.key_hashing import key_groups_of
+from ...operators.keyed.key_hashing import key_groups_of
 from ...protocol.channel_state import RecoveredChannel
 from ...protocol.elements import Batch, StreamElement, Watermark
 from ...protocol.execution_graph import InputChannel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...operators.chain import OperatorChain
-from ...operators.sources import PolledOperator
+from ...operators.sources.sources import PolledOperator
 
 PAUSE_NS = 2_000_000
 """The longest pause between two polls of a source that gives a few records each time."""

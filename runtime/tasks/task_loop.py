@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...common import failpoints
-from ...operators.sources import EndOfSource
+from ...operators.sources.sources import EndOfSource
 from ...protocol import task_events as events
 from ...protocol.alignment import BarrierReceived, CancelMarkerReceived, ChannelEnded, TakeSnapshot
 from ...protocol.checkpoint_events import SubtaskInputEnded

@@ -214,8 +214,8 @@ def test_growth_is_drawn_over_the_number_in_a_systems_name() -> None:
 def test_a_sample_counts_for_its_innermost_known_frame_and_only_inside_a_task() -> None:
     task = "run (actors/task_runner.py:1);StreamTask.step (runtime/tasks/task.py:5)"
     lines = [
-        f"{task};_process (operators/keyed.py:1);update (state/keyed/keyed_states.py:9) 6",
-        f"{task};_process (operators/keyed.py:1);sorted (library.py:9) 3",
+        f"{task};_process (operators/keyed/keyed.py:1);update (state/keyed/keyed_states.py:9) 6",
+        f"{task};_process (operators/keyed/keyed.py:1);sorted (library.py:9) 3",
         "main (elsewhere.py:1);load (library.py:3) 100",
         "StreamTask.step (elsewhere.py:5) 1",
     ]

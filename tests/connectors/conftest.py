@@ -12,7 +12,7 @@ import pytest
 from tidegate.common import Configuration
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.operators.base import OperatorContext
-from tidegate.operators.processing_time import ProcessingTimeService
+from tidegate.operators.timers.processing_time import ProcessingTimeService
 from tidegate.protocol.ids import Attempt, JobId
 from tidegate.state.operator.list_storage import OperatorStateBackendParameters
 from tidegate.state.operator.operator_state_backend import OperatorStateBackend

@@ -10,8 +10,8 @@ from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.number_sequence import NumberSequenceSource
 from tidegate.operators.base import OperatorContext
-from tidegate.operators.processing_time import ProcessingTimeService
-from tidegate.operators.sources import SourceReader
+from tidegate.operators.sources.sources import SourceReader
+from tidegate.operators.timers.processing_time import ProcessingTimeService
 from tidegate.protocol.ids import Attempt, JobId
 from tidegate.state.operator.list_storage import OperatorStateBackendParameters
 from tidegate.state.operator.operator_state_backend import OperatorStateBackend

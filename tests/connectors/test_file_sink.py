@@ -23,8 +23,8 @@ from tidegate.datastream.connectors.file_system import (
 )
 from tidegate.operators.base import OperatorContext
 from tidegate.operators.output import Output
-from tidegate.operators.processing_time import ProcessingTimeService
 from tidegate.operators.sinks import SinkOperator
+from tidegate.operators.timers.processing_time import ProcessingTimeService
 from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, CheckpointId, JobId

@@ -19,7 +19,7 @@ from tidegate.coordinator.spec import JobSpec
 from tidegate.operators.base import StreamOperator
 from tidegate.operators.elementwise import MapOperator
 from tidegate.operators.sinks import SinkOperator
-from tidegate.operators.sources import Source, SourceOperator, SourceReader
+from tidegate.operators.sources.sources import Source, SourceOperator, SourceReader
 from tidegate.protocol.elements import Batch
 from tidegate.protocol.partitioning import Partitioning
 from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph

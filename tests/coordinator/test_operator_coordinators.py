@@ -7,8 +7,8 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from tidegate.operators.enumerators import SplitEnumerator, SplitEnumeratorContext
-from tidegate.operators.sources import Source, SourceOperator, SourceReader
+from tidegate.operators.sources.enumerators import SplitEnumerator, SplitEnumeratorContext
+from tidegate.operators.sources.sources import Source, SourceOperator, SourceReader
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import SubtaskAcknowledged
 from tidegate.protocol.ids import CheckpointId

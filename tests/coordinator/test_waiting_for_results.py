@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tidegate.coordinator.local_job import LocalJob
-from tidegate.operators.sources import Source, SourceReader
+from tidegate.operators.sources.sources import Source, SourceReader
 from tidegate.protocol.elements import Batch
 
 from .test_local_executor import collecting_job

@@ -9,7 +9,7 @@ import cloudpickle
 from tidegate.common.typeinfo import TypeInformation
 from tidegate.operators.base import OperatorContext, StreamOperator
 from tidegate.operators.output import Output, Receiver
-from tidegate.operators.processing_time import ProcessingTimeService
+from tidegate.operators.timers.processing_time import ProcessingTimeService
 from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, CheckpointId

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tidegate.common.errors import TidegateError
-from tidegate.operators.async_loop import EventLoopThread, SharedEventLoop, TaskEventLoop
+from tidegate.operators.async_io.async_loop import EventLoopThread, SharedEventLoop, TaskEventLoop
 from tidegate.testing.virtual_event_loop import VirtualEventLoop
 
 WAIT_S = 30

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.operators.async_queue import ElementQueue, InFlight, OrderedQueue, UnorderedQueue
+from tidegate.operators.async_io.async_queue import ElementQueue, InFlight, OrderedQueue, UnorderedQueue
 
 QUEUES = [OrderedQueue, UnorderedQueue]
 

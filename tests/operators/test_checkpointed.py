@@ -25,10 +25,10 @@ from tidegate.operators.functions import (
     ReduceFunction,
     SinkFunction,
 )
-from tidegate.operators.keyed import KeyedProcessOperator, KeyedReduceOperator
+from tidegate.operators.keyed.keyed import KeyedProcessOperator, KeyedReduceOperator
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.operators.sinks import Sink, SinkFunctionOperator, SinkOperator, SinkWriter
-from tidegate.operators.sources import Source, SourceOperator, SourceReader
+from tidegate.operators.sources.sources import Source, SourceOperator, SourceReader
 from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.ids import CheckpointId
 

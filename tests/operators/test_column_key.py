@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.common.errors import KeyTypeError, UserCodeError
-from tidegate.operators.column_key import ColumnKey, distinct_keys, key_groups_of_column
+from tidegate.operators.columnar.column_key import ColumnKey, distinct_keys, key_groups_of_column
 from tidegate.state.serializers.key_hashing import key_group_of
 
 KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [

@@ -11,10 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import ConfigurationError, StateMigrationError, UserCodeError
-from tidegate.operators import key_slots
-from tidegate.operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum
-from tidegate.operators.column_key import ColumnKey
-from tidegate.operators.columnar_aggregate import Aggregates, ColumnarAggregateOperator
+from tidegate.operators.columnar import key_slots
+from tidegate.operators.columnar.aggregations import (
+    Aggregation,
+    Count,
+    Max,
+    Mean,
+    Min,
+    Quantile,
+    Sum,
+)
+from tidegate.operators.columnar.column_key import ColumnKey
+from tidegate.operators.columnar.columnar_aggregate import Aggregates, ColumnarAggregateOperator
 from tidegate.protocol.elements import Batch
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.key_groups import key_group_range_of_subtask, subtask_of_key_group

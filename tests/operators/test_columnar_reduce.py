@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tidegate.operators.aggregates import MaxOf, MinOf, SumOf
-from tidegate.operators.column_key import ColumnKey
-from tidegate.operators.keyed import KeyedReduceOperator
+from tidegate.operators.columnar.column_key import ColumnKey
+from tidegate.operators.keyed.aggregates import MaxOf, MinOf, SumOf
+from tidegate.operators.keyed.keyed import KeyedReduceOperator
 from tidegate.protocol.elements import Batch
 
 from .columnar_model import same

@@ -10,10 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import ConfigurationError, UserCodeError
-from tidegate.operators.aggregations import Aggregation, Count, Max, Mean, Min, Quantile, Sum
-from tidegate.operators.column_key import ColumnKey
-from tidegate.operators.columnar_aggregate import Aggregates
-from tidegate.operators.columnar_windows import ColumnarWindowOperator
+from tidegate.operators.columnar.aggregations import (
+    Aggregation,
+    Count,
+    Max,
+    Mean,
+    Min,
+    Quantile,
+    Sum,
+)
+from tidegate.operators.columnar.column_key import ColumnKey
+from tidegate.operators.columnar.columnar_aggregate import Aggregates
+from tidegate.operators.columnar.columnar_windows import ColumnarWindowOperator
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
 from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.key_groups import key_group_range_of_subtask, subtask_of_key_group

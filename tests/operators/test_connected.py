@@ -22,7 +22,7 @@ from tidegate.operators.functions import (
     KeyedCoProcessFunction,
 )
 from tidegate.operators.runtime_context import RuntimeContext
-from tidegate.operators.timer_service import TimeDomain
+from tidegate.operators.timers.timer_service import TimeDomain
 from tidegate.protocol.elements import Batch
 from tidegate.state.descriptors import ValueStateDescriptor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidegate.common.errors import ConfigurationError
 from tidegate.connectors.data_generator import DataGeneratorSource
-from tidegate.operators.sources import EndOfSource, SourceOperator
+from tidegate.operators.sources.sources import EndOfSource, SourceOperator
 
 from .harness import OperatorUnderTest
 

@@ -11,11 +11,11 @@ import pytest
 from tidegate.common import Row
 from tidegate.common.errors import KeyTypeError
 from tidegate.common.typeinfo import TypeInformation, Types
-from tidegate.operators.aggregates import SumOf
-from tidegate.operators.column_key import ColumnKey
-from tidegate.operators.declared_keys import DeclaredKeys
+from tidegate.operators.columnar.column_key import ColumnKey
 from tidegate.operators.functions import KeyedProcessFunction
-from tidegate.operators.keyed import KeyedProcessOperator, KeyedReduceOperator
+from tidegate.operators.keyed.aggregates import SumOf
+from tidegate.operators.keyed.declared_keys import DeclaredKeys
+from tidegate.operators.keyed.keyed import KeyedProcessOperator, KeyedReduceOperator
 
 from .harness import OperatorUnderTest
 

@@ -14,7 +14,7 @@ from tidegate.common.output_tag import OutputTag
 from tidegate.common.typeinfo import Types
 from tidegate.operators.elementwise import FilterOperator, FlatMapOperator
 from tidegate.operators.functions import KeyedProcessFunction
-from tidegate.operators.keyed import KeyedProcessOperator
+from tidegate.operators.keyed.keyed import KeyedProcessOperator
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.protocol.elements import Batch
 from tidegate.state.descriptors import ValueStateDescriptor

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import UserCodeError
-from tidegate.operators.interval_join import Interval, IntervalJoinOperator
+from tidegate.operators.keyed.interval_join import Interval, IntervalJoinOperator
 from tidegate.operators.window_functions import ProcessJoinFunction
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import KeyTypeError
-from tidegate.operators.key_hashing import hash_key, hash_keys, key_group_of, key_groups_of
+from tidegate.operators.keyed.key_hashing import hash_key, hash_keys, key_group_of, key_groups_of
 from tidegate.protocol.key_groups import hash_bytes, hash_int, key_group_of_hash
 from tidegate.state.serializers.key_codec import encode_key
 

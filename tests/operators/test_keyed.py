@@ -12,8 +12,8 @@ from tidegate.common.errors import UserCodeError
 from tidegate.common.time import Time
 from tidegate.common.typeinfo import Types
 from tidegate.operators.functions import KeyedProcessFunction, ReduceFunction
-from tidegate.operators.keyed import KeyedOperator, KeyedProcessOperator, KeyedReduceOperator
-from tidegate.operators.keyed_with_state import KeyedWithStateOperator
+from tidegate.operators.keyed.keyed import KeyedOperator, KeyedProcessOperator, KeyedReduceOperator
+from tidegate.operators.keyed.keyed_with_state import KeyedWithStateOperator
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.protocol.elements import MAX_WATERMARK_MS
 from tidegate.state.descriptors import ValueStateDescriptor

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tidegate.common.errors import UserCodeError
 from tidegate.common.typeinfo import Types
-from tidegate.operators.keyed_with_state import KeyedWithStateOperator
+from tidegate.operators.keyed.keyed_with_state import KeyedWithStateOperator
 
 from .harness import OperatorUnderTest
 

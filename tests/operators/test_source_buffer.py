@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from tidegate.operators.checkpoint_lock import CheckpointLock
-from tidegate.operators.source_buffer import SourceBuffer, SourceCancelled
+from tidegate.operators.sources.checkpoint_lock import CheckpointLock
+from tidegate.operators.sources.source_buffer import SourceBuffer, SourceCancelled
 from tidegate.protocol.elements import Batch, Watermark
 
 WAIT_S = 60

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tidegate.common.errors import UserCodeError
 from tidegate.datastream import SourceContext, SourceFunction
-from tidegate.operators.source_function import SourceFunctionOperator
-from tidegate.operators.sources import EndOfSource
+from tidegate.operators.sources.source_function import SourceFunctionOperator
+from tidegate.operators.sources.sources import EndOfSource
 
 from .harness import OperatorUnderTest
 

@@ -18,7 +18,7 @@ from tidegate.operators.sinks import (
     SinkOperator,
     SinkWriter,
 )
-from tidegate.operators.sources import EndOfSource, Source, SourceOperator, SourceReader
+from tidegate.operators.sources.sources import EndOfSource, Source, SourceOperator, SourceReader
 from tidegate.protocol.elements import Batch
 from tidegate.protocol.ids import CheckpointId
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from tidegate.common import Duration
 from tidegate.common.output_tag import OutputTag
 from tidegate.common.watermark_strategy import WatermarkStrategy
-from tidegate.operators.sources import Source, SourceOperator, SourceReader
+from tidegate.operators.sources.sources import Source, SourceOperator, SourceReader
 from tidegate.protocol.elements import Batch
 
 from .harness import OperatorUnderTest

@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 from tidegate.common.errors import StateError
 from tidegate.operators.base import OperatorContext
-from tidegate.operators.keyed import KeyedOperator
+from tidegate.operators.keyed.keyed import KeyedOperator
 from tidegate.operators.output import Output
-from tidegate.operators.timers import FIRED_AT_ONCE, InternalTimerService, Timer, TimerServices, TimerTarget
+from tidegate.operators.timers.timers import (
+    FIRED_AT_ONCE,
+    InternalTimerService,
+    Timer,
+    TimerServices,
+    TimerTarget,
+)
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
 
 from tests.operators.harness import OperatorUnderTest

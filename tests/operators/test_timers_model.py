@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tidegate.operators.timers import Timer
+from tidegate.operators.timers.timers import Timer
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.protocol.redistribution import redistribute
 from tidegate.state.backend import StateBackend

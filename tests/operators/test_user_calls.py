@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.operators.user_calls import (
+from tidegate.operators.record_loops import (
     filtered,
     flattened,
     flattened_with_times,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import cloudpickle
-from tidegate.operators.async_loop import EventLoopThread, TaskEventLoop
+from tidegate.operators.async_io.async_loop import EventLoopThread, TaskEventLoop
 from tidegate.operators.base import StreamOperator
 from tidegate.protocol import task_events as events
 from tidegate.protocol.channel_state import RecoveredChannel

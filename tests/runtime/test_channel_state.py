@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.operators.elementwise import MapOperator
-from tidegate.operators.key_hashing import key_groups_of
+from tidegate.operators.keyed.key_hashing import key_groups_of
 from tidegate.protocol.channel_state import RecoveredChannel, StoredExchange
 from tidegate.protocol.elements import (
     Batch,

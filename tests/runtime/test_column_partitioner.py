@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from tidegate.operators.column_key import ColumnKey
-from tidegate.operators.columns import as_timestamps, timestamps_of
+from tidegate.operators.columnar.column_key import ColumnKey
+from tidegate.operators.columnar.columns import as_timestamps, timestamps_of
 from tidegate.protocol.elements import Batch
 from tidegate.protocol.execution_graph import OutputEdge
 from tidegate.protocol.ids import ChannelId

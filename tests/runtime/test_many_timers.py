@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from tidegate.connectors.collection import CollectionSource
 from tidegate.operators.base import StreamOperator
 from tidegate.operators.functions import KeyedProcessFunction
-from tidegate.operators.keyed import KeyedProcessOperator
-from tidegate.operators.sources import SourceOperator
-from tidegate.operators.timers import FIRED_AT_ONCE
+from tidegate.operators.keyed.keyed import KeyedProcessOperator
+from tidegate.operators.sources.sources import SourceOperator
+from tidegate.operators.timers.timers import FIRED_AT_ONCE
 from tidegate.protocol import task_events as events
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier, EndOfInput, Watermark
 from tidegate.protocol.ids import CheckpointId

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tidegate.common.errors import KeyTypeError, UserCodeError
-from tidegate.operators.key_hashing import key_group_of
+from tidegate.operators.keyed.key_hashing import key_group_of
 from tidegate.protocol.elements import Batch
 from tidegate.protocol.execution_graph import OutputEdge
 from tidegate.protocol.ids import ChannelId

@@ -19,7 +19,7 @@ from tidegate.connectors.collection import CollectionSource
 from tidegate.operators.elementwise import MapOperator
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.sinks import Sink, SinkOperator, SinkWriter
-from tidegate.operators.sources import SourceOperator
+from tidegate.operators.sources.sources import SourceOperator
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import SubtaskAcknowledged, SubtaskInputEnded
 from tidegate.protocol.elements import (

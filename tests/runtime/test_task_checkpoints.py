@@ -10,9 +10,9 @@ import pytest
 from tidegate.common.typeinfo import Types
 from tidegate.connectors.collection import CollectionSource
 from tidegate.operators.base import FrozenOperator, OperatorContext
-from tidegate.operators.keyed import KeyedProcessOperator
+from tidegate.operators.keyed.keyed import KeyedProcessOperator
 from tidegate.operators.output import Output
-from tidegate.operators.sources import SourceOperator
+from tidegate.operators.sources.sources import SourceOperator
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import SubtaskAcknowledged, SubtaskDeclined
 from tidegate.protocol.elements import (

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.connectors.collection import CollectionSource
 from tidegate.operators.base import StreamOperator
-from tidegate.operators.sources import SourceOperator
+from tidegate.operators.sources.sources import SourceOperator
 from tidegate.protocol import task_events as events
 from tidegate.protocol.checkpoint import SubtaskAcknowledged
 from tidegate.protocol.elements import Batch, EndOfInput, Watermark

@@ -10,10 +10,10 @@ from typing import Any
 from tidegate.operators.base import StreamOperator
 from tidegate.operators.functions import AggregateFunction
 from tidegate.operators.windows.assigners import MergingWindowAssigner
-from tidegate.operators.windows.calls import window_call
-from tidegate.operators.windows.contents import CollectedContents
 from tidegate.operators.windows.merging_operator import MergingWindowOperator
 from tidegate.operators.windows.operator import Windowing, WindowOperator
+from tidegate.operators.windows.window_contents import CollectedContents
+from tidegate.operators.windows.window_function_calls import window_call
 from tidegate.protocol.elements import Batch
 from tidegate.protocol.handles import KeyedStateHandle, OperatorSnapshot
 from tidegate.protocol.key_groups import key_group_range_of_subtask, subtask_of_key_group

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidegate.operators.windows.calls import call_after_folding
-from tidegate.operators.windows.contents import AggregatedContents, ReducedContents
-from tidegate.operators.windows.fast import BatchedWindowOperator, is_common_case
-from tidegate.operators.windows.fast_sessions import BatchedSessionOperator, is_common_session
+from tidegate.operators.windows.batched_operator import BatchedWindowOperator, is_common_case
+from tidegate.operators.windows.batched_sessions import BatchedSessionOperator, is_common_session
 from tidegate.operators.windows.merging_operator import MergingWindowOperator
 from tidegate.operators.windows.session_assigners import (
     EventTimeSessionWindows,
     SessionWindowTimeGapExtractor,
 )
 from tidegate.operators.windows.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from tidegate.operators.windows.window_contents import AggregatedContents, ReducedContents
+from tidegate.operators.windows.window_function_calls import call_after_folding
 from tidegate.protocol.elements import MAX_WATERMARK_MS
 
 from .reference import EventTimeReference, SessionReference, sliding

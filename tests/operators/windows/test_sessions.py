@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from tidegate.common.errors import UserCodeError
 from tidegate.common.typeinfo import Types
-from tidegate.operators.keyed import KeyedOperator
-from tidegate.operators.windows.calls import call_after_folding
-from tidegate.operators.windows.contents import AggregatedContents, ReducedContents
-from tidegate.operators.windows.fast_sessions import BatchedSessionOperator, is_common_session
+from tidegate.operators.keyed.keyed import KeyedOperator
+from tidegate.operators.windows.batched_sessions import BatchedSessionOperator, is_common_session
 from tidegate.operators.windows.merging_operator import MergingWindowOperator
 from tidegate.operators.windows.session_assigners import (
     EventTimeSessionWindows,
     SessionWindowTimeGapExtractor,
 )
+from tidegate.operators.windows.window_contents import AggregatedContents, ReducedContents
+from tidegate.operators.windows.window_function_calls import call_after_folding
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
 from tidegate.state.descriptors import ListStateDescriptor
 

@@ -27,8 +27,8 @@ from tidegate.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from tidegate.operators.windows.calls import call_after_folding
-from tidegate.operators.windows.contents import AggregatedContents
+from tidegate.operators.windows.window_contents import AggregatedContents
+from tidegate.operators.windows.window_function_calls import call_after_folding
 from tidegate.protocol.elements import MAX_WATERMARK_MS
 from tidegate.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 

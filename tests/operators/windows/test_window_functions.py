@@ -31,15 +31,15 @@ from tidegate.operators.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from tidegate.operators.windows.calls import call_after_folding, window_call
-from tidegate.operators.windows.contents import (
+from tidegate.operators.windows.batched_operator import BatchedWindowOperator
+from tidegate.operators.windows.folding import aggregated, reduced
+from tidegate.operators.windows.window_contents import (
     AggregatedContents,
     CollectedContents,
     EvictingContents,
     ReducedContents,
 )
-from tidegate.operators.windows.fast import BatchedWindowOperator
-from tidegate.operators.windows.folding import aggregated, reduced
+from tidegate.operators.windows.window_function_calls import call_after_folding, window_call
 from tidegate.protocol.elements import MAX_WATERMARK_MS
 from tidegate.state.descriptors import ValueStateDescriptor
 

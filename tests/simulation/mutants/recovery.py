@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.common.errors import CheckpointStorageError
-from tidegate.operators.sources import SourceOperator
+from tidegate.operators.sources.sources import SourceOperator
 from tidegate.protocol import redistribution
 from tidegate.protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
 from tidegate.runtime.checkpoints.snapshots import Snapshotter

@@ -1,0 +1,1 @@
+"""Async functions: records in flight while they wait for something outside."""

@@ -1,0 +1,1 @@
+"""Sources: splits, readers, source functions, and the event time of each split."""

@@ -1,0 +1,1 @@
+"""Timers per key, in event time and in processing time."""
