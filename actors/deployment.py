@@ -21,7 +21,7 @@ from ..coordinator.control.control_requests import ControlRequest, GetDetails, G
 from ..coordinator.control.terminated_job import TerminatedJob
 from ..coordinator.deployment.slots import RAY_NAMES, ProcessResources, process_resources, start_order, total
 from ..coordinator.spec import JobSpec
-from ..protocol.execution_graph import build_execution_graph
+from ..protocol.scheduling.execution_graph import build_execution_graph
 from ..telemetry import OtlpSettings
 from .actor_state import ActorCondition, actor_state
 from .cluster_address import HeadWatch

@@ -41,7 +41,7 @@ def hand_over(coordinator: str, job: HandedOverJob) -> None:
         job: Its job.
     """
     # Here and not above: each task imports this module, as it does the actor's.
-    from ..protocol.control_file import encode_control_file
+    from ..protocol.checkpoints.control_file import encode_control_file
 
     data = encode_control_file("hand-over", {"coordinator": coordinator}, {}, pickle.dumps(job))
     internal_kv._internal_kv_put(coordinator, data, namespace=_NAMESPACE)
@@ -59,7 +59,7 @@ def handed_over(coordinator: str) -> HandedOverJob:
         from ..common.errors import JobExecutionError
 
         raise JobExecutionError(f"{coordinator} is over, and forgotten; start the job again")
-    from ..protocol.control_file import decode_control_file
+    from ..protocol.checkpoints.control_file import decode_control_file
 
     # Nothing is unpickled before checksum and name hold.
     path = f"the entry {coordinator!r} in the key-value store of Ray's head"

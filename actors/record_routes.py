@@ -9,8 +9,8 @@ from typing import Any
 from ..common.errors import first_line
 from ..coordinator.deployment.slots import process_key
 from ..coordinator.spec import JobSettings
-from ..protocol.execution_graph import ExecutionGraph, Subtask
 from ..protocol.ids import Attempt
+from ..protocol.scheduling.execution_graph import ExecutionGraph, Subtask
 from ..runtime.network.listeners import Address
 from ..runtime.network.records_network import AttemptRoutes, Receiver
 from .task_processes import TaskProcess

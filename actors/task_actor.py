@@ -22,9 +22,9 @@ from ..runtime.malloc_options import keep_freed_memory
 from .serializers import make_serializers
 
 if TYPE_CHECKING:
+    from ..protocol.channels.listening import ListenRule
     from ..protocol.elements import Message
     from ..protocol.ids import Attempt, SubtaskId
-    from ..protocol.listening import ListenRule
     from ..protocol.task_events import TaskMail
     from ..protocol.task_metrics import Heartbeat, ProcessMetrics
     from ..runtime.local_dirs import JobDirectories

@@ -26,11 +26,11 @@ from ..coordinator.deployment.slots import (
 )
 from ..coordinator.monitoring.local_state import local_state_hint
 from ..coordinator.spec import JobSpec
-from ..protocol.execution_graph import ExecutionGraph, Subtask, build_execution_graph
-from ..protocol.heartbeats import Heartbeats, Silent
+from ..protocol.channels.network_failure import without_connections
 from ..protocol.ids import Attempt, SubtaskId
-from ..protocol.network_failure import without_connections
-from ..protocol.plan import JobGraph
+from ..protocol.scheduling.execution_graph import ExecutionGraph, Subtask, build_execution_graph
+from ..protocol.scheduling.heartbeats import Heartbeats, Silent
+from ..protocol.scheduling.plan import JobGraph
 from ..protocol.task_events import (
     Numbered,
     ResultsCollected,

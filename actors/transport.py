@@ -15,7 +15,7 @@ import ray
 from ..common.clock import SteadyClock
 from ..common.errors import first_line
 from ..operators.async_io.async_loop import EventLoopThread, TaskEventLoop
-from ..protocol.credit_returns import CreditReturns
+from ..protocol.channels.credit_returns import CreditReturns
 from ..protocol.elements import Message, StreamElement
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
 from ..protocol.task_events import SendFailed, TaskEvent

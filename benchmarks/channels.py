@@ -21,14 +21,14 @@ from tidegate.actors.record_routes import RayRoutes
 from tidegate.actors.task_processes import TaskProcess
 from tidegate.coordinator.deployment.slots import ProcessResources, subtasks_by_process
 from tidegate.coordinator.spec import JobSettings
+from tidegate.protocol.channels.frames import DataKind
+from tidegate.protocol.channels.link import LinkId
+from tidegate.protocol.channels.link_watch import LinkWatch
 from tidegate.protocol.elements import Message
-from tidegate.protocol.execution_graph import ExecutionGraph, build_execution_graph
-from tidegate.protocol.frames import DataKind
 from tidegate.protocol.ids import Attempt, ChannelId
-from tidegate.protocol.link import LinkId
-from tidegate.protocol.link_watch import LinkWatch
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
+from tidegate.protocol.scheduling.execution_graph import ExecutionGraph, build_execution_graph
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.runtime.gate import InputGate
 from tidegate.runtime.network.connections import Connections
 from tidegate.runtime.network.peer import Peer

@@ -18,12 +18,12 @@ from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.monitoring.job_view import JobView, report_of
 from tidegate.coordinator.spec import JobSettings, JobSpec
 from tidegate.protocol import task_events as events
-from tidegate.protocol.checkpoint_events import Acknowledgement, SubtaskAcknowledged
-from tidegate.protocol.execution_graph import ExecutionGraph, build_execution_graph
+from tidegate.protocol.checkpoints.checkpoint_events import Acknowledgement, SubtaskAcknowledged
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.ids import Attempt, CheckpointId, JobId, SubtaskId
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
-from tidegate.protocol.trigger import TriggerPolicy
+from tidegate.protocol.scheduling.execution_graph import ExecutionGraph, build_execution_graph
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.runtime.ports import TaskDeployment
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.telemetry import create_tracer

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from ..protocol.execution_plan import execution_plan
+from ..protocol.scheduling.execution_plan import execution_plan
 from .command import Command
 from .driver import job_of_driver
 from .output import say

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from ..coordinator.monitoring.job_details import SubtaskDetails
 from ..coordinator.monitoring.stage_metrics import reports_by_stage
-from ..protocol.epochs import EpochPhase
-from ..protocol.listening import is_loopback
-from ..protocol.stage_reports import StageReport, whole_stage
+from ..protocol.channels.listening import is_loopback
+from ..protocol.stages.epochs import EpochPhase
+from ..protocol.stages.stage_reports import StageReport, whole_stage
 from .text import size
 
 NOTHING = "-"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..common.errors import ConfigurationError
-from ..protocol.control_file import decode_control_file, encode_control_file, old_json
+from ..protocol.checkpoints.control_file import decode_control_file, encode_control_file, old_json
+from ..protocol.checkpoints.json_fields import Fields
+from ..protocol.checkpoints.trigger import TriggerPolicy
 from ..protocol.elements import CheckpointingMode
 from ..protocol.ids import JobId
-from ..protocol.json_fields import Fields
-from ..protocol.trigger import TriggerPolicy
 from ..state.storage.checkpoint_storage import CheckpointStorage, check_exclusive
 
 _PATH = "mode/MODE"

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from ..common.job_status import JobStatus
-from ..protocol.relocation import CoordinatorMove, MoveFacts, MoveStep
+from ..protocol.scheduling.relocation import CoordinatorMove, MoveFacts, MoveStep
 from .job_coordinator import JobCoordinator
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Lets a job follow its cluster or its load, and leave nodes that are about to go: when to ask for a rescale.
 
-The decisions are made by pure policies (`protocol.reactive`, `protocol.autoscaler`); here they are fed, and
+The decisions are made by pure policies (`protocol.scheduling.reactive`, `protocol.scheduling.autoscaler`); here they are fed, and
 what they say is asked of the coordinator like any other rescale.
 """
 
@@ -9,12 +9,18 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..common.job_status import JobStatus
-from ..protocol.autoscaler import AutoscalerPolicy, AutoscalerSettings, GroupLoad, SubtaskLoad
 from ..protocol.elements import MAX_WATERMARK_MS
 from ..protocol.ids import SubtaskId
-from ..protocol.plan import JobGraph, Task
-from ..protocol.reactive import ReactivePolicy, ReactiveSettings
-from ..protocol.rescaling import ALL_OPERATORS, OperatorGroup, highest_parallelism, operator_groups, rescaled
+from ..protocol.scheduling.autoscaler import AutoscalerPolicy, AutoscalerSettings, GroupLoad, SubtaskLoad
+from ..protocol.scheduling.plan import JobGraph, Task
+from ..protocol.scheduling.reactive import ReactivePolicy, ReactiveSettings
+from ..protocol.scheduling.rescaling import (
+    ALL_OPERATORS,
+    OperatorGroup,
+    highest_parallelism,
+    operator_groups,
+    rescaled,
+)
 from .job_coordinator import JobCoordinator
 
 ASK_AGAIN_MS = 10_000

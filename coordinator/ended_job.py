@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 
 from ..common.errors import CorruptCheckpointError
-from ..protocol.control_file import decode_control_file, encode_control_file
+from ..protocol.checkpoints.control_file import decode_control_file, encode_control_file
 from ..protocol.ids import JobId
 from ..protocol.task_events import ResultsCollected
 from .monitoring.job_report import JobReport

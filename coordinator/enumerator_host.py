@@ -11,7 +11,7 @@ from ..common.errors import ConfigurationError, StateMigrationError, TidegateErr
 from ..operators.sources.enumerators import AsyncHandler, SplitEnumerator
 from ..operators.sources.sources import Source
 from ..protocol.ids import CheckpointId
-from ..protocol.plan import StreamNode
+from ..protocol.scheduling.plan import StreamNode
 from ..protocol.source_events import (
     CoordinatorEvent,
     NoMoreSplits,

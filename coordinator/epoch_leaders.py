@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..protocol.epoch_leader import EpochLeader, Sent
-from ..protocol.epoch_messages import FromLeader, ToLeader
 from ..protocol.ids import CheckpointId
+from ..protocol.stages.epoch_leader import EpochLeader, Sent
+from ..protocol.stages.epoch_messages import FromLeader, ToLeader
 
 
 class EpochLeaders:

@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping
 
 from ..common.errors import CheckpointStorageError, TidegateError
 from ..common.job_status import JobStatus
-from ..protocol import checkpoint as core
 from ..protocol import task_events as events
+from ..protocol.checkpoints import checkpoint as core
+from ..protocol.checkpoints.manifest import CheckpointManifest
+from ..protocol.checkpoints.trigger import NEVER_MS
 from ..protocol.elements import SavepointFormatType, SavepointTarget, SnapshotKind
-from ..protocol.execution_graph import Subtask, build_execution_graph
-from ..protocol.failover import GiveUp, Restart, RestartDecision
 from ..protocol.ids import Attempt, JobId, SubtaskId
 from ..protocol.job import JobEvent, JobLifeCycle
 from ..protocol.job_tasks import TasksEvent, TasksLifeCycle, TasksPhase, check_phase
-from ..protocol.manifest import CheckpointManifest
-from ..protocol.plan import JobGraph
-from ..protocol.start_errors import StartErrors
+from ..protocol.scheduling.execution_graph import Subtask, build_execution_graph
+from ..protocol.scheduling.failover import GiveUp, Restart, RestartDecision
+from ..protocol.scheduling.plan import JobGraph
+from ..protocol.scheduling.start_errors import StartErrors
 from ..protocol.task_metrics import ProcessMetrics
-from ..protocol.trigger import NEVER_MS
 from ..state.storage.checkpoint_storage import CheckpointStorage
 from ..telemetry import Tracer
 from .barrier_mode import BarrierMode
@@ -442,7 +442,7 @@ class JobCoordinator:
         The outcome will be among `statistics.rescales`, where it is not the parallelism it has already.
 
         Args:
-            parallelism: As `protocol.rescaling.rescaled` takes it.
+            parallelism: As `protocol.scheduling.rescaling.rescaled` takes it.
             cause: Who asks.
 
         Returns:

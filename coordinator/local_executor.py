@@ -19,8 +19,8 @@ from ..common.clock import SteadyClock
 from ..common.errors import JobExecutionError
 from ..operators.async_io.async_loop import EventLoopThread
 from ..protocol.elements import Batch, Message, StreamElement
-from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.ids import Attempt, ChannelId, SubtaskId
+from ..protocol.scheduling.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.task_events import CreditReturned, ResultsTaken, TaskEvent, TaskMail
 from ..protocol.task_metrics import ProcessMetrics
 from ..runtime.deferred_pandas import defer_pandas

@@ -10,13 +10,13 @@ from typing import Any
 from ..common.errors import TidegateError
 from ..operators.chain import load_operator
 from ..operators.sources.sources import Source, SourceOperator
-from ..protocol.epoch_messages import FromLeader, ToLeader
+from ..protocol.checkpoints.manifest import CheckpointManifest
+from ..protocol.checkpoints.trigger import NEVER_MS
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
-from ..protocol.manifest import CheckpointManifest
-from ..protocol.plan import JobGraph, StreamNode
+from ..protocol.scheduling.plan import JobGraph, StreamNode
 from ..protocol.source_events import CoordinatorEvent, ReaderStarted, WatermarkLimit, WatermarkReported
+from ..protocol.stages.epoch_messages import FromLeader, ToLeader
 from ..protocol.task_events import FromOperator, ToOperator
-from ..protocol.trigger import NEVER_MS
 from ..protocol.watermark_alignment import WatermarkAligner
 from .deployment.ordered_ports import OrderedPorts
 from .enumerator_host import EnumeratorHost, HostPorts

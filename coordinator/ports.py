@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ..protocol.execution_graph import ExecutionGraph
 from ..protocol.ids import Attempt, SubtaskId
+from ..protocol.scheduling.execution_graph import ExecutionGraph
 from ..protocol.task_events import TaskMail
 from ..runtime.ports import TaskDeployment
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from ..common import failpoints
 from ..common.errors import CheckpointStorageError
-from ..protocol.checkpoint_events import AnswerRequest
-from ..protocol.execution_graph import build_execution_graph
+from ..protocol.checkpoints.checkpoint_events import AnswerRequest
+from ..protocol.checkpoints.trigger import NEVER_MS
 from ..protocol.ids import CheckpointId
-from ..protocol.plan import JobGraph
 from ..protocol.rescale import RescaleEvent, RescaleLifeCycle, RescalePhase
-from ..protocol.rescaling import RescaleError, parallelism_of, rescaled
-from ..protocol.trigger import NEVER_MS
+from ..protocol.scheduling.execution_graph import build_execution_graph
+from ..protocol.scheduling.plan import JobGraph
+from ..protocol.scheduling.rescaling import RescaleError, parallelism_of, rescaled
 from .checkpoints.checkpoint_driver import CheckpointDriver
 from .checkpoints.checkpoint_store import CheckpointStore, FencedError
 from .checkpoints.stored_parallelism import restored_parallelism, store_parallelism
@@ -129,7 +129,7 @@ class Rescaler:
         Nothing happens where the job is, or is about to be, as it is asked to be.
 
         Args:
-            parallelism: As `protocol.rescaling.rescaled` takes it.
+            parallelism: As `protocol.scheduling.rescaling.rescaled` takes it.
             cause: Who asks.
             is_move: Whether the subtasks have to go elsewhere, be they as many as before.
         """

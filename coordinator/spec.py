@@ -22,12 +22,12 @@ from ..common.options import (
 )
 from ..common.restart_strategy import NoRestartStrategyConfiguration, RestartStrategyConfiguration
 from ..common.time import Duration
+from ..protocol.channels.listening import ANY_PORT, ListenRule
+from ..protocol.checkpoints.trigger import TriggerPolicy
 from ..protocol.elements import CheckpointingMode
-from ..protocol.failover import Failover, failover_of
 from ..protocol.ids import JobId
-from ..protocol.listening import ANY_PORT, ListenRule
-from ..protocol.plan import JobGraph
-from ..protocol.trigger import TriggerPolicy
+from ..protocol.scheduling.failover import Failover, failover_of
+from ..protocol.scheduling.plan import JobGraph
 from ..state.backend import StateBackend
 from ..telemetry.logs import LogSettings
 from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings
@@ -35,8 +35,8 @@ from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings
 if TYPE_CHECKING:
     from ..common.config_options import ConfigOption
     from ..common.configuration import Configuration
-    from ..protocol.autoscaler import AutoscalerSettings
-    from ..protocol.reactive import ReactiveSettings
+    from ..protocol.scheduling.autoscaler import AutoscalerSettings
+    from ..protocol.scheduling.reactive import ReactiveSettings
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..protocol.checkpoint_paths import manifest_path
+from ..protocol.checkpoints.checkpoint_paths import manifest_path
 from ..protocol.ids import CheckpointId
 from ..protocol.job_takeover import JobTakeover, TakeoverStep
 from ..state.storage.checkpoint_storage import CheckpointStorage

@@ -31,7 +31,7 @@ from ..operators.event_time import TimestampsAndWatermarksOperator
 from ..operators.functions import as_callable
 from ..operators.sinks import Sink, SinkFunctionOperator, SinkOperator
 from ..operators.windows.assigners import WindowAssigner
-from ..protocol.partitioning import Partitioning
+from ..protocol.scheduling.partitioning import Partitioning
 from ..state.descriptors import MapStateDescriptor
 from .closeable_iterator import CloseableIterator
 from .data_stream_sink import DataStreamSink

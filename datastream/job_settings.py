@@ -25,8 +25,8 @@ from ..common.options import (
 from ..common.restart_strategy import RestartStrategyConfiguration, resolved_strategy
 from ..common.secrets import without_secrets
 from ..coordinator.spec import JobSettings
-from ..protocol.listening import ListenRule
-from ..protocol.trigger import TriggerPolicy
+from ..protocol.channels.listening import ListenRule
+from ..protocol.checkpoints.trigger import TriggerPolicy
 from ..state.backend import StateBackend
 from ..state.live_backends import FileSystemStateBackend, HashMapStateBackend, MemoryStateBackend
 from ..state.lmdb_backend import LmdbStateBackend

@@ -26,7 +26,7 @@ from ..operators.keyed.keyed import KeyedProcessOperator, KeyedReduceOperator
 from ..operators.keyed.keyed_with_state import KeyedWithStateOperator
 from ..operators.windows.assigners import WindowAssigner
 from ..operators.windows.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from ..protocol.partitioning import Partitioning
+from ..protocol.scheduling.partitioning import Partitioning
 from .data_stream import DataStream
 from .joined_streams import IntervalJoin
 from .transformation import Input, Transformation

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ..common.errors import ConfigurationError
-from ..protocol.plan import Chaining
+from ..protocol.scheduling.plan import Chaining
 from .slot_sharing_group import SlotSharingGroup
 from .transformation import Transformation
 

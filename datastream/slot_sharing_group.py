@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from ..common.errors import ConfigurationError
-from ..protocol.plan import SlotResources
+from ..protocol.scheduling.plan import SlotResources
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
 

@@ -9,7 +9,7 @@ from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.options import DeploymentOptions, SparkOptions
 from ..common.time import Duration
-from ..protocol.epochs import EpochLimits
+from ..protocol.stages.epochs import EpochLimits
 
 if TYPE_CHECKING:
     from ..spark_bridge.session import SparkSettings

@@ -30,9 +30,9 @@ from ..operators.sources.enumerators import Boundedness
 from ..operators.sources.source_function import ParallelSourceFunction, SourceFunction, SourceFunctionOperator
 from ..operators.sources.sources import Source, SourceOperator
 from ..operators.typed_output import declared_records
-from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import JobId
-from ..protocol.plan import JobGraph, StreamGraph, build_job_graph
+from ..protocol.scheduling.execution_plan import execution_plan
+from ..protocol.scheduling.plan import JobGraph, StreamGraph, build_job_graph
 from ..telemetry import OtlpSettings
 from .cached_data_stream import Cache
 from .data_stream import DataStream

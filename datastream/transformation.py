@@ -18,8 +18,8 @@ from ..common.typeinfo import TypeInformation
 from ..operators.base import StreamOperator
 from ..operators.typed_output import OutputTypes
 from ..protocol.key_groups import default_max_parallelism
-from ..protocol.partitioning import Partitioning
-from ..protocol.plan import (
+from ..protocol.scheduling.partitioning import Partitioning
+from ..protocol.scheduling.plan import (
     DEFAULT_SLOT_SHARING_GROUP,
     Chaining,
     SlotResources,

@@ -15,19 +15,24 @@ from enum import Enum
 from pathlib import Path
 
 from tidegate.common.job_status import JobStatus
-from tidegate.protocol import alignment, state_backing, task_life
-from tidegate.protocol import checkpoint as core
-from tidegate.protocol.alignment_table import TABLE
+from tidegate.protocol import state_backing, task_life
+from tidegate.protocol.checkpoints import alignment
+from tidegate.protocol.checkpoints import checkpoint as core
+from tidegate.protocol.checkpoints.alignment_table import TABLE
+from tidegate.protocol.checkpoints.pending_checkpoint import (
+    CHECKPOINT_TRANSITIONS,
+    CheckpointState,
+    CheckpointStep,
+)
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.elements import CheckpointBarrier
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
 from tidegate.protocol.job import TRANSITIONS
 from tidegate.protocol.job_takeover import TAKEOVER_TRANSITIONS, TakeoverStep
 from tidegate.protocol.job_tasks import PHASES, TASKS_TRANSITIONS, TasksPhase
-from tidegate.protocol.pending_checkpoint import CHECKPOINT_TRANSITIONS, CheckpointState, CheckpointStep
 from tidegate.protocol.rescale import RESCALE_TRANSITIONS, RescalePhase
 from tidegate.protocol.state_backing import Backing
 from tidegate.protocol.task_life import TaskLifeEvent, TaskPhase
-from tidegate.protocol.trigger import TriggerPolicy
 
 PAGE = Path(__file__).parent / "protocol.md"
 
@@ -417,14 +422,14 @@ fail in every phase.
 
 ## Barrier alignment of one task (exactly-once)
 
-`BarrierAligner` in `protocol/alignment.py`. A label reads: event / commands. A task is *flowing* while
+`BarrierAligner` in `protocol/checkpoints/alignment.py`. A label reads: event / commands. A task is *flowing* while
 it takes records from every open channel. It is *aligning* while the channels that delivered the barrier
 of a checkpoint are blocked, so that no record behind the barrier gets into the snapshot. For a task
 with a single open channel every barrier is the last missing one.
 
 {alignment}
 
-The diagram shows examples; the machine is this table, `TABLE` in `protocol/alignment_table.py`. What it does
+The diagram shows examples; the machine is this table, `TABLE` in `protocol/checkpoints/alignment_table.py`. What it does
 not list changes nothing.
 
 {rows}
@@ -448,7 +453,7 @@ The table is in `protocol/state_backing.py`, for one table of state in one subta
 
 ## The life of a checkpoint
 
-The table is in `protocol/pending_checkpoint.py`, and `CheckpointCoordinator` in `protocol/checkpoint.py`
+The table is in `protocol/checkpoints/pending_checkpoint.py`, and `CheckpointCoordinator` in `protocol/checkpoints/checkpoint.py`
 follows it. A label reads: event / commands about this checkpoint. A checkpoint exists from the moment at
 which its manifest is in storage; everything before can be given up without a trace.
 

@@ -13,12 +13,12 @@ from typing import Any, BinaryIO, Protocol
 from ..common.errors import ConfigurationError, StateMigrationError, TidegateError, UserCodeError
 from ..common.type_conversion import shortened
 from ..common.typeinfo import TypeInformation
+from ..protocol.checkpoints.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
-from ..protocol.epoch_messages import FromLeader, ToLeader
-from ..protocol.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.ids import Attempt, CheckpointId, JobId
 from ..protocol.source_events import CoordinatorEvent, ReaderEvent, SourceEventSent
-from ..protocol.stage_reports import StageReport
+from ..protocol.stages.epoch_messages import FromLeader, ToLeader
+from ..protocol.stages.stage_reports import StageReport
 from ..protocol.watermarks import WatermarkValve
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..state.claims import Unclaimed, unclaimed_error, unclaimed_warning

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..common.errors import SerializationError, StateError, TidegateError
+from ..protocol.checkpoints.handles import OperatorSnapshot
 from ..protocol.elements import Batch, CheckpointBarrier
-from ..protocol.epoch_messages import FromLeader
-from ..protocol.execution_graph import Subtask
-from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
-from ..protocol.plan import StreamNode
+from ..protocol.scheduling.execution_graph import Subtask
+from ..protocol.scheduling.plan import StreamNode
 from ..protocol.source_events import CoordinatorEvent
-from ..protocol.stage_reports import StageReport
+from ..protocol.stages.epoch_messages import FromLeader
+from ..protocol.stages.stage_reports import StageReport
 from ..protocol.watermarks import MIN_WATERMARK_MS
 from ..state.backend import FrozenKeyedState, KeyedStateBackend
 from ..telemetry.metrics import MetricGroup

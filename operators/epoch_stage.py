@@ -1,4 +1,4 @@
-"""The operator around `protocol.epoch_shares`: gathers Arrow tables and runs epochs outside the task loop."""
+"""The operator around `protocol.stages.epoch_shares`: gathers Arrow tables and runs epochs outside the task loop."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from ..common.typeinfo import Types
-from ..protocol import epochs
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
-from ..protocol.epoch_leader import EpochLeader
-from ..protocol.epoch_messages import FromLeader, ShareEnded, ToLeader
-from ..protocol.epoch_shares import ShareMachine
-from ..protocol.epochs import EpochLimits, ShareCommand, ShareEvent
 from ..protocol.source_events import CoordinatorEvent
-from ..protocol.stage_reports import MOST_EPOCHS, RunTotals, StageReport, totals_of
+from ..protocol.stages import epochs
+from ..protocol.stages.epoch_leader import EpochLeader
+from ..protocol.stages.epoch_messages import FromLeader, ShareEnded, ToLeader
+from ..protocol.stages.epoch_shares import ShareMachine
+from ..protocol.stages.epochs import EpochLimits, ShareCommand, ShareEvent
+from ..protocol.stages.stage_reports import MOST_EPOCHS, RunTotals, StageReport, totals_of
 from ..state.descriptors import ListStateDescriptor
 from ..state.operator.epoch_tables import EpochTablesDescriptor
 from .base import FrozenOperator, OperatorContext, StreamOperator

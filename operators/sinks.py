@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..common import failpoints
+from ..protocol.checkpoints.handles import OperatorSnapshot
 from ..protocol.elements import Batch, CheckpointBarrier
-from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import CheckpointId
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState

@@ -11,10 +11,10 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .checkpoint_paths import manifest_path, stored_ids
+from .checkpoints.checkpoint_paths import manifest_path, stored_ids
+from .checkpoints.takeover import Completion, Takeover, counts, lost_directory, missing_newest, recorded_ids
 from .ids import CheckpointId
 from .life_cycle import LifeCycle
-from .takeover import Completion, Takeover, counts, lost_directory, missing_newest, recorded_ids
 
 
 class TakeoverStep(enum.Enum):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 
 from ..common.job_status import JobStatus
+from .checkpoints.trigger import NEVER_MS
 from .life_cycle import LifeCycle
-from .trigger import NEVER_MS
 
 
 class TasksPhase(enum.Enum):

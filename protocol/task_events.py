@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .checkpoint_events import SubtaskAcknowledged, SubtaskDeclined, SubtaskInputEnded
+from .checkpoints.checkpoint_events import SubtaskAcknowledged, SubtaskDeclined, SubtaskInputEnded
 from .elements import CheckpointBarrier
-from .epoch_messages import FromLeader, ToLeader
 from .ids import Attempt, ChannelId, CheckpointId, SubtaskId
 from .source_events import CoordinatorEvent, ReaderEvent
+from .stages.epoch_messages import FromLeader, ToLeader
 from .task_metrics import TaskMetrics
 
 # ---------------------------------------------------------------- to a task

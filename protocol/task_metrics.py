@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .ids import Attempt, SubtaskId
-from .stage_reports import StageReport
+from .stages.stage_reports import StageReport
 
 UserMetric = int | float | Mapping[str, int | float]
 

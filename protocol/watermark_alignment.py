@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .checkpoints.trigger import NEVER_MS
 from .elements import MAX_WATERMARK_MS
 from .source_events import WatermarkReported
-from .trigger import NEVER_MS
 
 Member = tuple[str, int]
 """The uid of a source, and the index of the subtask."""

@@ -12,11 +12,11 @@ from ..operators.base import OperatorContext, Work
 from ..operators.chain import OperatorChain
 from ..operators.output import Receiver
 from ..operators.timers.processing_time import ProcessingTimeService
-from ..protocol.epoch_messages import ToLeader
-from ..protocol.execution_graph import OutputEdge
 from ..protocol.key_groups import key_group_range_of_subtask
-from ..protocol.plan import StreamNode
+from ..protocol.scheduling.execution_graph import OutputEdge
+from ..protocol.scheduling.plan import StreamNode
 from ..protocol.source_events import ReaderEvent
+from ..protocol.stages.epoch_messages import ToLeader
 from ..protocol.task_events import FromOperator, TaskEvent
 from ..state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from ..state.keyed.raw_state import RawKeyedState, RawKeyedStateParameters

@@ -11,7 +11,7 @@ from ..common.errors import KeyTypeError
 from ..operators.columnar.column_key import ColumnKey, key_groups_of_column
 from ..operators.columnar.columns import Int64s, as_timestamps, timestamps_of
 from ..protocol.elements import Batch
-from ..protocol.execution_graph import OutputEdge
+from ..protocol.scheduling.execution_graph import OutputEdge
 from .output import OutputChannel
 
 

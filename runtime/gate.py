@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..protocol.barrier_handler import NO_CHECKPOINT
+from ..protocol.channels.frames import LargePayload, Payload
+from ..protocol.checkpoints.barrier_handler import NO_CHECKPOINT
 from ..protocol.elements import (
     Announced,
     Batch,
@@ -18,9 +19,8 @@ from ..protocol.elements import (
     Probe,
     StreamElement,
 )
-from ..protocol.execution_graph import InputChannel
-from ..protocol.frames import LargePayload, Payload
 from ..protocol.ids import Attempt, ChannelId, CheckpointId
+from ..protocol.scheduling.execution_graph import InputChannel
 from .batch_joining import MAX_JOINED_BYTES, Joining
 from .network.wire import Decode, all_parts, encode_message
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..protocol.elements import Watermark, WatermarkStatus
-from ..protocol.execution_graph import InputChannel
+from ..protocol.scheduling.execution_graph import InputChannel
 from ..protocol.watermarks import MIN_WATERMARK_MS, WatermarkValve
 
 

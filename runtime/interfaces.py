@@ -10,7 +10,7 @@ import sys
 from array import array
 
 from ..common.errors import ConfigurationError
-from ..protocol.listening import ADDRESS_KEY
+from ..protocol.channels.listening import ADDRESS_KEY
 
 _SIOCGIFCONF = 0x8912
 _ENTRY = struct.Struct("16s4x4s16x")

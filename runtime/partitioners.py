@@ -17,8 +17,8 @@ from ..operators.keyed.key_hashing import hash_int64, key_groups_of, key_groups_
 from ..operators.output import Emit
 from ..operators.record_loops import mapped
 from ..protocol.elements import Batch
-from ..protocol.execution_graph import OutputEdge
-from ..protocol.partitioning import Partitioning
+from ..protocol.scheduling.execution_graph import OutputEdge
+from ..protocol.scheduling.partitioning import Partitioning
 from ..state.serializers.key_codec import without_lists
 from .column_partitioner import ColumnPartitioner, scatter_columns, sorted_by_channel
 from .output import OutputChannel

@@ -11,11 +11,11 @@ from ..common.failpoints import Arming
 from ..common.job_files import JobFile
 from ..common.job_options import DataPlaneOptions, ExecutionOptions, PipelineOptions
 from ..operators.async_io.async_loop import TaskEventLoop
-from ..protocol.channel_state import RecoveredChannel
+from ..protocol.checkpoints.channel_state import RecoveredChannel
+from ..protocol.checkpoints.handles import OperatorSnapshot
 from ..protocol.elements import CheckpointingMode, Message, StreamElement
-from ..protocol.execution_graph import Subtask
-from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
+from ..protocol.scheduling.execution_graph import Subtask
 from ..protocol.task_events import TaskEvent
 from ..state.backend import StateBackend
 from ..state.storage.checkpoint_storage import CheckpointStorage

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from ..operators.base import rows
+from ..protocol.checkpoints.handles import ChannelStateHandle
 from ..protocol.elements import Batch, StreamElement, Watermark
-from ..protocol.handles import ChannelStateHandle
 from ..runtime.checkpoints.channel_state import stored_messages
 from ..runtime.network.wire import decode_elements
 from ..state.serializers.pickling import dumps

@@ -10,10 +10,16 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from ..protocol.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot, SegmentHandle
+from ..protocol.checkpoints.handles import (
+    FileHandle,
+    ListPart,
+    OperatorListHandle,
+    OperatorSnapshot,
+    SegmentHandle,
+)
+from ..protocol.checkpoints.manifest import OperatorManifest
+from ..protocol.checkpoints.redistribution import BROADCAST
 from ..protocol.key_groups import key_group_range_of_subtask
-from ..protocol.manifest import OperatorManifest
-from ..protocol.redistribution import BROADCAST
 from ..runtime.local_dirs import as_file_name
 from ..state.claims import without_mark
 from ..state.operator.list_files import EncodedItems, write_list_file

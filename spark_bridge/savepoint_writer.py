@@ -10,12 +10,17 @@ from typing import Any
 
 from ..common.errors import CheckpointStorageError, StateError
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types, type_text
+from ..protocol.checkpoints.handles import (
+    KeyedStateHandle,
+    OperatorListHandle,
+    OperatorSnapshot,
+    SegmentHandle,
+)
+from ..protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest, encode_manifest
+from ..protocol.checkpoints.redistribution import BROADCAST, EVEN_SPLIT
 from ..protocol.elements import SnapshotKind
-from ..protocol.handles import KeyedStateHandle, OperatorListHandle, OperatorSnapshot, SegmentHandle
 from ..protocol.ids import CheckpointId
 from ..protocol.key_groups import KeyGroupRange, check_parallelism
-from ..protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
-from ..protocol.redistribution import BROADCAST, EVEN_SPLIT
 from ..state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, ValueStateDescriptor
 from ..state.snapshots.segments import ENCODED_KEY, KEY_COLUMNS
 from ..state.snapshots.snapshot_files import StateLocation

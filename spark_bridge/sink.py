@@ -20,9 +20,9 @@ import pyarrow as pa
 from ..common.errors import TidegateError, UserCodeError
 from ..operators.base import OperatorContext
 from ..operators.sinks import Committer, Sink, SinkOperator, SinkWriter
+from ..protocol.channels.listening import ANY_PORT, ListenRule
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
-from ..protocol.listening import ANY_PORT, ListenRule
 from . import exchange
 from .epochs import EpochBuffer
 from .exchange_server import ExchangeServer

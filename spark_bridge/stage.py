@@ -20,9 +20,9 @@ from ..common.errors import ConfigurationError, TidegateError, UserCodeError
 from ..operators.base import OperatorContext
 from ..operators.epoch_stage import RUNNING_SUBTASK, EpochStageOperator
 from ..operators.output import Output
+from ..protocol.channels.listening import ANY_PORT, ListenRule
 from ..protocol.elements import Batch
-from ..protocol.epochs import EpochLimits
-from ..protocol.listening import ANY_PORT, ListenRule
+from ..protocol.stages.epochs import EpochLimits
 from . import exchange
 from .epoch_runner import EpochRunner
 from .epoch_trace import EpochParts

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ..common.errors import StateError
 from ..common.type_parser import type_from_text
 from ..common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
-from ..protocol.handles import FileHandle, SegmentHandle
+from ..protocol.checkpoints.handles import FileHandle, SegmentHandle
 from ..runtime.local_dirs import as_file_name
 from ..state.claims import without_mark
 from ..state.keyed.change_merge import sorted_table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.errors import StateError
 from ..common.typeinfo import TypeInformation
-from ..protocol.handles import KeyedStateHandle
+from ..protocol.checkpoints.handles import KeyedStateHandle
 from ..protocol.key_groups import KeyGroupRange
 from .descriptors import (
     AggregatingStateDescriptor,

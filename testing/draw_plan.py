@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from ..protocol.partitioning import Partitioning
-from ..protocol.plan import Chaining
+from ..protocol.scheduling.partitioning import Partitioning
+from ..protocol.scheduling.plan import Chaining
 from .failed_starts import draw_failed_starts
 from .plan import (
     ALIGNED_TIMEOUTS_MS,

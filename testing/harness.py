@@ -18,6 +18,7 @@ from ..common.output_tag import OutputTag
 from ..common.typeinfo import TypeInformation
 from ..coordinator.restore.restore import check_restore, restored_state
 from ..datastream import DataStream, HashMapStateBackend, StateBackend, StreamExecutionEnvironment
+from ..protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.elements import (
     MAX_WATERMARK_MS,
     Batch,
@@ -27,10 +28,9 @@ from ..protocol.elements import (
     Watermark,
     WatermarkStatus,
 )
-from ..protocol.execution_graph import build_execution_graph
 from ..protocol.ids import CheckpointId
-from ..protocol.manifest import CheckpointManifest, OperatorManifest
-from ..protocol.plan import build_job_graph
+from ..protocol.scheduling.execution_graph import build_execution_graph
+from ..protocol.scheduling.plan import build_job_graph
 from ..protocol.task_events import CheckpointAborted, CheckpointCompleted
 from ..state.storage.checkpoint_storage import CheckpointStorage
 from ..state.storage.inline_storage import InlineStorage

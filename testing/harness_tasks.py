@@ -15,7 +15,8 @@ from ..operators.async_io.async_loop import TaskEventLoop
 from ..operators.base import rows
 from ..operators.keyed.key_hashing import key_groups_of
 from ..protocol import task_events as events
-from ..protocol.checkpoint_events import SubtaskAcknowledged, SubtaskDeclined
+from ..protocol.checkpoints.checkpoint_events import SubtaskAcknowledged, SubtaskDeclined
+from ..protocol.checkpoints.handles import OperatorSnapshot
 from ..protocol.elements import (
     Announced,
     Batch,
@@ -25,9 +26,8 @@ from ..protocol.elements import (
     Watermark,
     WatermarkStatus,
 )
-from ..protocol.execution_graph import ExecutionGraph, Subtask
-from ..protocol.handles import OperatorSnapshot
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
+from ..protocol.scheduling.execution_graph import ExecutionGraph, Subtask
 from ..protocol.watermarks import WatermarkValve
 from ..runtime.partitioners import partitioner
 from ..runtime.ports import TaskDeployment, TaskSettings

@@ -15,9 +15,10 @@ from ..coordinator.job_coordinator import JobCoordinator
 from ..coordinator.monitoring.checkpoint_observer import CheckpointDecision
 from ..coordinator.monitoring.job_report import JobReport
 from ..coordinator.spec import JobSpec
+from ..protocol.checkpoints.trigger import NEVER_MS
 from ..protocol.elements import CheckpointingMode, Message, SnapshotKind
-from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
+from ..protocol.scheduling.execution_graph import ExecutionGraph, build_execution_graph
 from ..protocol.task_events import (
     CancelTask,
     CheckpointAborted,
@@ -30,7 +31,6 @@ from ..protocol.task_events import (
     TaskStopped,
     TriggerCheckpoint,
 )
-from ..protocol.trigger import NEVER_MS
 from ..runtime.ports import TaskDeployment
 from ..telemetry import create_tracer
 from .network import DELAY_NS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..common.job_status import JobStatus
 from ..coordinator.checkpoints.coordinator_epochs import Epochs
-from ..protocol.checkpoint_paths import manifest_path, stored_ids
+from ..protocol.checkpoints.checkpoint_paths import manifest_path, stored_ids
 from ..protocol.ids import CheckpointId, JobId
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import enum
 from dataclasses import dataclass
 
 from ..protocol.elements import CheckpointingMode
-from ..protocol.partitioning import Partitioning
-from ..protocol.plan import Chaining
+from ..protocol.scheduling.partitioning import Partitioning
+from ..protocol.scheduling.plan import Chaining
 from .stalls import Stall
 
 MILLISECOND = 1_000_000

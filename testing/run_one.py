@@ -10,7 +10,7 @@ from ..common.errors import TidegateError
 from ..common.job_status import JobStatus
 from ..common.restart_strategy import RestartStrategies
 from ..coordinator.spec import JobSettings
-from ..protocol.trigger import TriggerPolicy
+from ..protocol.checkpoints.trigger import TriggerPolicy
 from ..state.backend import StateBackend
 from ..state.live_backends import HashMapStateBackend
 from ..state.lmdb_backend import LmdbStateBackend

@@ -9,8 +9,8 @@ from ..operators.base import StreamOperator
 from ..operators.elementwise import MapOperator
 from ..operators.keyed.keyed import KeyedProcessOperator
 from ..operators.sources.sources import SourceOperator
-from ..protocol.partitioning import Partitioning
-from ..protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
+from ..protocol.scheduling.partitioning import Partitioning
+from ..protocol.scheduling.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from .plan import MAX_PARALLELISM, Link, Plan, Run, Stage, StageKind
 from .simulated_operators import (
     BufferOperator,

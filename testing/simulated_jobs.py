@@ -35,14 +35,14 @@ from ..coordinator.monitoring.statistics import (
     RescaleStatistics,
     job_shape,
 )
-from ..protocol.abort_reasons import AbortReason
-from ..protocol.checkpoint_events import AnswerRequest, RequestId, SubtaskMetrics
+from ..protocol.checkpoints.abort_reasons import AbortReason
+from ..protocol.checkpoints.checkpoint_events import AnswerRequest, RequestId, SubtaskMetrics
 from ..protocol.elements import SnapshotKind
-from ..protocol.execution_graph import ExecutionGraph, build_execution_graph
-from ..protocol.execution_plan import execution_plan
 from ..protocol.ids import Attempt, CheckpointId, SubtaskId
-from ..protocol.partitioning import Partitioning
-from ..protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
+from ..protocol.scheduling.execution_graph import ExecutionGraph, build_execution_graph
+from ..protocol.scheduling.execution_plan import execution_plan
+from ..protocol.scheduling.partitioning import Partitioning
+from ..protocol.scheduling.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from ..protocol.task_metrics import ExecutionState, TaskMetrics, TaskRates
 
 __all__ = ["SimulatedJob", "large_job", "simulated_client", "simulated_job"]

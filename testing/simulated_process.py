@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..coordinator.deployment.slots import process_key
 from ..operators.async_io.async_loop import TaskEventLoop
-from ..protocol.checkpoint_events import SubtaskDeclined
+from ..protocol.checkpoints.checkpoint_events import SubtaskDeclined
 from ..protocol.elements import (
     Batch,
     CancelCheckpointMarker,

@@ -12,7 +12,7 @@ from ..coordinator.restore.latest_checkpoint import secure_restored
 from ..coordinator.spec import JobSettings, JobSpec
 from ..protocol.elements import CheckpointBarrier
 from ..protocol.ids import CheckpointId, JobId
-from ..protocol.plan import JobGraph
+from ..protocol.scheduling.plan import JobGraph
 from ..runtime.ports import TaskDeployment
 from .incarnation import Incarnation
 from .local_copies import LocalCopies

@@ -16,7 +16,7 @@ from ..operators.base import OperatorContext, rows
 from ..operators.epoch_stage import EpochStageOperator
 from ..operators.output import Output
 from ..protocol.elements import Batch
-from ..protocol.epochs import EpochLimits
+from ..protocol.stages.epochs import EpochLimits
 from .simulated_operators import Pass
 
 _LONGEST_START_MS = 20

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable, Iterable
 
 from ..common.errors import CheckpointStorageError
-from ..protocol.handles import FileHandle
-from ..protocol.storage_retries import StorageRetryPolicy
+from ..protocol.checkpoints.handles import FileHandle
+from ..protocol.checkpoints.storage_retries import StorageRetryPolicy
 from ..state.storage.checkpoint_storage import (
     CheckpointStorage,
     MissingFileError,

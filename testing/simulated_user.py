@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..common.job_status import JobStatus
 from ..coordinator.barrier_mode import BarrierMode
 from ..coordinator.monitoring.job_report import JobReport
-from ..protocol.checkpoint_events import RequestId
+from ..protocol.checkpoints.checkpoint_events import RequestId
 from ..protocol.elements import CheckpointBarrier, SavepointFormatType, SnapshotKind
 from ..protocol.ids import JobId
 from .outside import outside

@@ -16,8 +16,8 @@ from ..common.restart_strategy import RestartStrategies
 from ..coordinator.spec import JobSettings, JobSpec
 from ..datastream import DataStream, HashMapStateBackend, StreamExecutionEnvironment
 from ..datastream.submission import JobIntercepted, intercepted_submissions
-from ..protocol.plan import JobGraph
-from ..protocol.trigger import TriggerPolicy
+from ..protocol.checkpoints.trigger import TriggerPolicy
+from ..protocol.scheduling.plan import JobGraph
 from .draw_plan import draw_plan
 from .outside import new_outside
 from .plan import ALIGNED_TIMEOUTS_MS, MODES, Crash, Faults, Plan, Run, Victim

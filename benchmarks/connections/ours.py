@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from tidegate.protocol.channels.frames import DataKind, Payload
 from tidegate.protocol.elements import Batch, Message
-from tidegate.protocol.frames import DataKind, Payload
 from tidegate.protocol.ids import Attempt, ChannelId
 from tidegate.runtime.malloc_options import keep_freed_memory
 from tidegate.runtime.network.connections import Connections

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from tidegate.common.typeinfo import Types
-from tidegate.protocol.handles import KeyedStateHandle
+from tidegate.protocol.checkpoints.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import ValueStateDescriptor

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from tidegate.common.typeinfo import Types
-from tidegate.protocol.handles import KeyedStateHandle
+from tidegate.protocol.checkpoints.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 from tidegate.state.descriptors import ValueStateDescriptor

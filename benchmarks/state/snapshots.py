@@ -8,7 +8,7 @@ import time
 from statistics import median
 
 import numpy as np
-from tidegate.protocol.handles import KeyedStateHandle
+from tidegate.protocol.checkpoints.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import StateBackend
 from tidegate.state.keyed.keyed_backend import TableKeyedStateBackend

@@ -11,9 +11,9 @@ from ...operators.base import OperatorContext
 from ...operators.checkpointed import CheckpointHooks, CheckpointListener
 from ...operators.sources.sources import Source, SourceReader
 from ...protocol.elements import Batch
-from ...protocol.epoch_messages import ToLeader
 from ...protocol.ids import CheckpointId
 from ...protocol.source_events import ReaderEvent, SourceEventSent
+from ...protocol.stages.epoch_messages import ToLeader
 from .events import (
     HybridSplit,
     NoMoreSplits,

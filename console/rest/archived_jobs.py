@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...common.errors import CheckpointStorageError
 from ...coordinator.monitoring.job_archive import JobArchive
-from ...protocol.stored_path import address_problem
+from ...protocol.checkpoints.stored_path import address_problem
 from .directory import FoundJob, ListedJob
 
 _REMEMBERED = 1_000

@@ -15,7 +15,7 @@ from ...coordinator.monitoring.statistics import (
     JobStatistics,
     Summary,
 )
-from ...protocol.checkpoint_events import SubtaskMetrics
+from ...protocol.checkpoints.checkpoint_events import SubtaskMetrics
 from ...protocol.elements import SnapshotKind
 from . import checkpoint_models
 from .job_graph import VertexView, vertices_of

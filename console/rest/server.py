@@ -13,7 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from ...common.errors import ConfigurationError, ResourceError
-from ...protocol.listening import is_loopback
+from ...protocol.channels.listening import is_loopback
 from .app import guarded_app
 from .connections import bounded_protocol
 from .directory import JobDirectory

@@ -19,8 +19,8 @@ from ...coordinator.monitoring.job_details import JobDetails
 from ...coordinator.monitoring.job_report import JobReport
 from ...coordinator.monitoring.statistics import JobShape, JobStatistics
 from ...coordinator.monitoring.stored_statistics import read_statistics
+from ...protocol.checkpoints.manifest import CheckpointManifest
 from ...protocol.elements import SnapshotKind
-from ...protocol.manifest import CheckpointManifest
 from .directory import FoundJob, ListedJob
 
 _FRESH_S = 10.0

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from ...common import failpoints
 from ...common.errors import CheckpointStorageError, TidegateError
-from ...protocol import checkpoint as core
+from ...protocol.checkpoints import checkpoint as core
+from ...protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
 from ...protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from ...protocol.event_queue import Cause, Decision, EventQueue
-from ...protocol.execution_graph import ExecutionGraph
 from ...protocol.ids import Attempt, CheckpointId, SubtaskId
-from ...protocol.manifest import CheckpointManifest, OperatorManifest
+from ...protocol.scheduling.execution_graph import ExecutionGraph
 from ...protocol.task_events import CheckpointAborted, CheckpointCompleted, EndSource, TriggerCheckpoint
 from ...telemetry import logs
 from ..barrier_mode import BarrierMode, store_mode, stored_mode

@@ -25,14 +25,14 @@ from dataclasses import dataclass
 
 from ...common import failpoints
 from ...common.errors import CheckpointStorageError
-from ...protocol.checkpoint_paths import check_place, manifest_path, numbers, stored_ids
-from ...protocol.handles import FileHandle
+from ...protocol.checkpoints.checkpoint_paths import check_place, manifest_path, numbers, stored_ids
+from ...protocol.checkpoints.handles import FileHandle
+from ...protocol.checkpoints.manifest import CheckpointManifest, decode_manifest, encode_manifest
+from ...protocol.checkpoints.registry import SharedStateRegistry
+from ...protocol.checkpoints.restorers import Restorers, RestoringJob
+from ...protocol.checkpoints.takeover import Completion, counts
 from ...protocol.ids import CheckpointId, JobId, SubtaskId
 from ...protocol.job_takeover import TakeoverStep
-from ...protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
-from ...protocol.registry import SharedStateRegistry
-from ...protocol.restorers import Restorers, RestoringJob
-from ...protocol.takeover import Completion, counts
 from ...state.storage.checkpoint_storage import CheckpointStorage
 from ..restore.claim_mode import ClaimedCheckpoint
 from ..taking_over import TakingOver

@@ -8,11 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from ...common.errors import CheckpointStorageError
-from ...protocol.checkpoint_paths import numbers
-from ...protocol.control_file import decode_control_file, encode_control_file
-from ...protocol.ids import JobId
-from ...protocol.json_fields import Fields
-from ...protocol.restorers import (
+from ...protocol.checkpoints.checkpoint_paths import numbers
+from ...protocol.checkpoints.control_file import decode_control_file, encode_control_file
+from ...protocol.checkpoints.json_fields import Fields
+from ...protocol.checkpoints.restorers import (
     Restorers,
     RestoringJob,
     decode_restorers,
@@ -20,6 +19,7 @@ from ...protocol.restorers import (
     ended_by,
     with_restorer,
 )
+from ...protocol.ids import JobId
 from ...state.storage.checkpoint_storage import CheckpointStorage, MissingFileError
 from .takeovers import Takeovers
 

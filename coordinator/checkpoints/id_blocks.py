@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...protocol.checkpoint_paths import numbers, stored_ids
-from ...protocol.control_file import encode_control_file
+from ...protocol.checkpoints.checkpoint_paths import numbers, stored_ids
+from ...protocol.checkpoints.control_file import encode_control_file
 from ...protocol.ids import JobId
 from ...state.storage.checkpoint_storage import CheckpointStorage
 from .takeovers import Takeovers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from ...protocol.checkpoint_paths import MANIFEST_NAME, is_own, numbers
-from ...protocol.handles import FileHandle
+from ...protocol.checkpoints.checkpoint_paths import MANIFEST_NAME, is_own, numbers
+from ...protocol.checkpoints.handles import FileHandle
 from ...state.storage.checkpoint_storage import CheckpointStorage, is_absolute
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...protocol.checkpoints.manifest import CheckpointManifest
 from ...protocol.elements import CheckpointingMode
-from ...protocol.manifest import CheckpointManifest
 from ...state.storage.checkpoint_storage import CheckpointStorage, check_exclusive, open_storage
 from ...state.storage.stored_checkpoint import read_checkpoint
 from ..restore.claim_mode import ClaimedCheckpoint

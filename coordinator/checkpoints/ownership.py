@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from ...common.errors import CheckpointStorageError
-from ...protocol.lease import Lease
+from ...protocol.checkpoints.lease import Lease
 from .checkpoint_store import FencedError
 
 logger = logging.getLogger(__name__)

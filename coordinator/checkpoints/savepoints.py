@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 from ...common.errors import CheckpointNotFoundError, CheckpointStorageError
-from ...protocol.control_file import decode_control_file, encode_control_file
+from ...protocol.checkpoints.control_file import decode_control_file, encode_control_file
+from ...protocol.checkpoints.json_fields import Fields
+from ...protocol.checkpoints.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ...protocol.elements import SnapshotKind
 from ...protocol.ids import CheckpointId, JobId
-from ...protocol.json_fields import Fields
-from ...protocol.manifest import CheckpointManifest, decode_manifest, encode_manifest
 from ...state.storage.checkpoint_storage import CheckpointStorage, open_storage
 from ...state.storage.stored_checkpoint import MANIFEST_NAME
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...common.errors import CheckpointNotFoundError, CheckpointStorageError
-from ...protocol.checkpoint_paths import check_address
-from ...protocol.manifest import CheckpointManifest, decode_manifest
+from ...protocol.checkpoints.checkpoint_paths import check_address
+from ...protocol.checkpoints.manifest import CheckpointManifest, decode_manifest
 from ...state.storage.checkpoint_storage import CheckpointStorage, MissingFileError, open_storage
 from ...state.storage.stored_checkpoint import MANIFEST_NAME
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from ...protocol.checkpoint_paths import numbers
+from ...protocol.checkpoints.checkpoint_paths import numbers
 from ...protocol.task_events import ResultsCollected
 from ...state.storage.checkpoint_storage import CheckpointStorage, open_storage
 from ..ended_job import decode_end, encode_end

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 
 from ...common import failpoints
-from ...protocol.control_file import decode_control_file, encode_control_file, old_json
-from ...protocol.json_fields import Fields
-from ...protocol.plan import JobGraph
-from ...protocol.rescaling import RescaleError, parallelism_of, rescaled
+from ...protocol.checkpoints.control_file import decode_control_file, encode_control_file, old_json
+from ...protocol.checkpoints.json_fields import Fields
+from ...protocol.scheduling.plan import JobGraph
+from ...protocol.scheduling.rescaling import RescaleError, parallelism_of, rescaled
 from ...state.storage.checkpoint_storage import CheckpointStorage
 from .checkpoint_store import CheckpointStore
 

@@ -10,11 +10,11 @@ is lost would silently resume from the one before.
 from __future__ import annotations
 
 from ...common.errors import CorruptCheckpointError
-from ...protocol.checkpoint_paths import numbers
-from ...protocol.control_file import decode_control_file, encode_control_file, old_json
+from ...protocol.checkpoints.checkpoint_paths import numbers
+from ...protocol.checkpoints.control_file import decode_control_file, encode_control_file, old_json
+from ...protocol.checkpoints.json_fields import Fields
+from ...protocol.checkpoints.takeover import Completion, Takeover
 from ...protocol.ids import CheckpointId, JobId
-from ...protocol.json_fields import Fields
-from ...protocol.takeover import Completion, Takeover
 from ...state.storage.checkpoint_storage import CheckpointStorage
 
 _OLD_TAKEOVER = old_json("first_id", "checkpoints")

@@ -17,7 +17,7 @@ from ..barrier_mode import BarrierMode
 if TYPE_CHECKING:
     # A driver imports these when its job runs: it would start later if they were imported before.
     # Ruff does not see names in the arguments of a base class.
-    from ...protocol.checkpoint_events import RequestId  # noqa: F401
+    from ...protocol.checkpoints.checkpoint_events import RequestId  # noqa: F401
     from ..monitoring.job_details import JobDetails  # noqa: F401
     from ..monitoring.job_report import JobReport  # noqa: F401
 

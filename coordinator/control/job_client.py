@@ -25,7 +25,7 @@ from ...common.job_status import JobStatus
 from ...common.time import Duration
 from ...protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
 from ...protocol.ids import CheckpointId
-from ...protocol.rescaling import ALL_OPERATORS, RescaleError
+from ...protocol.scheduling.rescaling import ALL_OPERATORS, RescaleError
 from ...state.serializers.key_codec import checked_key
 from ...state.storage.checkpoint_storage import absolute_address
 from ..barrier_mode import BarrierMode
@@ -47,7 +47,7 @@ from .later_answers import answered, answered_later
 
 if TYPE_CHECKING:
     # What a driver gets only when its job runs: the job would start later if it were imported before.
-    from ...protocol.checkpoint_events import AnswerRequest, RequestId
+    from ...protocol.checkpoints.checkpoint_events import AnswerRequest, RequestId
     from ..monitoring.job_details import JobDetails
     from ..monitoring.job_report import JobReport
     from ..monitoring.statistics import RescaleStatistics
@@ -272,7 +272,7 @@ class JobClient(BaseJobClient):
             if report.status.is_globally_terminal_state():
                 if what == "savepoint" and report.stopped_with:
                     # Its coordinator was lost after the stop, and the next one finished it.
-                    from ...protocol.checkpoint_events import AnswerRequest
+                    from ...protocol.checkpoints.checkpoint_events import AnswerRequest
 
                     return AnswerRequest(request, CheckpointId(0), savepoint_path=report.stopped_with)
                 raise JobExecutionError(f"the job is {report.status.name}; no {what} was taken")

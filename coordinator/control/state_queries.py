@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from ...common.errors import StateError
 from ...protocol.ids import SubtaskId
 from ...protocol.key_groups import subtask_of_key_group
-from ...protocol.plan import JobGraph
+from ...protocol.scheduling.plan import JobGraph
 from ...protocol.task_events import QueryState, StateQueried
 from ...state.serializers.key_hashing import key_group_of
 from .control_requests import StateAnswer, StateQuery

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from ...protocol.execution_graph import ExecutionGraph
 from ...protocol.ids import Attempt, SubtaskId
+from ...protocol.scheduling.execution_graph import ExecutionGraph
 from ...protocol.task_events import Numbered, StartRunning, TaskMail, ToOperator, TriggerCheckpoint
 from ...runtime.ports import TaskDeployment
 from ..ports import CoordinatorPorts

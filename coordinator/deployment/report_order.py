@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from ...protocol.execution_graph import Subtask
+from ...protocol.channels.mail_order import MailOrder
+from ...protocol.channels.sequence_gaps import SequenceGaps
 from ...protocol.ids import Attempt, SubtaskId
-from ...protocol.mail_order import MailOrder
-from ...protocol.sequence_gaps import SequenceGaps
+from ...protocol.scheduling.execution_graph import Subtask
 from ...protocol.task_events import TaskFailed
 
 Sender = tuple[Attempt, SubtaskId]

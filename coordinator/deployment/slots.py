@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...common.errors import ConfigurationError
-from ...protocol.execution_graph import ExecutionGraph, Subtask, build_execution_graph
-from ...protocol.plan import JobGraph, SlotResources
-from ...protocol.rescaling import ALL_OPERATORS, highest_parallelism, rescaled
+from ...protocol.scheduling.execution_graph import ExecutionGraph, Subtask, build_execution_graph
+from ...protocol.scheduling.plan import JobGraph, SlotResources
+from ...protocol.scheduling.rescaling import ALL_OPERATORS, highest_parallelism, rescaled
 
 _RAY_UNITS = 10_000
 """Ray counts resources in ten-thousandths."""

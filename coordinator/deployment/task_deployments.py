@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...protocol.execution_graph import ExecutionGraph
+from ...protocol.checkpoints.manifest import CheckpointManifest
 from ...protocol.ids import Attempt, JobId
-from ...protocol.manifest import CheckpointManifest
-from ...protocol.plan import JobGraph
+from ...protocol.scheduling.execution_graph import ExecutionGraph
+from ...protocol.scheduling.plan import JobGraph
 from ...runtime.ports import TaskDeployment, TaskSettings
 from ...state.storage.inline_storage import InlineStorage
 from ..checkpoints.checkpoint_store import CheckpointStore

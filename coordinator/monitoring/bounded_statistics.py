@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from dataclasses import replace
 
 from ...common.secrets import masked_text
-from ...protocol.checkpoint_events import SubtaskMetrics
+from ...protocol.checkpoints.checkpoint_events import SubtaskMetrics
 from ...protocol.ids import SubtaskId
 from .statistics import HISTORY_LENGTH, CheckpointStatistics, JobStatistics
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...protocol import checkpoint as core
+from ...protocol.checkpoints import checkpoint as core
+from ...protocol.checkpoints.manifest import CheckpointManifest
 from ...protocol.elements import SnapshotKind
 from ...protocol.event_queue import Decision
-from ...protocol.execution_graph import ExecutionGraph
 from ...protocol.ids import CheckpointId, SubtaskId
-from ...protocol.manifest import CheckpointManifest
+from ...protocol.scheduling.execution_graph import ExecutionGraph
 from ...protocol.task_events import SpansRecorded
 from ...telemetry import logs
 from ..spec import JobSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ...protocol.checkpoint_events import SubtaskMetrics
+from ...protocol.checkpoints.checkpoint_events import SubtaskMetrics
 from ...protocol.elements import CheckpointBarrier, SnapshotKind
 from ...protocol.ids import CheckpointId, SubtaskId
 from ...protocol.task_events import SpansRecorded

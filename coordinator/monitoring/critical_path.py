@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...protocol.checkpoint_events import SubtaskMetrics
+from ...protocol.checkpoints.checkpoint_events import SubtaskMetrics
 from ...protocol.ids import SubtaskId
 from ...telemetry.spans import (
     ACKNOWLEDGE,

@@ -12,7 +12,7 @@ import logging
 import re
 
 from ...common.errors import CheckpointStorageError, CorruptArchiveError
-from ...protocol.json_fields import parse_json
+from ...protocol.checkpoints.json_fields import parse_json
 from ...state.storage.checkpoint_storage import CheckpointStorage, open_storage
 from .job_details import JobDetails
 from .json_dataclasses import from_plain, to_plain

@@ -53,7 +53,7 @@ class JobDetails:
     started_ms: int
     ended_ms: int | None
     plan: Mapping[str, Any]
-    """What `protocol.execution_plan` makes of the graph."""
+    """What `protocol.scheduling.execution_plan` makes of the graph."""
     subtasks: tuple[SubtaskDetails, ...]
     exceptions: tuple[JobException, ...]
     """The newest 100, newest first."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ...common.secrets import masked_text
 from ...protocol import task_events as events
-from ...protocol.execution_graph import Subtask
 from ...protocol.ids import SubtaskId
+from ...protocol.scheduling.execution_graph import Subtask
 from ...protocol.task_metrics import ExecutionState
 from .job_details import JobException
 from .job_metrics import JobMetrics

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...common.job_status import JobStatus
 from ...protocol.elements import MAX_WATERMARK_MS
-from ...protocol.execution_graph import Subtask
-from ...protocol.stage_reports import StageReport
+from ...protocol.scheduling.execution_graph import Subtask
+from ...protocol.stages.stage_reports import StageReport
 from ...protocol.task_metrics import TaskMetrics, TaskRates
 from ...telemetry.metric_families import Labels, MetricFamilies, MetricFamily
 from ..job_coordinator import JobCoordinator

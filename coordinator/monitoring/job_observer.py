@@ -14,10 +14,10 @@ from typing import Any
 
 from ...common.job_status import JobStatus
 from ...protocol import task_events as events
-from ...protocol.checkpoint_events import AcknowledgeResult, AnswerRequest, RequestId
-from ...protocol.execution_graph import ExecutionGraph, Subtask
+from ...protocol.checkpoints.checkpoint_events import AcknowledgeResult, AnswerRequest, RequestId
+from ...protocol.checkpoints.manifest import CheckpointManifest
 from ...protocol.ids import Attempt, CheckpointId, SubtaskId
-from ...protocol.manifest import CheckpointManifest
+from ...protocol.scheduling.execution_graph import ExecutionGraph, Subtask
 from ...protocol.task_metrics import TaskMetrics
 from ...telemetry import Tracer
 from ...telemetry.spans import RECOVERY, RESCALE

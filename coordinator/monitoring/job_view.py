@@ -6,9 +6,9 @@ import socket
 from dataclasses import replace
 
 from ...common.secrets import masked_text
-from ...protocol.execution_graph import Subtask
-from ...protocol.execution_plan import execution_plan
-from ...protocol.rescaling import parallelism_of
+from ...protocol.scheduling.execution_graph import Subtask
+from ...protocol.scheduling.execution_plan import execution_plan
+from ...protocol.scheduling.rescaling import parallelism_of
 from ...protocol.task_metrics import ExecutionState, TaskRates
 from ..job_coordinator import JobCoordinator
 from ..spec import JobSpec

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ...protocol.execution_graph import Subtask
 from ...protocol.ids import Attempt, CheckpointId, SubtaskId
+from ...protocol.scheduling.execution_graph import Subtask
 from ...protocol.task_metrics import TaskMetrics
 from .statistics import JobStatistics, RecoveryStatistics
 

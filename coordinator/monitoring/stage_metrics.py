@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ...protocol.stage_reports import RunTotals, StageReport, whole_stage
+from ...protocol.stages.stage_reports import RunTotals, StageReport, whole_stage
 
 Values = dict[str, tuple[str, Callable[[StageReport], float | None]]]
 

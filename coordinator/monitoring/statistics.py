@@ -8,11 +8,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...protocol.abort_reasons import AbortReason
-from ...protocol.checkpoint_events import AcknowledgeResult, AnswerRequest, RequestId, SubtaskMetrics
+from ...protocol.checkpoints.abort_reasons import AbortReason
+from ...protocol.checkpoints.checkpoint_events import (
+    AcknowledgeResult,
+    AnswerRequest,
+    RequestId,
+    SubtaskMetrics,
+)
 from ...protocol.elements import SnapshotKind
-from ...protocol.execution_graph import ExecutionGraph
 from ...protocol.ids import Attempt, CheckpointId, SubtaskId
+from ...protocol.scheduling.execution_graph import ExecutionGraph
 
 HISTORY_LENGTH = 1_000
 

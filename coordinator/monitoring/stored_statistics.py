@@ -15,8 +15,8 @@ from typing import Any
 
 from ...common.errors import CorruptCheckpointError
 from ...common.secrets import masked_text
-from ...protocol.abort_reasons import AbortReason
-from ...protocol.checkpoint_events import AcknowledgeResult, SubtaskMetrics
+from ...protocol.checkpoints.abort_reasons import AbortReason
+from ...protocol.checkpoints.checkpoint_events import AcknowledgeResult, SubtaskMetrics
 from ...protocol.elements import SnapshotKind
 from ...protocol.ids import CheckpointId, SubtaskId
 from ...protocol.key_groups import UPPER_BOUND_MAX_PARALLELISM, check_parallelism

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 
 from ...common.errors import CheckpointStorageError, CorruptCheckpointError
+from ...protocol.checkpoints.manifest import CheckpointManifest, decode_manifest
 from ...protocol.elements import SnapshotKind
 from ...protocol.ids import JobId
-from ...protocol.manifest import CheckpointManifest, decode_manifest
 from ...state.storage.checkpoint_storage import is_absolute, open_storage
 from ...state.storage.stored_checkpoint import MANIFEST_NAME
 from ..checkpoints.coordinator_epochs import Epochs

@@ -13,10 +13,10 @@ from ...operators.base import OperatorContext
 from ...operators.chain import load_operator
 from ...operators.output import Output
 from ...operators.timers.processing_time import ProcessingTimeService
-from ...protocol.handles import OperatorListHandle
+from ...protocol.checkpoints.handles import OperatorListHandle
 from ...protocol.ids import Attempt
 from ...protocol.key_groups import key_group_range_of_subtask
-from ...protocol.plan import StreamNode
+from ...protocol.scheduling.plan import StreamNode
 from ...state.backend import KeyedStateBackend, KeyedStateBackendParameters, wall_clock_ms
 from ...state.descriptors import (
     AggregatingStateDescriptor,

@@ -23,10 +23,10 @@ from ...common.errors import (
     ConfigurationError,
     CorruptCheckpointError,
 )
+from ...protocol.checkpoints.restorers import StoredJob, histories
+from ...protocol.checkpoints.takeover import counts
 from ...protocol.elements import SnapshotKind
 from ...protocol.ids import CheckpointId, JobId
-from ...protocol.restorers import StoredJob, histories
-from ...protocol.takeover import counts
 from ...state.storage.checkpoint_storage import CheckpointStorage, MissingFileError, open_storage
 from ...state.storage.stored_checkpoint import MANIFEST_NAME, read_checkpoint
 from ..checkpoints.coordinator_epochs import Epochs

@@ -6,10 +6,10 @@ names an older one in `execution.state-recovery.path` decides that, and is told 
 
 from __future__ import annotations
 
-from ...protocol.checkpoint_paths import stored_ids
+from ...protocol.checkpoints.checkpoint_paths import stored_ids
+from ...protocol.checkpoints.manifest import CheckpointManifest
 from ...protocol.elements import SnapshotKind
 from ...protocol.ids import CheckpointId
-from ...protocol.manifest import CheckpointManifest
 from ...state.storage.checkpoint_storage import open_storage
 from .claim_mode import checkpoint_directory, storage_root
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...common.errors import StateMigrationError
-from ...protocol.channel_state import RecoveredChannel, StoredExchange
-from ...protocol.handles import ChannelRange, OperatorSnapshot
+from ...protocol.checkpoints.channel_state import RecoveredChannel, StoredExchange
+from ...protocol.checkpoints.handles import ChannelRange, OperatorSnapshot
+from ...protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
+from ...protocol.checkpoints.redistribution import redistribute
 from ...protocol.ids import SubtaskId
-from ...protocol.manifest import CheckpointManifest, OperatorManifest
-from ...protocol.plan import JobGraph, StreamNode
-from ...protocol.redistribution import redistribute
+from ...protocol.scheduling.plan import JobGraph, StreamNode
 
 
 def check_restore(graph: JobGraph, manifest: CheckpointManifest, allow_non_restored_state: bool) -> None:

@@ -9,8 +9,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ...protocol.manifest import CheckpointManifest, OperatorManifest
-from ...protocol.plan import JobGraph, StreamNode
+from ...protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
+from ...protocol.scheduling.plan import JobGraph, StreamNode
 from ...state.claims import SETTING, is_marked, without_mark
 from ...state.evolution import SchemaChangeKind, compare_schemas
 from ...state.keyed.raw_state import RAW_KEYED, RAW_OPERATOR

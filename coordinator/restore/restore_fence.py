@@ -9,10 +9,10 @@ a job that starts from one ends none.
 from __future__ import annotations
 
 from ...common.errors import CheckpointNotFoundError, CheckpointStorageError, CorruptCheckpointError
+from ...protocol.checkpoints.manifest import CheckpointManifest
+from ...protocol.checkpoints.restorers import Restorers, RestoringJob, StoredJob
 from ...protocol.elements import SnapshotKind
 from ...protocol.ids import CheckpointId, JobId
-from ...protocol.manifest import CheckpointManifest
-from ...protocol.restorers import Restorers, RestoringJob, StoredJob
 from ...state.storage.checkpoint_storage import open_storage
 from ...state.storage.stored_checkpoint import read_checkpoint
 from ..checkpoints.checkpoint_store import CheckpointStore, FencedError

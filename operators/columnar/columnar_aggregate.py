@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from ...common.errors import ConfigurationError, TidegateError, UserCodeError
 from ...common.typeinfo import TypeInformation
+from ...protocol.checkpoints.handles import OperatorSnapshot
 from ...protocol.elements import Batch, CheckpointBarrier
-from ...protocol.handles import OperatorSnapshot
 from ...state.backend import KeyedStateBackend
 from ..base import FrozenOperator, OperatorContext, StreamOperator
 from ..output import Output

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ...common.errors import StateMigrationError, UserCodeError
 from ...common.typeinfo import Types
-from ...protocol.handles import KeyedStateHandle
+from ...protocol.checkpoints.handles import KeyedStateHandle
 from ...state.backend import KeyedStateBackend
 from ...state.descriptors import ValueStateDescriptor
 from ...state.kinds import ValueState

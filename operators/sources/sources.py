@@ -22,7 +22,6 @@ from ...common.errors import (
 from ...common.output_tag import OutputTag
 from ...common.watermark_strategy import WatermarkStrategy
 from ...protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
-from ...protocol.epoch_messages import FromLeader
 from ...protocol.ids import CheckpointId
 from ...protocol.source_events import (
     CoordinatorEvent,
@@ -32,6 +31,7 @@ from ...protocol.source_events import (
     SplitsAssigned,
     WatermarkLimit,
 )
+from ...protocol.stages.epoch_messages import FromLeader
 from ...state.descriptors import ListStateDescriptor
 from ...state.kinds import ListState
 from ..base import FrozenOperator, OperatorContext, StreamOperator

@@ -16,11 +16,11 @@ import numpy as np
 
 from ...common.errors import CorruptCheckpointError
 from ...operators.keyed.key_hashing import key_groups_of
-from ...protocol.channel_state import RecoveredChannel
+from ...protocol.checkpoints.channel_state import RecoveredChannel
+from ...protocol.checkpoints.handles import ChannelRange, ChannelStateHandle
 from ...protocol.elements import Batch, StreamElement, Watermark
-from ...protocol.execution_graph import InputChannel
-from ...protocol.handles import ChannelRange, ChannelStateHandle
 from ...protocol.ids import ChannelId, CheckpointId
+from ...protocol.scheduling.execution_graph import InputChannel
 from ...state.storage.checkpoint_storage import CheckpointStorage, read_restored
 from ..gate import RecordedMessage
 from ..local_dirs import as_file_name

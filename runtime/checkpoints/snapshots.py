@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from ...common import failpoints
 from ...common.errors import StateError, TidegateError
 from ...operators.chain import OperatorChain
-from ...protocol.abort_reasons import AbortReason
-from ...protocol.checkpoint_events import (
+from ...protocol.checkpoints.abort_reasons import AbortReason
+from ...protocol.checkpoints.checkpoint_events import (
     Acknowledgement,
     StoredSavepoint,
     SubtaskAcknowledged,
     SubtaskDeclined,
     SubtaskMetrics,
 )
+from ...protocol.checkpoints.handles import ChannelStateHandle, FileHandle, OperatorSnapshot
 from ...protocol.elements import CheckpointBarrier
-from ...protocol.handles import ChannelStateHandle, FileHandle, OperatorSnapshot
 from ...protocol.ids import CheckpointId
 from ...protocol.key_groups import key_group_range_of_subtask
 from ...state.backend import BackendClosedError, FrozenKeyedState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.abort_reasons import AbortReason
-from ...protocol.alignment import (
+from ...protocol.checkpoints.abort_reasons import AbortReason
+from ...protocol.checkpoints.alignment import (
     AbortCheckpoint,
     AlignmentAbortReason,
     AlignmentCommand,
@@ -22,10 +22,10 @@ from ...protocol.alignment import (
     ResumeChannels,
     TakeSnapshot,
 )
-from ...protocol.barrier_handler import FROM_COORDINATOR
-from ...protocol.checkpoint_events import SubtaskDeclined
+from ...protocol.checkpoints.barrier_handler import FROM_COORDINATOR
+from ...protocol.checkpoints.checkpoint_events import SubtaskDeclined
+from ...protocol.checkpoints.mode_switch import SwitchingHandler
 from ...protocol.elements import CancelCheckpointMarker, CheckpointBarrier
-from ...protocol.mode_switch import SwitchingHandler
 from ...telemetry import logs
 from ..gate import InputGate
 from ..output import TaskOutput

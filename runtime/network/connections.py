@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...protocol.channels.frame_reader import new_scratch
+from ...protocol.channels.frames import DataKind, FrameError, Refusal
+from ...protocol.channels.link import LinkId, LinkRefused, ends_link
+from ...protocol.channels.link_watch import LOOKS, LinkAction, LinkWatch
 from ...protocol.elements import Message
-from ...protocol.frame_reader import new_scratch
-from ...protocol.frames import DataKind, FrameError, Refusal
 from ...protocol.ids import Attempt
-from ...protocol.link import LinkId, LinkRefused, ends_link
-from ...protocol.link_watch import LOOKS, LinkAction, LinkWatch
 from .connection_log import ConnectionLog, explained, is_exhausted
 from .handshakes import STRANGERS, Handshake, Incoming, Outgoing
 from .listeners import Address, Carrier, Listeners, ListenOn, route

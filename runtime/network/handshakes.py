@@ -9,9 +9,9 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from ...protocol.frame_reader import FrameReader
-from ...protocol.frames import NONCE_BYTES, Frame, FrameError, FrameKind, refusal_frame, refusal_of
-from ...protocol.link import Dialer, LinkId, LinkRefused, Listener, bound_secret
+from ...protocol.channels.frame_reader import FrameReader
+from ...protocol.channels.frames import NONCE_BYTES, Frame, FrameError, FrameKind, refusal_frame, refusal_of
+from ...protocol.channels.link import Dialer, LinkId, LinkRefused, Listener, bound_secret
 from .listeners import Carrier
 from .tls import TlsSocket
 from .wire import received_memory

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...protocol.listening import ADDRESS_KEY, ANY_PORT, PORT_KEY, ListenRule
+from ...protocol.channels.listening import ADDRESS_KEY, ANY_PORT, PORT_KEY, ListenRule
 from ..interfaces import interface_addresses
 from .connection_log import explained
 from .tls import TlsSocket

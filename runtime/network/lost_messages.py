@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...common.errors import LostMessageError
-from ...protocol.execution_graph import Subtask
-from ...protocol.mail_order import MailOrder
-from ...protocol.sequence_gaps import SequenceGaps
+from ...protocol.channels.mail_order import MailOrder
+from ...protocol.channels.sequence_gaps import SequenceGaps
+from ...protocol.scheduling.execution_graph import Subtask
 from ...protocol.task_events import ConnectionFailed, SendFailed, TaskMail
 from ..gate import InputGate
 from ..output import TaskOutput

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from ...protocol.elements import Message
-from ...protocol.frame_reader import FrameReader
-from ...protocol.frames import (
+from ...protocol.channels.frame_reader import FrameReader
+from ...protocol.channels.frames import (
     DataKind,
     Frame,
     FrameKind,
@@ -21,9 +20,10 @@ from ...protocol.frames import (
     data_of,
     data_parts,
 )
+from ...protocol.channels.link import LinkId, Parts, Progress, confirmed_by
+from ...protocol.channels.link_watch import LinkWatch
+from ...protocol.elements import Message
 from ...protocol.ids import ChannelId
-from ...protocol.link import LinkId, Parts, Progress, confirmed_by
-from ...protocol.link_watch import LinkWatch
 from .listeners import Carrier
 from .tls import TlsSocket
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...protocol.channels.frames import DataKind, Payload
+from ...protocol.channels.link import LinkId
 from ...protocol.elements import Announced, EndOfInput, Message, Probe
-from ...protocol.frames import DataKind, Payload
 from ...protocol.ids import Attempt, ChannelId, SubtaskId
-from ...protocol.link import LinkId
 from ...protocol.task_events import ConnectionFailed, CreditReturned
 from .connections import Connections
 from .listeners import Address, ListenOn

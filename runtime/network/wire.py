@@ -22,8 +22,8 @@ import cloudpickle
 import pyarrow as pa
 
 from ...common.errors import SerializationError
+from ...protocol.channels.frames import MAX_BUFFERS, Bytes, LargePayload, Payload
 from ...protocol.elements import Batch, StreamElement
-from ...protocol.frames import MAX_BUFFERS, Bytes, LargePayload, Payload
 from ..flat_batches import FlatBatch, flat
 
 Decode = Callable[[Any, int], tuple[list[StreamElement], int | None]]

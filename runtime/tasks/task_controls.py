@@ -8,7 +8,7 @@ from typing import Protocol
 from ...common import failpoints
 from ...operators.chain import OperatorChain
 from ...protocol import task_events as events
-from ...protocol.alignment import CheckpointGivenUp, CheckpointTriggered
+from ...protocol.checkpoints.alignment import CheckpointGivenUp, CheckpointTriggered
 from ...protocol.elements import SnapshotKind
 from ...protocol.task_life import TaskPhase
 from ...telemetry import logs

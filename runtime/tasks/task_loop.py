@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from ...common import failpoints
 from ...operators.sources.sources import EndOfSource
 from ...protocol import task_events as events
-from ...protocol.alignment import BarrierReceived, CancelMarkerReceived, ChannelEnded, TakeSnapshot
-from ...protocol.checkpoint_events import SubtaskInputEnded
+from ...protocol.channels.mail_order import MailOrder
+from ...protocol.checkpoints.alignment import (
+    BarrierReceived,
+    CancelMarkerReceived,
+    ChannelEnded,
+    TakeSnapshot,
+)
+from ...protocol.checkpoints.checkpoint_events import SubtaskInputEnded
 from ...protocol.elements import (
     MAX_WATERMARK_MS,
     Batch,
@@ -21,7 +27,6 @@ from ...protocol.elements import (
     Watermark,
     WatermarkStatus,
 )
-from ...protocol.mail_order import MailOrder
 from ...protocol.task_life import TaskLifeEvent, TaskPhase
 from ...protocol.task_metrics import TaskMetrics
 from ..assembly import TaskParts

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...operators.base import Work
 from ...protocol.elements import CheckpointBarrier
 from ...protocol.ids import CheckpointId
-from ...protocol.stage_reports import StageReport
+from ...protocol.stages.stage_reports import StageReport
 from ...protocol.task_events import SpansRecorded
 from ...telemetry import AttributeValue, FinishedSpan, Tracer, create_tracer
 from ...telemetry.spans import (

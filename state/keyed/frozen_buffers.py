@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...protocol.handles import KeyedStateHandle
+from ...protocol.checkpoints.handles import KeyedStateHandle
 from ..backend import FrozenKeyedState
 from ..ttl.expiration import Expiration
 from .state_factory import StateParts

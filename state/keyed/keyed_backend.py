@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ...common.errors import CheckpointStorageError, KeyTypeError, StateError
 from ...common.typeinfo import Types
-from ...protocol.handles import KeyedStateHandle
+from ...protocol.checkpoints.handles import KeyedStateHandle
 from ...protocol.state_backing import Backing, BackingEvent
 from ..backend import BackendClosedError, FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from ..claims import Unclaimed

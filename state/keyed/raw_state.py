@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ...common.errors import CorruptCheckpointError, StateError
 from ...common.typeinfo import Types
-from ...protocol.handles import KeyedStateHandle, SegmentHandle
+from ...protocol.checkpoints.handles import KeyedStateHandle, SegmentHandle
 from ...protocol.key_groups import KeyGroupRange
 from ..descriptors import ListStateDescriptor
 from ..snapshots.segments import FORMAT_VERSION

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...protocol.handles import KeyedStateHandle, ListPart, SegmentHandle
-from ...protocol.redistribution import BROADCAST
+from ...protocol.checkpoints.handles import KeyedStateHandle, ListPart, SegmentHandle
+from ...protocol.checkpoints.redistribution import BROADCAST
 from ..backend import FrozenKeyedState, KeyedStateBackend
 from ..descriptors import MapStateDescriptor
 from ..keyed.tables import private_copy

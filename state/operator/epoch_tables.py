@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from ...common.errors import CorruptCheckpointError
 from ...common.typeinfo import Types
-from ...protocol.handles import ListPart
-from ...protocol.redistribution import EVEN_SPLIT
+from ...protocol.checkpoints.handles import ListPart
+from ...protocol.checkpoints.redistribution import EVEN_SPLIT
 from ..descriptors import ListStateDescriptor
 from ..serializers.codecs import value_codec
 from .list_files import EncodedItems, decode_items

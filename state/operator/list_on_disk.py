@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...common.errors import StateError
-from ...protocol.handles import ListPart
+from ...protocol.checkpoints.handles import ListPart
 from ..kinds import ListState
 from ..serializers.codecs import ValueCodec
 from ..serializers.encoded_values import damage_named

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from ...common.errors import StateError
-from ...protocol.handles import FileHandle, ListPart, OperatorListHandle
+from ...protocol.checkpoints.handles import FileHandle, ListPart, OperatorListHandle
 from ...protocol.key_groups import KeyGroupRange
 from ..claims import without_mark
 from ..keyed.conversion import StateConversion

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...protocol.handles import ListPart
+from ...protocol.checkpoints.handles import ListPart
 from ..kinds import BroadcastState, ListState
 from ..serializers.codecs import ValueCodec
 from .list_files import EncodedItems, decode_items, encode_items

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ...common.errors import KeyTypeError, StateError, StateMigrationError
-from ...protocol.handles import OperatorListHandle
-from ...protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
+from ...protocol.checkpoints.handles import OperatorListHandle
+from ...protocol.checkpoints.redistribution import BROADCAST, EVEN_SPLIT, UNION
 from ..backend import KeyedStateBackend
 from ..claims import Claims, Unclaimed
 from ..descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor

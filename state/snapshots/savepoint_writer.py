@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from ...protocol.checkpoints.handles import FileHandle, KeyedStateHandle, OperatorSnapshot, SegmentHandle
 from ...protocol.elements import SavepointFormatType, SavepointTarget
-from ...protocol.handles import FileHandle, KeyedStateHandle, OperatorSnapshot, SegmentHandle
 from ...protocol.key_groups import KeyGroupRange
 from ..keyed.change_merge import merge_tables
 from ..keyed.raw_state import RAW_KEYED

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from ...common.errors import StateError
-from ...protocol.handles import FileHandle, KeyedStateHandle, SegmentHandle
+from ...protocol.checkpoints.handles import FileHandle, KeyedStateHandle, SegmentHandle
 from ...protocol.key_groups import KeyGroupRange
 from ..backend import KeyedStateBackendParameters
 from ..keyed.change_merge import merge_tables

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...common.errors import CorruptCheckpointError, TidegateError
-from ...protocol.handles import FileHandle, SegmentHandle
+from ...protocol.checkpoints.handles import FileHandle, SegmentHandle
 from ...protocol.key_groups import KeyGroupRange
 from ..keyed.change_merge import merge_tables
 from ..keyed.conversion import StateConversion

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...common.errors import ConfigurationError
 from ...common.type_parser import type_from_text
-from ...protocol.manifest import CheckpointManifest, OperatorManifest
+from ...protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
 from ..serializers.arrow_forms import arrow_form
 from ..serializers.type_parts import every_type
 from ..serializers.value_forms import PickledForm

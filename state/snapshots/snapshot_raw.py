@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...common.errors import CorruptCheckpointError
-from ...protocol.handles import SegmentHandle
+from ...protocol.checkpoints.handles import SegmentHandle
 from .snapshot_files import CheckedFiles, StateLocation
 from .snapshot_states import BATCH_ROWS, SnapshotState
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...common.errors import StateError
-from ...protocol.handles import OperatorListHandle, SegmentHandle
-from ...protocol.manifest import CheckpointManifest, OperatorManifest
+from ...protocol.checkpoints.handles import OperatorListHandle, SegmentHandle
+from ...protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
 from ..keyed.raw_state import RAW_KEYED, split_raw
 from ..storage.checkpoint_storage import open_storage
 from ..storage.stored_checkpoint import read_checkpoint

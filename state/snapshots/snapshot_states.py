@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...common.errors import ConfigurationError, CorruptCheckpointError, StateError
-from ...protocol.handles import ListPart
+from ...protocol.checkpoints.handles import ListPart
 from ..keyed.conversion import StateConversion
 from ..operator.list_files import read_list_file
 from ..operator.list_storage import live_entries, read_changes

@@ -11,9 +11,9 @@ from typing import BinaryIO
 
 from ...common.errors import CheckpointStorageError, ConfigurationError, CorruptCheckpointError
 from ...common.secrets import masked_text
-from ...protocol.handles import FileHandle
-from ...protocol.manifest import MAX_MANIFEST_BYTES
-from ...protocol.stored_path import stored_path_problem
+from ...protocol.checkpoints.handles import FileHandle
+from ...protocol.checkpoints.manifest import MAX_MANIFEST_BYTES
+from ...protocol.checkpoints.stored_path import stored_path_problem
 
 MAX_READ_BYTES = MAX_MANIFEST_BYTES
 """Of a file that is read without a handle. No other such file is as large as a manifest."""

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 from pyarrow import fs
 
 from ...common.errors import CheckpointStorageError
-from ...protocol.storage_retries import is_transient_status
+from ...protocol.checkpoints.storage_retries import is_transient_status
 from .checkpoint_storage import TransientStorageError
 
 CreateFile = Callable[[str, bytes], bool]

@@ -14,8 +14,8 @@ from pyarrow import fs
 
 from ...common import failpoints
 from ...common.errors import CheckpointStorageError, CorruptCheckpointError
-from ...protocol.handles import FileHandle
-from ...protocol.storage_retries import is_transient
+from ...protocol.checkpoints.handles import FileHandle
+from ...protocol.checkpoints.storage_retries import is_transient
 from . import local_files
 from .checkpoint_storage import (
     CheckpointStorage,

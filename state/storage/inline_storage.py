@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from ...protocol.handles import FileHandle
+from ...protocol.checkpoints.handles import FileHandle
 from .checkpoint_storage import CheckpointStorage, checked_relative
 from .upload_time import uploading
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from ...protocol.handles import FileHandle
+from ...protocol.checkpoints.handles import FileHandle
 from ...protocol.ids import CheckpointId
 from .checkpoint_storage import CheckpointStorage
 

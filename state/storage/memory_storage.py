@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Iterable
 
-from ...protocol.handles import FileHandle
+from ...protocol.checkpoints.handles import FileHandle
 from .checkpoint_storage import CheckpointStorage, MissingFileError, checked_relative, read_verified
 
 _NUMBERS = itertools.count()

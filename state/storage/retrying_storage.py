@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import BinaryIO, Protocol, TypeVar
 
 from ...common.errors import CheckpointStorageError
-from ...protocol.handles import FileHandle
-from ...protocol.storage_retries import StorageRetryPolicy
+from ...protocol.checkpoints.handles import FileHandle
+from ...protocol.checkpoints.storage_retries import StorageRetryPolicy
 from .checkpoint_storage import CheckpointStorage, MissingFileError, TransientStorageError
 
 _Result = TypeVar("_Result")

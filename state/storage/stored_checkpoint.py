@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...common.errors import CheckpointNotFoundError, CheckpointStorageError
-from ...protocol.checkpoint_paths import MANIFEST_NAME as MANIFEST_NAME
-from ...protocol.checkpoint_paths import check_address
+from ...protocol.checkpoints.checkpoint_paths import MANIFEST_NAME as MANIFEST_NAME
+from ...protocol.checkpoints.checkpoint_paths import check_address
+from ...protocol.checkpoints.manifest import CheckpointManifest, decode_manifest
 from ...protocol.elements import SnapshotKind
-from ...protocol.manifest import CheckpointManifest, decode_manifest
 from .checkpoint_storage import open_storage
 
 _OF_FLINK = "_metadata"

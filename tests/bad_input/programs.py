@@ -11,7 +11,7 @@ from typing import Any
 from tidegate.common import Configuration, Types
 from tidegate.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from tidegate.datastream.state import ValueStateDescriptor
-from tidegate.protocol.manifest import CheckpointManifest
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest
 from tidegate.state.storage.stored_checkpoint import read_checkpoint
 
 CHECKPOINTING = {

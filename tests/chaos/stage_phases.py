@@ -16,7 +16,7 @@ import ray
 from tidegate.coordinator.control.job_client import JobClient
 from tidegate.coordinator.monitoring.job_report import JobReport
 from tidegate.coordinator.monitoring.statistics import CheckpointStatistics
-from tidegate.protocol.stage_reports import StageReport
+from tidegate.protocol.stages.stage_reports import StageReport
 
 from .faults import Watched
 from .stage_job import IN_SPARK, OPEN, SHARE, SNAPSHOT, SUBTASKS, TAKE, StageJob

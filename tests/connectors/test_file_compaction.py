@@ -25,10 +25,10 @@ from tidegate.datastream.connectors.file_system import (
 )
 from tidegate.operators.output import Output
 from tidegate.operators.sinks import SinkOperator
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.redistribution import redistribute
 
 from .test_file_sink import NUMBERS, barrier, context, numbers, staged, visible
 

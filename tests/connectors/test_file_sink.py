@@ -25,10 +25,10 @@ from tidegate.operators.base import OperatorContext
 from tidegate.operators.output import Output
 from tidegate.operators.sinks import SinkOperator
 from tidegate.operators.timers.processing_time import ProcessingTimeService
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.protocol.elements import Batch, CheckpointBarrier
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, CheckpointId, JobId
-from tidegate.protocol.redistribution import redistribute
 from tidegate.state.operator.list_storage import OperatorStateBackendParameters
 from tidegate.state.operator.operator_state_backend import OperatorStateBackend
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage

@@ -18,10 +18,10 @@ from tidegate.datastream.connectors.postgres import PostgresConnectorError, Post
 from tidegate.operators.base import OperatorContext
 from tidegate.operators.output import Output
 from tidegate.operators.sinks import SinkOperator
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.protocol.elements import Batch, CheckpointBarrier
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.redistribution import redistribute
 from tidegate.testing.postgres_server import PostgresServer
 
 from .halves import InTwoHalves

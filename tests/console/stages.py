@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.coordinator.monitoring.job_details import JobDetails, SubtaskDetails
-from tidegate.protocol.epochs import EpochPhase
-from tidegate.protocol.stage_reports import EpochInFlight, PhaseTotals, RunTotals, StageReport
+from tidegate.protocol.stages.epochs import EpochPhase
+from tidegate.protocol.stages.stage_reports import EpochInFlight, PhaseTotals, RunTotals, StageReport
 
 STAGE_TASK = "task-2"
 JOIN = StageReport(

@@ -9,16 +9,16 @@ import pytest
 from tidegate.common import Types
 from tidegate.common.typeinfo import type_text
 from tidegate.console.main import main
-from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import (
+from tidegate.protocol.checkpoints.handles import (
     ChannelStateHandle,
     FileHandle,
     KeyedStateHandle,
     OperatorListHandle,
     OperatorSnapshot,
 )
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest, encode_manifest
+from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 
 from .drivers import checkpoint_of, driver
 

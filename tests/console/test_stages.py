@@ -19,7 +19,7 @@ from tidegate.console.stages import (
 )
 from tidegate.coordinator.monitoring.job_archive import decode_job, encode_job
 from tidegate.coordinator.monitoring.job_details import JobDetails
-from tidegate.protocol.stage_reports import PhaseTotals, RunTotals, StageReport
+from tidegate.protocol.stages.stage_reports import PhaseTotals, RunTotals, StageReport
 from tidegate.testing.simulated_jobs import simulated_client, simulated_job
 
 from .stages import JOIN, STAGE_TASK, with_stage

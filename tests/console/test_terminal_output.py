@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.console.main import main
 from tidegate.console.text import printable, printable_json
+from tidegate.protocol.checkpoints.handles import KeyedStateHandle, OperatorSnapshot
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import KeyedStateHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07\x9b31m\u202egnp.exe\r\x00b"
 

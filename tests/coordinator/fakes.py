@@ -12,10 +12,8 @@ from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.monitoring.job_observer import JobObserver
 from tidegate.coordinator.spec import JobSettings, JobSpec
 from tidegate.protocol import task_events as events
-from tidegate.protocol.checkpoint import Acknowledgement, SubtaskAcknowledged
-from tidegate.protocol.elements import CheckpointBarrier
-from tidegate.protocol.execution_graph import ExecutionGraph
-from tidegate.protocol.handles import (
+from tidegate.protocol.checkpoints.checkpoint import Acknowledgement, SubtaskAcknowledged
+from tidegate.protocol.checkpoints.handles import (
     FileHandle,
     KeyedStateHandle,
     ListPart,
@@ -23,11 +21,13 @@ from tidegate.protocol.handles import (
     OperatorSnapshot,
     SegmentHandle,
 )
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
+from tidegate.protocol.elements import CheckpointBarrier
 from tidegate.protocol.ids import Attempt, CheckpointId, JobId, SubtaskId
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
-from tidegate.protocol.trigger import TriggerPolicy
+from tidegate.protocol.scheduling.execution_graph import ExecutionGraph
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.runtime.ports import TaskDeployment
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.storage.checkpoint_storage import CheckpointStorage

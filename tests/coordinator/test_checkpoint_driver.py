@@ -12,17 +12,22 @@ from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.monitoring.job_view import report_of
 from tidegate.coordinator.monitoring.statistics import SUMMARISED, CheckpointOutcome, Summary
 from tidegate.protocol import task_events as events
-from tidegate.protocol.abort_reasons import AbortReason
-from tidegate.protocol.checkpoint import (
+from tidegate.protocol.checkpoints.abort_reasons import AbortReason
+from tidegate.protocol.checkpoints.checkpoint import (
     Acknowledgement,
     SubtaskAcknowledged,
     SubtaskDeclined,
     SubtaskMetrics,
 )
-from tidegate.protocol.handles import FileHandle, KeyedStateHandle, OperatorSnapshot, SegmentHandle
+from tidegate.protocol.checkpoints.handles import (
+    FileHandle,
+    KeyedStateHandle,
+    OperatorSnapshot,
+    SegmentHandle,
+)
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
-from tidegate.protocol.trigger import TriggerPolicy
 
 from .fakes import SOURCE, SUBTASKS, TOTALS, FakeCluster, UnreliableStorage, job_spec
 

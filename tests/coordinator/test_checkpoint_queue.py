@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidegate.protocol import task_events as events
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.ids import Attempt, SubtaskId
-from tidegate.protocol.trigger import TriggerPolicy
 
 from .fakes import FakeCluster, UnreliableStorage, job_spec
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
 from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore, FencedError, Garbage
+from tidegate.protocol.checkpoints.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import FileHandle, ListPart, OperatorListHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage.stored_checkpoint import read_checkpoint
 

@@ -8,11 +8,11 @@ import pytest
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore
 from tidegate.coordinator.restore.claim_mode import ClaimedCheckpoint
+from tidegate.protocol.checkpoints.handles import FileHandle
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
 from tidegate.state.storage.checkpoint_storage import register_scheme
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 

@@ -9,8 +9,8 @@ import pytest
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.checkpoints.deletion_delay import DeletionTimes, deletion_delay
-from tidegate.protocol.checkpoint import SubtaskAcknowledged, SubtaskDeclined
-from tidegate.protocol.trigger import TriggerPolicy
+from tidegate.protocol.checkpoints.checkpoint import SubtaskAcknowledged, SubtaskDeclined
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.state.storage.checkpoint_storage import CheckpointStorage
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 

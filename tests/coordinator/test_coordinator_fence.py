@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore, FencedError
+from tidegate.protocol.checkpoints.handles import FileHandle
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .fakes import keyed_snapshot

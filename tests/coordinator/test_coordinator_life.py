@@ -14,8 +14,8 @@ from tidegate.coordinator.ended_job import encode_end
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.spec import JobSpec
 from tidegate.protocol import task_events as events
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.ids import JobId
-from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.storage.checkpoint_storage import register_scheme
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tidegate.coordinator.monitoring.critical_path import CriticalPath, critical_path, explain_lines
 from tidegate.coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics, TaskShape
-from tidegate.protocol.checkpoint import SubtaskMetrics
+from tidegate.protocol.checkpoints.checkpoint import SubtaskMetrics
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 
 SOURCE, ENRICH, OTHER, SINK = (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tidegate.coordinator.elasticity import ASK_AGAIN_MS, Elasticity
-from tidegate.protocol.autoscaler import AutoscalerSettings
 from tidegate.protocol.ids import SubtaskId
-from tidegate.protocol.plan import JobGraph
-from tidegate.protocol.reactive import ReactiveSettings
-from tidegate.protocol.rescaling import parallelism_of
+from tidegate.protocol.scheduling.autoscaler import AutoscalerSettings
+from tidegate.protocol.scheduling.plan import JobGraph
+from tidegate.protocol.scheduling.reactive import ReactiveSettings
+from tidegate.protocol.scheduling.rescaling import parallelism_of
 from tidegate.protocol.task_metrics import ProcessMetrics, TaskMetrics
 
 from .fakes import TOTALS, FakeCluster

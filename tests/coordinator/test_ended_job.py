@@ -15,7 +15,7 @@ from tidegate.coordinator.checkpoints.stored_end import StoredEnd
 from tidegate.coordinator.ended_job import decode_end, encode_end
 from tidegate.coordinator.monitoring.job_report import JobReport
 from tidegate.coordinator.spec import JobSpec
-from tidegate.protocol.control_file import encode_control_file
+from tidegate.protocol.checkpoints.control_file import encode_control_file
 from tidegate.protocol.ids import Attempt, JobId, SubtaskId
 from tidegate.protocol.task_events import ResultsCollected
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidegate.coordinator.epoch_leaders import EpochLeaders
-from tidegate.protocol.epoch_messages import (
+from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.stages.epoch_messages import (
     EmitShare,
     EndShare,
     EpochRan,
@@ -13,7 +14,6 @@ from tidegate.protocol.epoch_messages import (
     ShareEnded,
     ShareOpened,
 )
-from tidegate.protocol.ids import CheckpointId
 
 
 class Hosted:

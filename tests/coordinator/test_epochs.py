@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
 from tidegate.coordinator.checkpoints.coordinator_epochs import Epochs
-from tidegate.protocol.restorers import RestoringJob, StoredJob, histories, with_restorer
+from tidegate.protocol.checkpoints.restorers import RestoringJob, StoredJob, histories, with_restorer
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 
 from .test_restore_fence import Root

@@ -19,13 +19,13 @@ from tidegate.coordinator.checkpoints.stored_end import StoredEnd
 from tidegate.coordinator.monitoring.job_view import report_of
 from tidegate.coordinator.restore.latest_checkpoint import secure_restored
 from tidegate.coordinator.spec import JobSpec
-from tidegate.protocol.checkpoint import Acknowledgement, SubtaskAcknowledged
-from tidegate.protocol.checkpoint_paths import JOB_DIRECTORIES
+from tidegate.protocol.checkpoints.checkpoint import Acknowledgement, SubtaskAcknowledged
+from tidegate.protocol.checkpoints.checkpoint_paths import JOB_DIRECTORIES
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.elements import CheckpointingMode
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, JobId, SubtaskId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
-from tidegate.protocol.rescaling import parallelism_of
+from tidegate.protocol.scheduling.rescaling import parallelism_of
 from tidegate.state.storage.checkpoint_storage import open_storage
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage.stored_checkpoint import read_checkpoint

@@ -17,11 +17,11 @@ from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointErro
 from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore
 from tidegate.coordinator.checkpoints.stored_checkpoints import stored_checkpoints
 from tidegate.coordinator.restore.claim_mode import ClaimedCheckpoint
+from tidegate.protocol.checkpoints.handles import FileHandle, OperatorSnapshot
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import FileHandle, OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, JobId
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from tidegate.state.snapshots.snapshot_reader import read_snapshot
 from tidegate.state.storage.checkpoint_storage import open_storage, read_restored
 from tidegate.state.storage.local_snapshots import LocalSnapshots

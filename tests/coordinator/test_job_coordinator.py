@@ -13,17 +13,17 @@ from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
 from tidegate.coordinator.restore.latest_checkpoint import secure_restored
 from tidegate.protocol import task_events as events
-from tidegate.protocol.abort_reasons import AbortReason
-from tidegate.protocol.checkpoint import (
+from tidegate.protocol.checkpoints.abort_reasons import AbortReason
+from tidegate.protocol.checkpoints.checkpoint import (
     Acknowledgement,
     SubtaskAcknowledged,
     SubtaskDeclined,
     SubtaskInputEnded,
 )
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId, SubtaskId
-from tidegate.protocol.trigger import TriggerPolicy
 
 from .fakes import SOURCE, SUBTASKS, TOTALS, FakeCluster, UnreliableStorage, job_spec, position_handle
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidegate.coordinator.monitoring.job_metric_families import JobFamilies
 from tidegate.coordinator.monitoring.job_reporters import JobReporters
 from tidegate.protocol.elements import MAX_WATERMARK_MS
-from tidegate.protocol.stage_reports import PhaseTotals, RunTotals, StageReport
+from tidegate.protocol.stages.stage_reports import PhaseTotals, RunTotals, StageReport
 from tidegate.protocol.task_metrics import MetricScope, ProcessMetrics, TaskMetrics
 from tidegate.telemetry.metric_families import MetricFamily
 from tidegate.telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.protocol import task_events as events
-from tidegate.protocol.checkpoint import SubtaskAcknowledged, SubtaskMetrics
+from tidegate.protocol.checkpoints.checkpoint import SubtaskAcknowledged, SubtaskMetrics
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 from tidegate.telemetry import FinishedSpan, create_tracer
 from tidegate.telemetry.spans import (

@@ -20,10 +20,10 @@ from tidegate.operators.base import StreamOperator
 from tidegate.operators.elementwise import MapOperator
 from tidegate.operators.sinks import SinkOperator
 from tidegate.operators.sources.sources import Source, SourceOperator, SourceReader
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
-from tidegate.protocol.trigger import TriggerPolicy
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 from tidegate.telemetry import create_tracer, logs
 

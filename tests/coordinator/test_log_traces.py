@@ -6,8 +6,8 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from tidegate.protocol.checkpoint import SubtaskDeclined
-from tidegate.protocol.trigger import TriggerPolicy
+from tidegate.protocol.checkpoints.checkpoint import SubtaskDeclined
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.telemetry.logs import LogContext, LogSettings, ProcessLog, log_files
 from tidegate.telemetry.spans import parse_traceparent
 

@@ -10,9 +10,9 @@ import pytest
 from tidegate.operators.sources.enumerators import SplitEnumerator, SplitEnumeratorContext
 from tidegate.operators.sources.sources import Source, SourceOperator, SourceReader
 from tidegate.protocol import task_events as events
-from tidegate.protocol.checkpoint import SubtaskAcknowledged
+from tidegate.protocol.checkpoints.checkpoint import SubtaskAcknowledged
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.plan import JobGraph
+from tidegate.protocol.scheduling.plan import JobGraph
 from tidegate.protocol.source_events import (
     NoMoreSplits,
     ReaderStarted,

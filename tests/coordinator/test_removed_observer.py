@@ -7,12 +7,12 @@ from typing import Any, cast
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.monitoring.job_observer import JobObserver
 from tidegate.protocol import task_events as events
-from tidegate.protocol.abort_reasons import AbortReason
-from tidegate.protocol.checkpoint import SubtaskDeclined
+from tidegate.protocol.checkpoints.abort_reasons import AbortReason
+from tidegate.protocol.checkpoints.checkpoint import SubtaskDeclined
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.elements import SavepointFormatType, SnapshotKind
-from tidegate.protocol.rescaling import parallelism_of
+from tidegate.protocol.scheduling.rescaling import parallelism_of
 from tidegate.protocol.task_metrics import TaskMetrics
-from tidegate.protocol.trigger import TriggerPolicy
 
 from .fakes import SOURCE, SUBTASKS, FakeCluster, UnreliableStorage, job_spec
 

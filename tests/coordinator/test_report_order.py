@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.coordinator.deployment.report_order import ReportOrder
 from tidegate.coordinator.result_buffer import ResultBuffer
-from tidegate.protocol.execution_graph import build_execution_graph
 from tidegate.protocol.ids import Attempt, SubtaskId
+from tidegate.protocol.scheduling.execution_graph import build_execution_graph
 from tidegate.protocol.task_events import ResultsCollected, TaskFailed
 
 from .fakes import SOURCE, job_spec

@@ -8,13 +8,13 @@ from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.monitoring.job_view import JobView, report_of
 from tidegate.coordinator.monitoring.statistics import RescaleStatistics
 from tidegate.protocol import task_events as events
-from tidegate.protocol.checkpoint import SubtaskDeclined, SubtaskInputEnded
+from tidegate.protocol.checkpoints.checkpoint import SubtaskDeclined, SubtaskInputEnded
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.elements import SavepointFormatType, SnapshotKind
 from tidegate.protocol.ids import SubtaskId
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.protocol.rescaling import parallelism_of
+from tidegate.protocol.scheduling.rescaling import parallelism_of
 from tidegate.protocol.task_metrics import ProcessMetrics, TaskMetrics
-from tidegate.protocol.trigger import TriggerPolicy
 
 from .fakes import SOURCE, SUBTASKS, TOTALS, FakeCluster, UnreliableStorage, job_graph, job_spec
 

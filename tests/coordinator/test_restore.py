@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 from tidegate.common.errors import StateMigrationError
 from tidegate.coordinator.restore.restore import check_restore, recovered_records, restored_state
-from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import (
+from tidegate.protocol.checkpoints.handles import (
     ChannelRange,
     ChannelStateHandle,
     FileHandle,
     OperatorListHandle,
     OperatorSnapshot,
 )
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
+from tidegate.protocol.checkpoints.redistribution import EVEN_SPLIT
+from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 from tidegate.protocol.key_groups import KeyGroupRange, key_group_range_of_subtask
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest
-from tidegate.protocol.redistribution import EVEN_SPLIT
 
 from .fakes import job_graph, keyed_snapshot, position_handle
 

@@ -11,8 +11,8 @@ from tidegate.coordinator.checkpoints.checkpoint_store import FencedError
 from tidegate.coordinator.restore.latest_checkpoint import latest_now, secure_restored
 from tidegate.coordinator.restore.restore_fence import fence_job
 from tidegate.coordinator.spec import JobSpec
+from tidegate.protocol.checkpoints.restorers import RestoringJob
 from tidegate.protocol.ids import CheckpointId, JobId
-from tidegate.protocol.restorers import RestoringJob
 from tidegate.protocol.task_events import CheckpointCompleted
 from tidegate.state.storage.checkpoint_storage import CheckpointStorage, register_scheme
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage

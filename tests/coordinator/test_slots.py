@@ -12,9 +12,15 @@ from tidegate.coordinator.deployment.slots import (
     start_order,
     total,
 )
-from tidegate.protocol.execution_graph import ExecutionGraph, build_execution_graph
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import SlotResources, StreamEdge, StreamGraph, StreamNode, build_job_graph
+from tidegate.protocol.scheduling.execution_graph import ExecutionGraph, build_execution_graph
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import (
+    SlotResources,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+    build_job_graph,
+)
 
 Wanted = dict[str, ProcessResources]
 

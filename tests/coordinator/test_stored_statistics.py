@@ -17,8 +17,8 @@ from tidegate.coordinator.monitoring.stored_statistics import (
     read_statistics,
     stored_statistics,
 )
-from tidegate.protocol.abort_reasons import AbortReason
-from tidegate.protocol.checkpoint import AcknowledgeResult, SubtaskAcknowledged, SubtaskMetrics
+from tidegate.protocol.checkpoints.abort_reasons import AbortReason
+from tidegate.protocol.checkpoints.checkpoint import AcknowledgeResult, SubtaskAcknowledged, SubtaskMetrics
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 
 from .fakes import SOURCE, SUBTASKS, FakeCluster, job_spec

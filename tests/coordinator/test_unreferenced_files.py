@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 from tidegate.common import Types
-from tidegate.protocol.checkpoint import Acknowledgement, SubtaskAcknowledged
-from tidegate.protocol.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.checkpoint import Acknowledgement, SubtaskAcknowledged
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.manifest import decode_manifest
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.ids import CheckpointId, SubtaskId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
-from tidegate.protocol.manifest import decode_manifest
-from tidegate.protocol.trigger import TriggerPolicy
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.live_backends import HashMapStateBackend

@@ -30,7 +30,7 @@ from tidegate.datastream import (
     StreamExecutionEnvironment,
 )
 from tidegate.operators.base import OperatorContext
-from tidegate.protocol.handles import FileHandle
+from tidegate.protocol.checkpoints.handles import FileHandle
 from tidegate.state.storage.checkpoint_storage import CheckpointStorage, register_scheme
 from tidegate.state.storage.filesystem_storage import FileSystemCheckpointStorage
 

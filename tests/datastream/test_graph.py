@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tidegate.common.errors import ConfigurationError, GraphError, SerializationError
 from tidegate.datastream import StreamExecutionEnvironment
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import StreamNode, build_job_graph
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import StreamNode, build_job_graph
 
 from .jobs import RunningSum, environment
 

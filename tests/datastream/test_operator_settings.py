@@ -8,7 +8,7 @@ import pytest
 from tidegate.common import Types
 from tidegate.common.errors import ConfigurationError
 from tidegate.datastream import MemorySize, SlotSharingGroup, StreamExecutionEnvironment
-from tidegate.protocol.plan import SlotResources, StreamNode, build_job_graph
+from tidegate.protocol.scheduling.plan import SlotResources, StreamNode, build_job_graph
 
 from .jobs import environment
 

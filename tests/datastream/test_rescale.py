@@ -16,7 +16,7 @@ from tidegate.common.failpoints import VARIABLE
 from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import Source, SourceReader
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.rescaling import RescaleError
+from tidegate.protocol.scheduling.rescaling import RescaleError
 
 from .jobs import WAIT_S, Kept, RunningSum, environment, expected_sums
 

@@ -34,7 +34,7 @@ from tidegate.datastream import (
 from tidegate.datastream.job_settings import job_settings
 from tidegate.datastream.spark_settings import spark_settings
 from tidegate.protocol.ids import JobId
-from tidegate.protocol.plan import JobGraph
+from tidegate.protocol.scheduling.plan import JobGraph
 
 from .jobs import environment
 

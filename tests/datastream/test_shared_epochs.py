@@ -14,7 +14,7 @@ from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.operators.base import rows
 from tidegate.operators.epoch_stage import EpochStageOperator
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.epochs import EpochLimits
+from tidegate.protocol.stages.epochs import EpochLimits
 
 RECORDS = 2_000
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from tidegate.common import JobStatus, WatermarkStrategy
 from tidegate.coordinator.control.job_client import JobClient
-from tidegate.protocol.epochs import EpochLimits
+from tidegate.protocol.stages.epochs import EpochLimits
 
 from .jobs import WAIT_S, Kept, environment
 from .test_rescale import COUNT, GatedSource

@@ -8,7 +8,7 @@ import pytest
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.control.job_client import JobClient
 from tidegate.coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics
-from tidegate.protocol.abort_reasons import AbortReason
+from tidegate.protocol.checkpoints.abort_reasons import AbortReason
 
 from .jobs import WAIT_S
 from .stuck_jobs import expected, new_world, stuck_job

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from tidegate.protocol import alignment
-from tidegate.protocol import checkpoint as core
+from tidegate.protocol.checkpoints import alignment
+from tidegate.protocol.checkpoints import checkpoint as core
+from tidegate.protocol.checkpoints.trigger import NEVER_MS, TriggerPolicy
 from tidegate.protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
-from tidegate.protocol.trigger import NEVER_MS, TriggerPolicy
 
 
 class Machine(Protocol):

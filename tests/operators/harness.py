@@ -10,8 +10,8 @@ from tidegate.common.typeinfo import TypeInformation
 from tidegate.operators.base import OperatorContext, StreamOperator
 from tidegate.operators.output import Output, Receiver
 from tidegate.operators.timers.processing_time import ProcessingTimeService
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.elements import Batch, CheckpointBarrier
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend

@@ -23,8 +23,8 @@ from tidegate.operators.columnar.aggregations import (
 )
 from tidegate.operators.columnar.column_key import ColumnKey
 from tidegate.operators.columnar.columnar_aggregate import Aggregates, ColumnarAggregateOperator
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.key_groups import key_group_range_of_subtask, subtask_of_key_group
 from tidegate.state.serializers.key_hashing import key_group_of
 

@@ -22,8 +22,8 @@ from tidegate.operators.columnar.aggregations import (
 from tidegate.operators.columnar.column_key import ColumnKey
 from tidegate.operators.columnar.columnar_aggregate import Aggregates
 from tidegate.operators.columnar.columnar_windows import ColumnarWindowOperator
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.key_groups import key_group_range_of_subtask, subtask_of_key_group
 from tidegate.state.serializers.key_hashing import key_group_of
 

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 from tidegate.operators.base import rows
 from tidegate.operators.epoch_stage import EpochStageOperator
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
-from tidegate.protocol.epoch_leader import EpochLeader
-from tidegate.protocol.epoch_messages import FromLeader
-from tidegate.protocol.epochs import EpochLimits
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.redistribution import redistribute
-from tidegate.protocol.stage_reports import MOST_EPOCHS, PhaseTotals, RunTotals, StageReport
+from tidegate.protocol.stages.epoch_leader import EpochLeader
+from tidegate.protocol.stages.epoch_messages import FromLeader
+from tidegate.protocol.stages.epochs import EpochLimits
+from tidegate.protocol.stages.stage_reports import MOST_EPOCHS, PhaseTotals, RunTotals, StageReport
 
 from .harness import OperatorUnderTest
 

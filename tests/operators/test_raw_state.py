@@ -10,9 +10,9 @@ import pytest
 from tidegate.common.errors import CorruptCheckpointError, StateError, StateMigrationError, UserCodeError
 from tidegate.operators.base import StreamOperator
 from tidegate.operators.elementwise import MapOperator
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.handles import OperatorSnapshot
-from tidegate.protocol.redistribution import redistribute
 from tidegate.state.keyed.raw_state import RawKeyedStateOutput, RawOperatorStateOutput
 from tidegate.state.serializers.key_hashing import key_group_of
 

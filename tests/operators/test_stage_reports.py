@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidegate.coordinator.monitoring.stage_metrics import stage_values
-from tidegate.protocol.stage_reports import (
+from tidegate.protocol.stages.stage_reports import (
     MOST_EPOCHS,
     EpochInFlight,
     PhaseTotals,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidegate.protocol.redistribution import redistribute
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.state.operator.epoch_tables import FORMAT_VERSION
 from tidegate.state.storage.stored_checkpoint import read_checkpoint
 

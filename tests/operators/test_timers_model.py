@@ -13,8 +13,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tidegate.operators.timers.timers import Timer
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.protocol.key_groups import key_group_range_of_subtask
-from tidegate.protocol.redistribution import redistribute
 from tidegate.state.backend import StateBackend
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend

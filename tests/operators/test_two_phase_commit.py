@@ -10,9 +10,9 @@ from tidegate.common.errors import ConfigurationError, UserCodeError
 from tidegate.datastream import CheckpointListener, TwoPhaseCommitSink
 from tidegate.operators.base import OperatorContext
 from tidegate.operators.sinks import SinkOperator
-from tidegate.protocol.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.redistribution import redistribute
 
 from .harness import OperatorUnderTest
 

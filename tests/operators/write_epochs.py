@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, encode_manifest
 from tidegate.state.operator.epoch_tables import FORMAT_VERSION
 from tidegate.state.storage.stored_checkpoint import MANIFEST_NAME
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from tidegate.protocol.frame_reader import FrameReader
-from tidegate.protocol.frames import (
+from tidegate.protocol.channels.frame_reader import FrameReader
+from tidegate.protocol.channels.frames import (
     VERSION,
     Bytes,
     Challenge,
@@ -27,8 +27,7 @@ from tidegate.protocol.frames import (
     refusal_frame,
     refusal_of,
 )
-from tidegate.protocol.ids import Attempt, ChannelId
-from tidegate.protocol.link import (
+from tidegate.protocol.channels.link import (
     Dialer,
     LinkId,
     LinkRefused,
@@ -37,7 +36,8 @@ from tidegate.protocol.link import (
     confirmed_by,
     ends_link,
 )
-from tidegate.protocol.link_watch import LinkAction, LinkWatch
+from tidegate.protocol.channels.link_watch import LinkAction, LinkWatch
+from tidegate.protocol.ids import Attempt, ChannelId
 
 from .link_network import Connection
 

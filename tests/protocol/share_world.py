@@ -13,9 +13,10 @@ from random import Random
 from typing import Any
 
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Watermark, WatermarkStatus
-from tidegate.protocol.epoch_leader import EpochLeader, Sent
-from tidegate.protocol.epoch_shares import ShareMachine
-from tidegate.protocol.epochs import (
+from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.stages.epoch_leader import EpochLeader, Sent
+from tidegate.protocol.stages.epoch_shares import ShareMachine
+from tidegate.protocol.stages.epochs import (
     BarrierPassed,
     BarrierReceived,
     CollectResults,
@@ -40,7 +41,6 @@ from tidegate.protocol.epochs import (
     TimePassed,
     WakeAt,
 )
-from tidegate.protocol.ids import CheckpointId
 
 PARTITIONS = 4
 RECORDS = 20

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tidegate.protocol.alignment import (
+from tidegate.protocol.checkpoints.alignment import (
     AbortCheckpoint,
     AlignmentCommand,
     AlignmentEvent,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tidegate.protocol.alignment import (
+from tidegate.protocol.checkpoints.alignment import (
     AbortCheckpoint,
     AlignmentAbortReason,
     AlignmentEvent,
@@ -23,7 +23,13 @@ from tidegate.protocol.alignment import (
     EndAnnounced,
     TakeSnapshot,
 )
-from tidegate.protocol.alignment_table import TABLE, AlignmentInput, AlignmentState, Relation, Step
+from tidegate.protocol.checkpoints.alignment_table import (
+    TABLE,
+    AlignmentInput,
+    AlignmentState,
+    Relation,
+    Step,
+)
 from tidegate.protocol.elements import CheckpointBarrier
 from tidegate.protocol.ids import CheckpointId
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.protocol.autoscaler import (
+from tidegate.protocol.scheduling.autoscaler import (
     FULLY_BUSY,
     AutoscalerPolicy,
     AutoscalerSettings,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tidegate.protocol import checkpoint as core
+from tidegate.protocol.checkpoints import checkpoint as core
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
-from tidegate.protocol.trigger import TriggerPolicy
 
 SUBTASKS = [SubtaskId("source", 0), SubtaskId("map", 0), SubtaskId("map", 1)]
 SOURCES = frozenset(SUBTASKS[:1])

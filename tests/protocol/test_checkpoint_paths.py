@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
-from tidegate.protocol.checkpoint_paths import check_address, is_own, numbers, stored_ids
+from tidegate.protocol.checkpoints.checkpoint_paths import check_address, is_own, numbers, stored_ids
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.manifest import CheckpointManifest
 
 JOB = "0123456789abcdef0123456789abcdef"
 

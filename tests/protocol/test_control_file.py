@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
-from tidegate.protocol.control_file import (
+from tidegate.protocol.checkpoints.control_file import (
     ControlFile,
     decode_control_file,
     encode_control_file,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tidegate.protocol.credit_returns import CREDIT_STEPS, HELD_NS, CreditReturns
+from tidegate.protocol.channels.credit_returns import CREDIT_STEPS, HELD_NS, CreditReturns
 from tidegate.protocol.ids import ChannelId
 
 CREDIT = 1_000_000

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.protocol.alignment_table import TABLE
+from tidegate.protocol.checkpoints.alignment_table import TABLE
+from tidegate.protocol.checkpoints.pending_checkpoint import CHECKPOINT_TRANSITIONS
 from tidegate.protocol.job import TRANSITIONS
 from tidegate.protocol.job_takeover import TAKEOVER_TRANSITIONS
 from tidegate.protocol.job_tasks import TASKS_TRANSITIONS
-from tidegate.protocol.pending_checkpoint import CHECKPOINT_TRANSITIONS
 from tidegate.protocol.rescale import RESCALE_TRANSITIONS
 
 DOCS = Path(__file__).parents[2] / "docs"

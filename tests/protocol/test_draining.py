@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidegate.protocol import checkpoint as core
+from tidegate.protocol.checkpoints import checkpoint as core
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
-from tidegate.protocol.trigger import TriggerPolicy
 
 SOURCE, STAGE = SubtaskId("source", 0), SubtaskId("stage", 0)
 ATTEMPT = Attempt(1)

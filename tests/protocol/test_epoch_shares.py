@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from tidegate.protocol.elements import MAX_WATERMARK_MS, Watermark, WatermarkStatus
-from tidegate.protocol.epoch_leader import NO_BARRIER, EpochLeader
-from tidegate.protocol.epoch_messages import (
+from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.invalid_event import InvalidEvent
+from tidegate.protocol.stages.epoch_leader import NO_BARRIER, EpochLeader
+from tidegate.protocol.stages.epoch_messages import (
     EmitShare,
     EndShare,
     EpochDue,
@@ -24,8 +26,8 @@ from tidegate.protocol.epoch_messages import (
     ShareRuns,
     TakeResults,
 )
-from tidegate.protocol.epoch_shares import ShareMachine
-from tidegate.protocol.epochs import (
+from tidegate.protocol.stages.epoch_shares import ShareMachine
+from tidegate.protocol.stages.epochs import (
     BarrierPassed,
     BarrierReceived,
     ControlReceived,
@@ -45,8 +47,6 @@ from tidegate.protocol.epochs import (
     TimePassed,
     WakeAt,
 )
-from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.invalid_event import InvalidEvent
 from tidegate.protocol.watermarks import MIN_WATERMARK_MS as MIN_MS
 
 from ..simulation.mutants.base import Mutant

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 from tidegate.common.restart_strategy import RestartStrategies as Strategies
-from tidegate.protocol.failover import Failover, GiveUp, Restart, failover_of
+from tidegate.protocol.scheduling.failover import Failover, GiveUp, Restart, failover_of
 
 
 def delays(failover: Failover, times_ms: Iterable[int]) -> list[int | None]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.protocol.frame_reader import FrameReader, new_scratch
-from tidegate.protocol.frames import (
+from tidegate.protocol.channels.frame_reader import FrameReader, new_scratch
+from tidegate.protocol.channels.frames import (
     HANDSHAKE_LIMIT_BYTES,
     LIMIT_BYTES,
     MAX_BUFFERS,
@@ -28,8 +28,8 @@ from tidegate.protocol.frames import (
     received_of,
     refusal_of,
 )
+from tidegate.protocol.channels.link import Dialer, LinkId, LinkRefused, Listener
 from tidegate.protocol.ids import Attempt, ChannelId
-from tidegate.protocol.link import Dialer, LinkId, LinkRefused, Listener
 
 SECRET = b"secret of the attempt, 32 bytes."
 LINK = LinkId(Attempt(3), 1, 2)

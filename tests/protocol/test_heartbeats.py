@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.protocol.heartbeats import Heartbeats, Silent
+from tidegate.protocol.scheduling.heartbeats import Heartbeats, Silent
 
 NODES = {"a": "node-1", "b": "node-1", "c": "node-2"}
 NOTHING = Silent()

@@ -9,7 +9,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidegate.protocol.checkpoint_paths import manifest_path
+from tidegate.protocol.checkpoints.checkpoint_paths import manifest_path
+from tidegate.protocol.checkpoints.takeover import Completion, Takeover
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.job_takeover import (
     TAKEOVER_TRANSITIONS,
@@ -18,7 +19,6 @@ from tidegate.protocol.job_takeover import (
     TakeoverStep,
 )
 from tidegate.protocol.life_cycle import InvalidTransition
-from tidegate.protocol.takeover import Completion, Takeover
 
 Table = Mapping[tuple[TakeoverStep, TakeoverEvent], TakeoverStep]
 COORDINATORS = 4

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from tidegate.common.job_status import JobStatus
+from tidegate.protocol.checkpoints.trigger import NEVER_MS
 from tidegate.protocol.job_tasks import (
     PHASES,
     TASKS_TRANSITIONS,
@@ -15,7 +16,6 @@ from tidegate.protocol.job_tasks import (
     check_phase,
 )
 from tidegate.protocol.life_cycle import InvalidTransition
-from tidegate.protocol.trigger import NEVER_MS
 
 
 @pytest.mark.parametrize(("phase", "event"), list(itertools.product(TasksPhase, TasksEvent)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.protocol.lease import Lease
+from tidegate.protocol.checkpoints.lease import Lease
 
 
 def test_a_fresh_lease_allows_everything_and_asks_for_nothing() -> None:

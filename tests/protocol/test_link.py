@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tidegate.protocol import link as link_module
-from tidegate.protocol.frame_reader import FrameReader, new_scratch
-from tidegate.protocol.frame_reader import _LargeFrame as LargeFrame
-from tidegate.protocol.frames import (
+from tidegate.protocol.channels import link as link_module
+from tidegate.protocol.channels.frame_reader import FrameReader, new_scratch
+from tidegate.protocol.channels.frame_reader import _LargeFrame as LargeFrame
+from tidegate.protocol.channels.frames import (
     LIMIT_BYTES,
     MAX_BUFFERS,
     PREFIX,
@@ -25,9 +25,9 @@ from tidegate.protocol.frames import (
     data_parts,
     refusal_frame,
 )
+from tidegate.protocol.channels.link import Dialer, LinkId, LinkRefused, Listener, Progress
+from tidegate.protocol.channels.link_watch import LONGEST_PAUSE_MS, LinkWatch
 from tidegate.protocol.ids import Attempt, ChannelId
-from tidegate.protocol.link import Dialer, LinkId, LinkRefused, Listener, Progress
-from tidegate.protocol.link_watch import LONGEST_PAUSE_MS, LinkWatch
 
 from ..simulation.mutants.base import Mutant
 from . import link_world

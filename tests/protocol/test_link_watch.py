@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.protocol.link_watch import FIRST_PAUSE_MS, LinkAction, LinkWatch
+from tidegate.protocol.channels.link_watch import FIRST_PAUSE_MS, LinkAction, LinkWatch
 
 TIMEOUT_MS = 10_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidegate.common.errors import ConfigurationError
-from tidegate.protocol.listening import ListenRule
+from tidegate.protocol.channels.listening import ListenRule
 
 NODE = "10.0.0.5"
 INTERFACES = [

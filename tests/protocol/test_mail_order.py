@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.protocol.mail_order import MailOrder
+from tidegate.protocol.channels.mail_order import MailOrder
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(min_value=0, max_value=5)))

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
-from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import (
+from tidegate.protocol.checkpoints.handles import (
     ChannelRange,
     ChannelStateHandle,
     FileHandle,
@@ -18,14 +17,15 @@ from tidegate.protocol.handles import (
     OperatorSnapshot,
     SegmentHandle,
 )
-from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.protocol.manifest import (
+from tidegate.protocol.checkpoints.manifest import (
     CheckpointManifest,
     OperatorManifest,
     decode_manifest,
     encode_manifest,
 )
+from tidegate.protocol.elements import SnapshotKind
+from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.key_groups import KeyGroupRange
 
 PATH = "memory://jobs/abc/chk-7/MANIFEST"
 

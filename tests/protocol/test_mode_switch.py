@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.protocol.alignment import (
+from tidegate.protocol.checkpoints.alignment import (
     AbortCheckpoint,
     AlignmentAbortReason,
     BarrierAnnounced,
@@ -13,10 +13,10 @@ from tidegate.protocol.alignment import (
     ResumeChannels,
     TakeSnapshot,
 )
-from tidegate.protocol.barrier_handler import FROM_COORDINATOR
+from tidegate.protocol.checkpoints.barrier_handler import FROM_COORDINATOR
+from tidegate.protocol.checkpoints.mode_switch import SwitchingHandler
 from tidegate.protocol.elements import CheckpointBarrier, CheckpointingMode
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.mode_switch import SwitchingHandler
 
 EXACTLY, AT_LEAST = CheckpointingMode.EXACTLY_ONCE, CheckpointingMode.AT_LEAST_ONCE
 

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tidegate.protocol import network_failure
-from tidegate.protocol.network_failure import without_connections
+from tidegate.protocol.channels import network_failure
+from tidegate.protocol.channels.network_failure import without_connections
 
 from ..simulation.mutants.base import Mutant
 

@@ -11,7 +11,7 @@ from collections import deque
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tidegate.protocol.alignment import (
+from tidegate.protocol.checkpoints.alignment import (
     AbortCheckpoint,
     AlignmentCommand,
     AlignmentEvent,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.protocol.ids import ChannelId
-from tidegate.protocol.partitioning import Partitioning, connected_subtasks
+from tidegate.protocol.scheduling.partitioning import Partitioning, connected_subtasks
 
 PARALLELISM = st.integers(min_value=1, max_value=40)
 

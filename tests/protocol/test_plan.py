@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 from tidegate.common.errors import ConfigurationError, GraphError
-from tidegate.protocol.execution_graph import build_execution_graph
 from tidegate.protocol.ids import ChannelId, SubtaskId
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import Chaining, JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
+from tidegate.protocol.scheduling.execution_graph import build_execution_graph
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import (
+    Chaining,
+    JobGraph,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+    build_job_graph,
+)
 
 FORWARD = Partitioning.FORWARD
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.protocol.reactive import ReactivePolicy, ReactiveSettings
+from tidegate.protocol.scheduling.reactive import ReactivePolicy, ReactiveSettings
 
 PATIENT = ReactiveSettings(cooldown_ms=30_000, stabilization_ms=10_000)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.protocol.handles import (
+from tidegate.protocol.checkpoints.handles import (
     FileHandle,
     KeyedStateHandle,
     ListPart,
@@ -16,17 +16,17 @@ from tidegate.protocol.handles import (
     OperatorSnapshot,
     SegmentHandle,
 )
-from tidegate.protocol.key_groups import (
-    UPPER_BOUND_MAX_PARALLELISM,
-    KeyGroupRange,
-    key_group_range_of_subtask,
-)
-from tidegate.protocol.redistribution import (
+from tidegate.protocol.checkpoints.redistribution import (
     BROADCAST,
     EVEN_SPLIT,
     UNION,
     redistribute,
     redistribute_parts,
+)
+from tidegate.protocol.key_groups import (
+    UPPER_BOUND_MAX_PARALLELISM,
+    KeyGroupRange,
+    key_group_range_of_subtask,
 )
 
 MAX_PARALLELISM = 24

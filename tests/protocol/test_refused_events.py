@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 from tidegate.common.errors import ConfigurationError, TidegateError
-from tidegate.protocol import checkpoint as core
-from tidegate.protocol.alignment import BarrierAligner, BarrierReceived, BarrierTracker, ChannelEnded
-from tidegate.protocol.barrier_handler import BarrierHandler
+from tidegate.protocol.checkpoints import checkpoint as core
+from tidegate.protocol.checkpoints.alignment import (
+    BarrierAligner,
+    BarrierReceived,
+    BarrierTracker,
+    ChannelEnded,
+)
+from tidegate.protocol.checkpoints.barrier_handler import BarrierHandler
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.elements import CheckpointBarrier, SnapshotKind
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
 from tidegate.protocol.invalid_event import InvalidEvent
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.protocol.trigger import TriggerPolicy
 
 SOURCE, MAP = SubtaskId("source", 0), SubtaskId("map", 0)
 FOREIGN = SubtaskId("another job", 0)

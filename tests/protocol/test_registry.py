@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tidegate.protocol.checkpoints.registry import SharedStateRegistry
 from tidegate.protocol.ids import CheckpointId, SubtaskId
-from tidegate.protocol.registry import SharedStateRegistry
 
 SUBTASKS = [SubtaskId("a", 0), SubtaskId("a", 1)]
 KEPT = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.protocol.relocation import CoordinatorMove, MoveFacts, MoveStep
+from tidegate.protocol.scheduling.relocation import CoordinatorMove, MoveFacts, MoveStep
 
 DRAINED = MoveFacts(must_move=True, is_steady=True, newest=7)
 

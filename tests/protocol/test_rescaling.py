@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.protocol.execution_graph import build_execution_graph
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import Chaining, JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
-from tidegate.protocol.rescaling import (
+from tidegate.protocol.scheduling.execution_graph import build_execution_graph
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import (
+    Chaining,
+    JobGraph,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+    build_job_graph,
+)
+from tidegate.protocol.scheduling.rescaling import (
     ALL_OPERATORS,
     RescaleError,
     highest_parallelism,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.protocol.sequence_gaps import Gap, SequenceGaps
+from tidegate.protocol.channels.sequence_gaps import Gap, SequenceGaps
 
 
 def test_a_gap_that_stays_for_the_timeout_is_a_loss() -> None:

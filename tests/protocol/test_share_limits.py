@@ -8,11 +8,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from tidegate.protocol.epoch_leader import EpochLeader
-from tidegate.protocol.epoch_messages import FromLeader, ShareEnded, ToLeader
-from tidegate.protocol.epoch_shares import ShareMachine
-from tidegate.protocol.epochs import EpochLimits, RecordsGathered, SendToLeader, ShareEvent, StageRestored
 from tidegate.protocol.share_limits import ShareLimits
+from tidegate.protocol.stages.epoch_leader import EpochLeader
+from tidegate.protocol.stages.epoch_messages import FromLeader, ShareEnded, ToLeader
+from tidegate.protocol.stages.epoch_shares import ShareMachine
+from tidegate.protocol.stages.epochs import (
+    EpochLimits,
+    RecordsGathered,
+    SendToLeader,
+    ShareEvent,
+    StageRestored,
+)
 
 from ..simulation.mutants.base import Mutant
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from tidegate.protocol import checkpoint as core
+from tidegate.protocol.checkpoints import checkpoint as core
+from tidegate.protocol.checkpoints.trigger import TriggerPolicy
 from tidegate.protocol.elements import SavepointTarget, SnapshotKind
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
-from tidegate.protocol.trigger import TriggerPolicy
 
 SOURCE, SINK = SubtaskId("source", 0), SubtaskId("sink", 0)
 KINDS = [SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT, SnapshotKind.STOP, SnapshotKind.FINAL]

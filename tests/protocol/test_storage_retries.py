@@ -3,7 +3,11 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tidegate.protocol.storage_retries import StorageRetryPolicy, is_transient, is_transient_status
+from tidegate.protocol.checkpoints.storage_retries import (
+    StorageRetryPolicy,
+    is_transient,
+    is_transient_status,
+)
 
 
 @pytest.mark.parametrize(

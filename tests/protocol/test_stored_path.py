@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.protocol.stored_path import (
+from tidegate.protocol.checkpoints.stored_path import (
     MAX_STORED_PATH,
     address_problem,
     state_file_problem,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidegate.protocol.checkpoints.takeover import Takeover, counts, missing_newest
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.takeover import Takeover, counts, missing_newest
 
 
 def takeover(epoch: int, first_id: int, *checkpoints: int) -> Takeover:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from tidegate.protocol.abort_reasons import AbortReason
-from tidegate.protocol.checkpoint_events import CheckpointRequested, RequestId
+from tidegate.protocol.checkpoints.abort_reasons import AbortReason
+from tidegate.protocol.checkpoints.checkpoint_events import CheckpointRequested, RequestId
+from tidegate.protocol.checkpoints.trigger import (
+    MAX_WAITING_REQUESTS,
+    NEVER_MS,
+    TriggerDecider,
+    TriggerPolicy,
+)
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.trigger import MAX_WAITING_REQUESTS, NEVER_MS, TriggerDecider, TriggerPolicy
 
 
 def request(

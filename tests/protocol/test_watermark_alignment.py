@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tidegate.protocol.checkpoints.trigger import NEVER_MS
 from tidegate.protocol.elements import MAX_WATERMARK_MS
 from tidegate.protocol.source_events import WatermarkReported
-from tidegate.protocol.trigger import NEVER_MS
 from tidegate.protocol.watermark_alignment import WatermarkAligner
 
 A, B = ("source", 0), ("source", 1)

@@ -12,7 +12,7 @@ import pytest
 from tidegate.common.failpoints import VARIABLE
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.control.job_client import JobClient
-from tidegate.protocol.rescaling import RescaleError
+from tidegate.protocol.scheduling.rescaling import RescaleError
 
 from . import jobs
 

@@ -11,7 +11,7 @@ from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.control.job_client import JobClient
 from tidegate.coordinator.monitoring.statistics import CheckpointOutcome
 from tidegate.operators.sinks import SinkWriter
-from tidegate.protocol.abort_reasons import AbortReason
+from tidegate.protocol.checkpoints.abort_reasons import AbortReason
 
 from . import jobs
 

@@ -10,7 +10,8 @@ import cloudpickle
 from tidegate.operators.async_io.async_loop import EventLoopThread, TaskEventLoop
 from tidegate.operators.base import StreamOperator
 from tidegate.protocol import task_events as events
-from tidegate.protocol.channel_state import RecoveredChannel
+from tidegate.protocol.checkpoints.channel_state import RecoveredChannel
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.elements import (
     Batch,
     CancelCheckpointMarker,
@@ -20,11 +21,10 @@ from tidegate.protocol.elements import (
     SnapshotKind,
     StreamElement,
 )
-from tidegate.protocol.execution_graph import Subtask, build_execution_graph
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import Attempt, ChannelId, CheckpointId, JobId, SubtaskId
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
+from tidegate.protocol.scheduling.execution_graph import Subtask, build_execution_graph
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.runtime.ports import TaskDeployment, TaskSettings
 from tidegate.runtime.tasks.task import StreamTask
 from tidegate.state.live_backends import HashMapStateBackend

@@ -7,10 +7,10 @@ import secrets
 import socket
 import threading
 
+from tidegate.protocol.channels.frames import DataKind, Payload
+from tidegate.protocol.channels.link import LinkId
 from tidegate.protocol.elements import Message
-from tidegate.protocol.frames import DataKind, Payload
 from tidegate.protocol.ids import Attempt, ChannelId
-from tidegate.protocol.link import LinkId
 from tidegate.runtime.network.connections import Connections
 from tidegate.runtime.network.listeners import Address, ListenOn
 from tidegate.runtime.network.tls_files import TlsFiles

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.operators.elementwise import MapOperator
 from tidegate.operators.keyed.key_hashing import key_groups_of
-from tidegate.protocol.channel_state import RecoveredChannel, StoredExchange
+from tidegate.protocol.checkpoints.channel_state import RecoveredChannel, StoredExchange
+from tidegate.protocol.checkpoints.handles import (
+    ChannelRange,
+    ChannelStateHandle,
+    FileHandle,
+    OperatorSnapshot,
+)
+from tidegate.protocol.checkpoints.manifest import OperatorManifest
 from tidegate.protocol.elements import (
     Batch,
     CancelCheckpointMarker,
@@ -25,12 +32,10 @@ from tidegate.protocol.elements import (
     StreamElement,
     Watermark,
 )
-from tidegate.protocol.execution_graph import InputChannel, Subtask, build_execution_graph
-from tidegate.protocol.handles import ChannelRange, ChannelStateHandle, FileHandle, OperatorSnapshot
 from tidegate.protocol.ids import ChannelId, CheckpointId, JobId, SubtaskId
-from tidegate.protocol.manifest import OperatorManifest
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import EdgeOrigin, JobGraph, StreamEdge, StreamNode, Task
+from tidegate.protocol.scheduling.execution_graph import InputChannel, Subtask, build_execution_graph
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import EdgeOrigin, JobGraph, StreamEdge, StreamNode, Task
 from tidegate.runtime.checkpoints.channel_state import ChannelStateWriter, recovered_elements
 from tidegate.runtime.gate import InputGate, RecordedMessage
 from tidegate.runtime.network.wire import (

@@ -10,11 +10,11 @@ import pytest
 from tidegate.operators.columnar.column_key import ColumnKey
 from tidegate.operators.columnar.columns import as_timestamps, timestamps_of
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.execution_graph import OutputEdge
 from tidegate.protocol.ids import ChannelId
 from tidegate.protocol.key_groups import subtask_of_key_group
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import StreamEdge
+from tidegate.protocol.scheduling.execution_graph import OutputEdge
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import StreamEdge
 from tidegate.runtime.network.wire import decode_elements, encode_elements
 from tidegate.runtime.output import OutputChannel
 from tidegate.runtime.partitioners import partitioner

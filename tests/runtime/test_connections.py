@@ -7,9 +7,8 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from tidegate.protocol.elements import Message
-from tidegate.protocol.frame_reader import FrameReader
-from tidegate.protocol.frames import (
+from tidegate.protocol.channels.frame_reader import FrameReader
+from tidegate.protocol.channels.frames import (
     NONCE_BYTES,
     DataKind,
     Frame,
@@ -19,8 +18,9 @@ from tidegate.protocol.frames import (
     data_of,
     refusal_frame,
 )
+from tidegate.protocol.channels.link import Listener
+from tidegate.protocol.elements import Message
 from tidegate.protocol.ids import Attempt
-from tidegate.protocol.link import Listener
 from tidegate.runtime.network.listeners import Address, ListenOn
 
 from .processes import CHANNEL, DEADLINE_S, TIMEOUT_MS, Process, addresses, begin, connect, message

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.actors.transport import RayTaskPorts
-from tidegate.protocol.credit_returns import HELD_NS
+from tidegate.protocol.channels.credit_returns import HELD_NS
 from tidegate.protocol.ids import Attempt, ChannelId, SubtaskId
 
 CHANNEL = ChannelId(0, 0, 0)

@@ -18,10 +18,10 @@ from tidegate.protocol.elements import (
     Watermark,
     WatermarkStatus,
 )
-from tidegate.protocol.execution_graph import Subtask, build_execution_graph
 from tidegate.protocol.ids import ChannelId, CheckpointId, SubtaskId
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
+from tidegate.protocol.scheduling.execution_graph import Subtask, build_execution_graph
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
 from tidegate.runtime.tasks.task import TaskPhase
 
 from tests.runtime.fakes import TaskUnderTest, barrier, subtask_of

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.protocol.elements import Batch, CheckpointBarrier, EndOfInput, Message, StreamElement, Watermark
-from tidegate.protocol.execution_graph import InputChannel
 from tidegate.protocol.ids import Attempt, ChannelId, CheckpointId
+from tidegate.protocol.scheduling.execution_graph import InputChannel
 from tidegate.runtime.batch_joining import MAX_JOINED_BYTES
 from tidegate.runtime.gate import InputGate
 from tidegate.runtime.network.wire import decode_elements

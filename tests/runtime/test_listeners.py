@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tidegate.protocol.channels.listening import ListenRule
 from tidegate.protocol.ids import Attempt
-from tidegate.protocol.listening import ListenRule
 from tidegate.runtime.interfaces import interface_addresses
 from tidegate.runtime.network.listeners import Address, Listeners, ListenOn, listen_on
 

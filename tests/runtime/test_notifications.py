@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tidegate.operators.base import StreamOperator
 from tidegate.protocol import task_events as events
-from tidegate.protocol.checkpoint import SubtaskAcknowledged
+from tidegate.protocol.checkpoints.checkpoint import SubtaskAcknowledged
 from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.ids import CheckpointId
 from tidegate.runtime.tasks.task import TaskPhase

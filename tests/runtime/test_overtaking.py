@@ -8,9 +8,10 @@ from typing import Any
 from tidegate.operators.base import FrozenOperator
 from tidegate.operators.elementwise import MapOperator
 from tidegate.protocol import task_events as events
-from tidegate.protocol.abort_reasons import AbortReason
-from tidegate.protocol.channel_state import RecoveredChannel
-from tidegate.protocol.checkpoint_events import SubtaskAcknowledged, SubtaskDeclined
+from tidegate.protocol.checkpoints.abort_reasons import AbortReason
+from tidegate.protocol.checkpoints.channel_state import RecoveredChannel
+from tidegate.protocol.checkpoints.checkpoint_events import SubtaskAcknowledged, SubtaskDeclined
+from tidegate.protocol.checkpoints.handles import FileHandle
 from tidegate.protocol.elements import (
     Batch,
     CancelCheckpointMarker,
@@ -18,7 +19,6 @@ from tidegate.protocol.elements import (
     CheckpointingMode,
     EndOfInput,
 )
-from tidegate.protocol.handles import FileHandle
 from tidegate.protocol.ids import ChannelId, CheckpointId
 from tidegate.runtime.checkpoints.channel_state import recovered_elements
 from tidegate.state.storage.inline_storage import InlineStorage

@@ -13,11 +13,11 @@ import pytest
 from tidegate.common.errors import KeyTypeError, UserCodeError
 from tidegate.operators.keyed.key_hashing import key_group_of
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.execution_graph import OutputEdge
 from tidegate.protocol.ids import ChannelId
 from tidegate.protocol.key_groups import subtask_of_key_group
-from tidegate.protocol.partitioning import Partitioning
-from tidegate.protocol.plan import StreamEdge
+from tidegate.protocol.scheduling.execution_graph import OutputEdge
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import StreamEdge
 from tidegate.runtime.output import ChannelBooks, OutputChannel
 from tidegate.runtime.partitioners import partitioner
 

@@ -11,8 +11,8 @@ from tidegate.operators.base import rows
 from tidegate.operators.epoch_stage import EpochStageOperator
 from tidegate.protocol import task_events as events
 from tidegate.protocol.elements import Batch, CheckpointBarrier
-from tidegate.protocol.epochs import EpochLimits, EpochPhase
-from tidegate.protocol.stage_reports import RunTotals
+from tidegate.protocol.stages.epochs import EpochLimits, EpochPhase
+from tidegate.protocol.stages.stage_reports import RunTotals
 from tidegate.telemetry.spans import new_span_id, new_trace_id
 
 from .fakes import TaskUnderTest, barrier, subtask_of

@@ -12,8 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate.protocol.frame_reader import FrameReader
-from tidegate.protocol.frames import DataKind, Frame, FrameKind, Hello, Refusal, refusal_frame, refusal_of
+from tidegate.protocol.channels.frame_reader import FrameReader
+from tidegate.protocol.channels.frames import (
+    DataKind,
+    Frame,
+    FrameKind,
+    Hello,
+    Refusal,
+    refusal_frame,
+    refusal_of,
+)
 from tidegate.protocol.ids import Attempt
 from tidegate.runtime.network.connection_log import INTERVAL_MS, ConnectionLog
 from tidegate.runtime.network.handshakes import STRANGERS

@@ -21,7 +21,7 @@ from tidegate.operators.functions import MapFunction
 from tidegate.operators.sinks import Sink, SinkOperator, SinkWriter
 from tidegate.operators.sources.sources import SourceOperator
 from tidegate.protocol import task_events as events
-from tidegate.protocol.checkpoint import SubtaskAcknowledged, SubtaskInputEnded
+from tidegate.protocol.checkpoints.checkpoint import SubtaskAcknowledged, SubtaskInputEnded
 from tidegate.protocol.elements import (
     MAX_WATERMARK_MS,
     Batch,

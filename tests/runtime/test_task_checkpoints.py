@@ -14,7 +14,7 @@ from tidegate.operators.keyed.keyed import KeyedProcessOperator
 from tidegate.operators.output import Output
 from tidegate.operators.sources.sources import SourceOperator
 from tidegate.protocol import task_events as events
-from tidegate.protocol.checkpoint import SubtaskAcknowledged, SubtaskDeclined
+from tidegate.protocol.checkpoints.checkpoint import SubtaskAcknowledged, SubtaskDeclined
 from tidegate.protocol.elements import (
     MAX_WATERMARK_MS,
     Batch,

@@ -8,9 +8,9 @@ from tidegate.connectors.collection import CollectionSource
 from tidegate.operators.base import StreamOperator
 from tidegate.operators.sources.sources import SourceOperator
 from tidegate.protocol import task_events as events
-from tidegate.protocol.checkpoint import SubtaskAcknowledged
+from tidegate.protocol.checkpoints.checkpoint import SubtaskAcknowledged
 from tidegate.protocol.elements import Batch, EndOfInput, Watermark
-from tidegate.protocol.partitioning import Partitioning
+from tidegate.protocol.scheduling.partitioning import Partitioning
 from tidegate.protocol.task_metrics import TaskMetrics
 from tidegate.state.descriptors import ValueStateDescriptor
 

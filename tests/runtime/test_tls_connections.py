@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate.protocol.frames import DataKind, LargePayload
+from tidegate.protocol.channels.frames import DataKind, LargePayload
 from tidegate.protocol.ids import Attempt
 from tidegate.runtime.network.listeners import ListenOn
 from tidegate.runtime.network.tls import TlsSocket

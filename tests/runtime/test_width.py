@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tidegate.protocol.execution_graph import InputChannel
+from tidegate.protocol.channels.link import LinkId
+from tidegate.protocol.channels.link_watch import LinkWatch
 from tidegate.protocol.ids import Attempt, ChannelId
-from tidegate.protocol.link import LinkId
-from tidegate.protocol.link_watch import LinkWatch
+from tidegate.protocol.scheduling.execution_graph import InputChannel
 from tidegate.runtime.gate import InputGate
 from tidegate.runtime.network.peer import Peer
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tidegate.protocol.channels.frames import MAX_BUFFERS, LargePayload, Payload
 from tidegate.protocol.elements import Batch, StreamElement, Watermark
-from tidegate.protocol.frames import MAX_BUFFERS, LargePayload, Payload
 from tidegate.runtime.network.wire import (
     all_parts,
     decode_elements,

@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from tidegate.protocol.frames import DataKind
+from tidegate.protocol.channels.frames import DataKind
 from tidegate.protocol.ids import Attempt
 from tidegate.runtime.network.listeners import Listeners
 

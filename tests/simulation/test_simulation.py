@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tidegate.protocol.partitioning import Partitioning
+from tidegate.protocol.scheduling.partitioning import Partitioning
 from tidegate.testing.checkers import check_output, expected_lineages
 from tidegate.testing.draw_plan import draw_plan
 from tidegate.testing.plan import (

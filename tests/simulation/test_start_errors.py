@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tidegate.protocol.start_errors import StartErrors
+from tidegate.protocol.scheduling.start_errors import StartErrors
 from tidegate.testing.draw_plan import draw_plan
 from tidegate.testing.failed_starts import BROKEN
 from tidegate.testing.plan import Plan

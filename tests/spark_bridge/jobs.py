@@ -14,8 +14,8 @@ from tidegate.common import Configuration
 from tidegate.datastream import Source, SourceReader, StreamExecutionEnvironment
 from tidegate.datastream.spark_settings import spark_settings
 from tidegate.operators.base import OperatorContext, StreamOperator, rows
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.spark_bridge.session import SparkSettings, session_host
 from tidegate.spark_bridge.source import SparkSource
 from tidegate.spark_bridge.stage import SparkStageOperator

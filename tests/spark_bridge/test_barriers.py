@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from tidegate.common.errors import TidegateError
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.elements import CheckpointBarrier
-from tidegate.protocol.epochs import EpochLimits
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.stages.epochs import EpochLimits
 from tidegate.spark_bridge.stage import SparkStageOperator, StageSettings
 
 from . import jobs

@@ -14,7 +14,7 @@ from tidegate.common import WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
 from tidegate.datastream import DataStream, StreamExecutionEnvironment
 from tidegate.protocol.elements import MAX_WATERMARK_MS
-from tidegate.protocol.epochs import EpochLimits
+from tidegate.protocol.stages.epochs import EpochLimits
 from tidegate.spark_bridge.stage import SparkStageOperator, StageSettings
 
 from . import jobs

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
+from tidegate.protocol.checkpoints.handles import ChannelRange, ChannelStateHandle
+from tidegate.protocol.checkpoints.manifest import encode_manifest
 from tidegate.protocol.elements import Batch, StreamElement, Watermark
-from tidegate.protocol.handles import ChannelRange, ChannelStateHandle
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.manifest import encode_manifest
 from tidegate.runtime.network.wire import encode_elements
 from tidegate.spark_bridge.in_flight import InFlightReading
 from tidegate.state.storage.checkpoint_storage import open_storage

@@ -16,7 +16,7 @@ import pytest
 from tidegate.common import WatermarkStrategy
 from tidegate.common.errors import JobExecutionError
 from tidegate.datastream import StreamExecutionEnvironment
-from tidegate.protocol.epochs import EpochLimits
+from tidegate.protocol.stages.epochs import EpochLimits
 from tidegate.spark_bridge.launch import warm_up_query
 from tidegate.spark_bridge.session import SparkSessionError, SparkSessionHost, session_host
 from tidegate.spark_bridge.stage import SparkStageOperator, StageSettings

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tidegate.protocol.epochs import EpochLimits
+from tidegate.protocol.stages.epochs import EpochLimits
 from tidegate.spark_bridge.session import session_host
 from tidegate.spark_bridge.stage import SparkStageOperator, StageSettings
 

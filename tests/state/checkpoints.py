@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.common.typeinfo import TypeInformation
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
+from tidegate.protocol.checkpoints.manifest import (
+    CheckpointManifest,
+    OperatorManifest,
+    decode_manifest,
+    encode_manifest,
+)
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
-from tidegate.protocol.manifest import CheckpointManifest, OperatorManifest, decode_manifest, encode_manifest
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, wall_clock_ms
 from tidegate.state.keyed.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.live_backends import HashMapStateBackend

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
-from tidegate.protocol.handles import OperatorListHandle
+from tidegate.protocol.checkpoints.handles import OperatorListHandle
 from tidegate.state.operator import epoch_tables
 from tidegate.state.operator.epoch_tables import EpochTablesDescriptor, EpochTablesState
 from tidegate.state.operator.list_storage import OperatorStateBackendParameters

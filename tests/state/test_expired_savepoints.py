@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tidegate.common.time import Time
 from tidegate.common.typeinfo import TypeInformation, Types
+from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.elements import SavepointFormatType, SavepointTarget
-from tidegate.protocol.handles import OperatorSnapshot
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.state.snapshots.savepoint_writer import SavepointWriter

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 from tidegate.common import Instant, Row, Types
-from tidegate.protocol.manifest import FORMAT_VERSION as MANIFEST_VERSION
-from tidegate.protocol.manifest import decode_manifest
-from tidegate.protocol.redistribution import redistribute
+from tidegate.protocol.checkpoints.manifest import FORMAT_VERSION as MANIFEST_VERSION
+from tidegate.protocol.checkpoints.manifest import decode_manifest
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.state import read_snapshot
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.state.keyed.raw_state import RAW_OPERATOR

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate.common import Types
 from tidegate.common.errors import CorruptCheckpointError, TidegateError
-from tidegate.protocol.manifest import decode_manifest, encode_manifest
-from tidegate.protocol.stored_path import state_file_problem
+from tidegate.protocol.checkpoints.manifest import decode_manifest, encode_manifest
+from tidegate.protocol.checkpoints.stored_path import state_file_problem
 from tidegate.state import read_snapshot
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.state.snapshots.segments import footer_sha256

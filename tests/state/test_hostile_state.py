@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.common.typeinfo import Types
-from tidegate.protocol.handles import FileHandle, KeyedStateHandle
+from tidegate.protocol.checkpoints.handles import FileHandle, KeyedStateHandle
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.state.lmdb.operator_state import LmdbOperatorStates
 from tidegate.state.operator.growth import MemoryLimit

@@ -19,7 +19,7 @@ from tidegate.common.errors import (
 )
 from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.common.types import Row
-from tidegate.protocol.handles import FileHandle, KeyedStateHandle
+from tidegate.protocol.checkpoints.handles import FileHandle, KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,

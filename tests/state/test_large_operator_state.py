@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from tidegate.common.typeinfo import Types
-from tidegate.protocol.handles import ListPart, OperatorListHandle, OperatorSnapshot
-from tidegate.protocol.redistribution import redistribute
+from tidegate.protocol.checkpoints.handles import ListPart, OperatorListHandle, OperatorSnapshot
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from tidegate.state.lmdb.operator_state import LmdbOperatorStates
 from tidegate.state.operator.growth import MemoryLimit

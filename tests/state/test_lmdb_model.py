@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from tidegate.common.errors import CheckpointStorageError
-from tidegate.protocol.handles import FileHandle, KeyedStateHandle
+from tidegate.protocol.checkpoints.handles import FileHandle, KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import (
     FrozenKeyedState,

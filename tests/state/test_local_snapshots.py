@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
-from tidegate.protocol.handles import FileHandle
+from tidegate.protocol.checkpoints.handles import FileHandle
 from tidegate.protocol.ids import CheckpointId
 from tidegate.state.storage.checkpoint_storage import CheckpointStorage
 from tidegate.state.storage.inline_storage import InlineStorage

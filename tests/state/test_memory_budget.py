@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tidegate.common.errors import CheckpointStorageError, ConfigurationError, KeyTypeError
 from tidegate.common.typeinfo import Types
-from tidegate.protocol.handles import FileHandle
+from tidegate.protocol.checkpoints.handles import FileHandle
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor

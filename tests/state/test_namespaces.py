@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from tidegate.common.errors import StateError, StateMigrationError
 from tidegate.common.typeinfo import Types
-from tidegate.protocol.handles import KeyedStateHandle
+from tidegate.protocol.checkpoints.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,

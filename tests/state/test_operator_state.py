@@ -12,8 +12,8 @@ from pyarrow import BufferReader
 from tidegate.common.errors import CorruptCheckpointError, KeyTypeError, StateError, StateMigrationError
 from tidegate.common.time import Time
 from tidegate.common.typeinfo import Types
-from tidegate.protocol.handles import OperatorListHandle, OperatorSnapshot
-from tidegate.protocol.redistribution import redistribute
+from tidegate.protocol.checkpoints.handles import OperatorListHandle, OperatorSnapshot
+from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb.operator_state import LmdbOperatorStates

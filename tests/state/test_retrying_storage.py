@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tidegate.common.errors import CheckpointStorageError, CorruptCheckpointError
-from tidegate.protocol.handles import FileHandle
+from tidegate.protocol.checkpoints.handles import FileHandle
 from tidegate.state.storage.checkpoint_storage import CheckpointStorage, TransientStorageError, open_storage
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
 from tidegate.state.storage.retrying_storage import RetryingStorage, ThreadClock, retries_stop_at

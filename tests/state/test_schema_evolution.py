@@ -13,7 +13,7 @@ from tidegate.common import Row, Types
 from tidegate.common.class_types import ClassField, ClassTypeInfo
 from tidegate.common.errors import ConfigurationError, StateMigrationError
 from tidegate.common.typeinfo import TypeInformation
-from tidegate.protocol.handles import KeyedStateHandle
+from tidegate.protocol.checkpoints.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tidegate.common.errors import CorruptCheckpointError
 from tidegate.common.typeinfo import Types
-from tidegate.protocol.handles import SegmentHandle
+from tidegate.protocol.checkpoints.handles import SegmentHandle
 from tidegate.protocol.key_groups import KeyGroupRange
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters
 from tidegate.state.descriptors import MapStateDescriptor, ValueStateDescriptor

@@ -18,9 +18,9 @@ from tidegate.console.rest.directory import AllJobs
 from tidegate.console.rest.server import ServerSettings, served
 from tidegate.console.rest.stored_jobs import StoredJobs
 from tidegate.coordinator.monitoring.job_archive import encode_job
+from tidegate.protocol.checkpoints.manifest import CheckpointManifest, encode_manifest
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import CheckpointId
-from tidegate.protocol.manifest import CheckpointManifest, encode_manifest
 from tidegate.testing.simulated_jobs import simulated_job
 
 GOOD, BAD = (f"{number:032x}" for number in (10, 11))

@@ -14,8 +14,8 @@ from tidegate.operators.windows.merging_operator import MergingWindowOperator
 from tidegate.operators.windows.operator import Windowing, WindowOperator
 from tidegate.operators.windows.window_contents import CollectedContents
 from tidegate.operators.windows.window_function_calls import window_call
+from tidegate.protocol.checkpoints.handles import KeyedStateHandle, OperatorSnapshot
 from tidegate.protocol.elements import Batch
-from tidegate.protocol.handles import KeyedStateHandle, OperatorSnapshot
 from tidegate.protocol.key_groups import key_group_range_of_subtask, subtask_of_key_group
 from tidegate.state.backend import StateBackend
 from tidegate.state.live_backends import HashMapStateBackend

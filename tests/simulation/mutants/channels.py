@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.coordinator.deployment.report_order import ReportOrder
-from tidegate.protocol import alignment_table
-from tidegate.protocol.alignment import BarrierAligner, BarrierTracker, TakeSnapshot
-from tidegate.protocol.alignment_table import AlignmentInput
-from tidegate.protocol.credit_returns import CreditReturns
+from tidegate.protocol.channels.credit_returns import CreditReturns
+from tidegate.protocol.channels.sequence_gaps import Gap, SequenceGaps
+from tidegate.protocol.checkpoints import alignment_table
+from tidegate.protocol.checkpoints.alignment import BarrierAligner, BarrierTracker, TakeSnapshot
+from tidegate.protocol.checkpoints.alignment_table import AlignmentInput
+from tidegate.protocol.checkpoints.mode_switch import SwitchingHandler
 from tidegate.protocol.elements import Probe
-from tidegate.protocol.mode_switch import SwitchingHandler
-from tidegate.protocol.sequence_gaps import Gap, SequenceGaps
 from tidegate.runtime import gate as gate_module
 from tidegate.runtime.gate import InputGate
 from tidegate.runtime.network.lost_messages import LostMessages

@@ -9,9 +9,9 @@ from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.operator_coordinators import OperatorCoordinators
 from tidegate.protocol import job_takeover
-from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete, WriteManifest
+from tidegate.protocol.checkpoints.checkpoint import CheckpointCoordinator, NotifyComplete, WriteManifest
+from tidegate.protocol.checkpoints.registry import SharedStateRegistry
 from tidegate.protocol.job_tasks import TasksPhase
-from tidegate.protocol.registry import SharedStateRegistry
 
 from .base import Mutant
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.operators.epoch_stage import EpochStageOperator
-from tidegate.protocol.epoch_leader import NO_BARRIER, EpochLeader
-from tidegate.protocol.epochs import StageRestored, StoreShares
+from tidegate.protocol.stages.epoch_leader import NO_BARRIER, EpochLeader
+from tidegate.protocol.stages.epochs import StageRestored, StoreShares
 from tidegate.state.operator.epoch_tables import EpochTablesState
 from tidegate.state.operator.live_operator_state import NoItems
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.protocol.channel_state import StoredExchange
+from tidegate.protocol.checkpoints.channel_state import StoredExchange
 from tidegate.runtime.checkpoints import channel_state
 from tidegate.runtime.checkpoints.snapshots import Snapshotter
 from tidegate.runtime.gate import InputGate

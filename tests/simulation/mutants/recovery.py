@@ -9,8 +9,8 @@ from typing import Any
 
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.operators.sources.sources import SourceOperator
-from tidegate.protocol import redistribution
-from tidegate.protocol.redistribution import BROADCAST, EVEN_SPLIT, UNION
+from tidegate.protocol.checkpoints import redistribution
+from tidegate.protocol.checkpoints.redistribution import BROADCAST, EVEN_SPLIT, UNION
 from tidegate.runtime.checkpoints.snapshots import Snapshotter
 from tidegate.state.storage.inline_storage import InlineStorage
 from tidegate.state.storage.retrying_storage import RetryingStorage

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore, Garbage
 from tidegate.operators.chain import OperatorChain
-from tidegate.protocol.checkpoint import CheckpointCoordinator, NotifyComplete
+from tidegate.protocol.checkpoints.checkpoint import CheckpointCoordinator, NotifyComplete
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.task_life import TaskLife, TaskPhase
 from tidegate.state.snapshots.savepoint_writer import SavepointWriter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.protocol.failover import GiveUp
-from tidegate.protocol.start_errors import StartErrors
+from tidegate.protocol.scheduling.failover import GiveUp
+from tidegate.protocol.scheduling.start_errors import StartErrors
 from tidegate.runtime.tasks import task_failures
 
 from .base import Mutant

@@ -1,0 +1,1 @@
+"""Messages between processes: their layout, order, credit, and the state of a connection."""

@@ -1,0 +1,1 @@
+"""The life of a checkpoint: triggered, aligned, acknowledged, stored, restored and superseded."""

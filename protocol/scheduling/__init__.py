@@ -1,0 +1,1 @@
+"""Plans of a job, and when it starts, restarts, moves, rescales and stops."""
