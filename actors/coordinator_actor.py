@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from ..common.free_memory import give_back_free_memory
+from ..common.malloc_trim import give_back_free_memory
 from .actor_state import ActorCondition, actor_state
 from .job_handover import forget, handed_over, is_handed_over
 from .serializers import make_serializers

@@ -15,8 +15,8 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
 from ..common.errors import ConfigurationError, JobExecutionError, ResourceError, SupersededError, first_line
-from ..common.free_memory import give_back_free_memory
-from ..common.hidden_modules import taken_for_granted
+from ..common.import_blocking import taken_for_granted
+from ..common.malloc_trim import give_back_free_memory
 from ..coordinator.control.control_requests import ControlRequest, GetDetails, GetReport, R, TakeSavepoint
 from ..coordinator.control.terminated_job import TerminatedJob
 from ..coordinator.deployment.slots import RAY_NAMES, ProcessResources, process_resources, start_order, total

@@ -6,7 +6,7 @@ import sys
 
 import ray
 
-from ..common.hidden_modules import hidden
+from ..common.import_blocking import hidden
 
 _COMPATIBILITY = "ray._common.pydantic_compat"
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..common import failpoints
-from ..common.free_memory import give_back_free_memory
+from ..common.malloc_trim import give_back_free_memory
 from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.task_events import CancelTask, NumberedSent
 from ..protocol.task_metrics import Heartbeat, ProcessMetrics

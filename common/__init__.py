@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .lazy_names import loaded_on_use
+from .lazy_imports import loaded_on_use
 
 if TYPE_CHECKING:
     from .completable_future import CompletableFuture

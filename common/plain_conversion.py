@@ -13,8 +13,8 @@ from numbers import Integral, Real
 from operator import eq
 from typing import Any
 
+from .bulk_comparison import all_are
 from .class_types import ClassTypeInfo, EnumTypeInfo
-from .counting import all_are
 from .declared_types import (
     BasicType,
     BasicTypeInfo,

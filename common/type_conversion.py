@@ -15,7 +15,7 @@ from itertools import chain, islice
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from .counting import all_are
+from .bulk_comparison import all_are
 from .declared_types import (
     BasicArrayTypeInfo,
     ListTypeInfo,

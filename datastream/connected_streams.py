@@ -15,9 +15,9 @@ from ..operators.connected import (
     KeyedCoProcessOperator,
 )
 from .data_stream import DataStream
+from .function_checks import checked
 from .keyed_stream import KeyedStream
 from .transformation import Input, Transformation
-from .user_functions import checked
 
 
 class ConnectedStreams:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ..common.errors import ConfigurationError
 from ..common.execution_config import ExecutionConfig
-from ..common.lazy_names import loaded_on_use
+from ..common.lazy_imports import loaded_on_use
 from ..common.output_tag import OutputTag
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
@@ -35,11 +35,11 @@ from ..protocol.scheduling.partitioning import Partitioning
 from ..state.descriptors import MapStateDescriptor
 from .closeable_iterator import CloseableIterator
 from .data_stream_sink import DataStreamSink
+from .function_checks import checked
 from .joined_streams import CoGroupedStreams, JoinedStreams
 from .projection import projection
 from .spark_methods import SparkMethods
 from .transformation import Input, Transformation, common_type
-from .user_functions import checked
 from .windowed_stream import AllWindowedStream, WindowedStream
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ..operators.windows.joining import (
     tag_second,
 )
 from ..operators.windows.triggers import Trigger
-from .user_functions import checked
+from .function_checks import checked
 from .windowed_stream import WindowedStream
 
 if TYPE_CHECKING:

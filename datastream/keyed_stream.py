@@ -28,9 +28,9 @@ from ..operators.windows.assigners import WindowAssigner
 from ..operators.windows.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from ..protocol.scheduling.partitioning import Partitioning
 from .data_stream import DataStream
+from .function_checks import checked
 from .joined_streams import IntervalJoin
 from .transformation import Input, Transformation
-from .user_functions import checked
 from .windowed_stream import WindowedStream
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from ..operators.windows.window_contents import (
     WindowContents,
 )
 from ..operators.windows.window_function_calls import WindowCall, call_after_folding, window_call
-from .user_functions import checked
+from .function_checks import checked
 
 if TYPE_CHECKING:
     from .data_stream import DataStream, KeyedStream

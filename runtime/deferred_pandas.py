@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from ..common.hidden_modules import hidden
+from ..common.import_blocking import hidden
 
 
 def defer_pandas() -> None:

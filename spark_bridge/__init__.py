@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.lazy_names import loaded_on_use
+from ..common.lazy_imports import loaded_on_use
 
 if TYPE_CHECKING:
     from .savepoint_reader import SavepointReader, read_savepoint

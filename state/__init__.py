@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.lazy_names import loaded_on_use
+from ..common.lazy_imports import loaded_on_use
 from .storage_kinds import register
 
 if TYPE_CHECKING:

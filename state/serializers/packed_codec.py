@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...common.counting import all_are
+from ...common.bulk_comparison import all_are
 from ...common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation, type_text
 from .arrow_forms import arrow_form
 from .encoded_values import decode_value, encode_value

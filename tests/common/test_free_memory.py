@@ -3,7 +3,7 @@ from __future__ import annotations
 import platform
 
 import pytest
-from tidegate.common.free_memory import give_back_free_memory
+from tidegate.common.malloc_trim import give_back_free_memory
 
 MIB = 1 << 20
 

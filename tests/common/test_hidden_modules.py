@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from tidegate.common.hidden_modules import hidden, taken_for_granted
+from tidegate.common.import_blocking import hidden, taken_for_granted
 
 # Nothing here imports it, and nothing is lost when it is imported anew.
 ABSENT = "wave"

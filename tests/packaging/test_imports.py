@@ -57,7 +57,7 @@ def test_importing_tidegate_loads_nothing_heavy() -> None:
         "print(*sorted(name for name in sys.modules if name.startswith('tidegate.')))\n"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout == "\ntidegate.common tidegate.common.lazy_names\n"
+    assert run.stdout == "\ntidegate.common tidegate.common.lazy_imports\n"
 
 
 @pytest.mark.parametrize(
