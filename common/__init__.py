@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from .serializer import TypeSerializer
     from .time import Duration, Instant, Time
-    from .type_codecs import TypeCodec, register_type_codec
+    from .type_system.type_codecs import TypeCodec, register_type_codec
     from .typeinfo import TypeInformation, Types
     from .types import Row, RowKind
     from .watermark_strategy import WatermarkStrategy
@@ -85,7 +85,7 @@ __getattr__ = loaded_on_use(
         ),
         ".serializer": ("TypeSerializer",),
         ".time": ("Duration", "Instant", "Time"),
-        ".type_codecs": ("TypeCodec", "register_type_codec"),
+        ".type_system.type_codecs": ("TypeCodec", "register_type_codec"),
         ".typeinfo": ("TypeInformation", "Types"),
         ".types": ("Row", "RowKind"),
         ".watermark_strategy": ("WatermarkStrategy",),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .configuration import Configuration
 from .errors import ConfigurationError
-from .options import CoreOptions, DeploymentOptions, PipelineOptions
+from .options.options import CoreOptions, DeploymentOptions, PipelineOptions
 from .time import Duration
 
 __all__ = ["ExecutionConfig"]

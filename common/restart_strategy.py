@@ -13,7 +13,7 @@ from typing import Any
 from .config_options import DURATION, ConfigOption
 from .configuration import Configuration
 from .errors import ConfigurationError
-from .options import RestartStrategyOptions as Options
+from .options.options import RestartStrategyOptions as Options
 from .time import Duration
 
 __all__ = [

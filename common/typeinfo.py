@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .declared_types import (
+from .type_system.declared_types import (
     BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,
@@ -27,8 +27,8 @@ from .declared_types import (
 )
 
 if TYPE_CHECKING:
-    from .class_types import ClassTypeInfo, CustomTypeInfo
-    from .type_codecs import TypeCodec
+    from .type_system.class_types import ClassTypeInfo, CustomTypeInfo
+    from .type_system.type_codecs import TypeCodec
 
 __all__ = [
     "BasicArrayTypeInfo",
@@ -184,21 +184,21 @@ class Types:
     @staticmethod
     def DATACLASS(python_class: type[Any]) -> ClassTypeInfo:
         """A dataclass; the types of its fields follow from their annotations, as in `of`."""
-        from .type_inference import dataclass_type
+        from .type_system.type_inference import dataclass_type
 
         return dataclass_type(python_class)
 
     @staticmethod
     def PYDANTIC(python_class: type[Any]) -> ClassTypeInfo:
         """A model of pydantic 2; the types of its fields follow from their annotations, as in `of`."""
-        from .type_inference import pydantic_type
+        from .type_system.type_inference import pydantic_type
 
         return pydantic_type(python_class)
 
     @staticmethod
     def CUSTOM(codec: TypeCodec[Any]) -> CustomTypeInfo:
         """Values that a codec of your own turns into bytes."""
-        from .class_types import custom_type
+        from .type_system.class_types import custom_type
 
         return custom_type(codec)
 
@@ -208,6 +208,6 @@ class Types:
 
         A type without a mapping, such as `object` or `set`, is `PICKLED_BYTE_ARRAY`.
         """
-        from .type_inference import type_of
+        from .type_system.type_inference import type_of
 
         return type_of(annotation)

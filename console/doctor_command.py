@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..common.configuration import Configuration
-from ..common.options import CheckpointingOptions, DeploymentOptions
+from ..common.options.options import CheckpointingOptions, DeploymentOptions
 from .command import Command
 from .doctor.certificates import check_certificates
 from .doctor.cluster import check_cluster, check_token

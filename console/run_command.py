@@ -13,7 +13,7 @@ import click
 
 from ..common.configuration import Configuration
 from ..common.errors import TidegateError
-from ..common.options import DeploymentOptions, StateRecoveryOptions
+from ..common.options.options import DeploymentOptions, StateRecoveryOptions
 from ..coordinator.control.job_client import JobClient
 from ..datastream.default_settings import default_settings
 from ..datastream.submission import watched_submissions

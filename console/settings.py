@@ -12,7 +12,7 @@ import yaml
 from ..common.config_options import MAP, value_text
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
-from ..common.known_options import check_settings, known_options
+from ..common.options.known_options import check_settings, known_options
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import ConfigurationError
 from ..common.failpoints import FailPoint
 from ..common.job_files import JobFile
-from ..common.options import (
+from ..common.options.options import (
     CheckpointingOptions,
     DataPlaneOptions,
     DeploymentOptions,

@@ -9,7 +9,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from ..common.job_status import JobStatus
-from ..common.options import DeploymentOptions
+from ..common.options.options import DeploymentOptions
 from ..connectors.cache import CacheOperator, CacheSource
 from ..operators.sources.sources import SourceOperator
 from .data_stream import DataStream

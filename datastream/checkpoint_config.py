@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..common.config_options import ConfigOption
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
-from ..common.options import CheckpointingOptions as Options
+from ..common.options.options import CheckpointingOptions as Options
 from ..common.time import Duration
 from ..protocol.elements import CheckpointingMode
 from .checkpoint_storage import CheckpointStorage

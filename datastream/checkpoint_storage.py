@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from ..common.absent_names import refusal
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
-from ..common.options import CheckpointingOptions as Options
+from ..common.options.options import CheckpointingOptions as Options
 
 __all__ = ["CheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
-from ..common.options import AutoscalerOptions, CheckpointingOptions, MetricOptions, SchedulerOptions
+from ..common.options.options import AutoscalerOptions, CheckpointingOptions, MetricOptions, SchedulerOptions
 
 if TYPE_CHECKING:
     from ..protocol.scheduling.autoscaler import AutoscalerSettings

@@ -7,7 +7,7 @@ from typing import TypeVar
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
 from ..common.execution_config import ExecutionConfig
-from ..common.options import (
+from ..common.options.options import (
     CheckpointingOptions,
     CoreOptions,
     DeploymentOptions,

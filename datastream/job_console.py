@@ -10,7 +10,7 @@ from typing import Any
 
 from ..common.configuration import Configuration
 from ..common.job_id import JobID
-from ..common.options import HistoryServerOptions, JobManagerOptions, RestOptions
+from ..common.options.options import HistoryServerOptions, JobManagerOptions, RestOptions
 from ..coordinator.control.job_client import JobClient, JobHandle
 
 Beside = Callable[[JobHandle, str], AbstractContextManager[Any]]

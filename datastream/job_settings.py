@@ -9,8 +9,8 @@ from ..common import failpoints
 from ..common.config_options import ConfigOption
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
-from ..common.known_options import check_settings
-from ..common.options import (
+from ..common.options.known_options import check_settings
+from ..common.options.options import (
     CheckpointingOptions,
     DeploymentOptions,
     ExecutionOptions,

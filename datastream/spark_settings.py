@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError
-from ..common.options import DeploymentOptions, SparkOptions
+from ..common.options.options import DeploymentOptions, SparkOptions
 from ..common.time import Duration
 from ..protocol.stages.epochs import EpochLimits
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError, JobCancelledError, TidegateError
-from ..common.options import CheckpointingOptions, DeploymentOptions
+from ..common.options.options import CheckpointingOptions, DeploymentOptions
 from ..coordinator.control.job_client import JobClient
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

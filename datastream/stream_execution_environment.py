@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..common.configuration import Configuration
 from ..common.errors import ConfigurationError, GraphError
 from ..common.job_id import JobID
-from ..common.options import (
-    DeploymentOptions,
-    ExecutionOptions,
-    PipelineOptions,
-)
+from ..common.options.options import DeploymentOptions, ExecutionOptions, PipelineOptions
 from ..common.typeinfo import TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
 from ..connectors.collection import CollectionSource

@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from tidegate.common.config_options import ConfigOption
-from tidegate.common.options import GROUPS
+from tidegate.common.options.options import GROUPS
 
 PAGE = Path(__file__).parent / "settings.md"
 TOP = """\

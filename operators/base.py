@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
 from ..common.errors import ConfigurationError, StateMigrationError, TidegateError, UserCodeError
-from ..common.type_conversion import shortened
+from ..common.type_system.type_conversion import shortened
 from ..common.typeinfo import TypeInformation
 from ..protocol.checkpoints.handles import KeyedStateHandle, OperatorSnapshot
 from ..protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus

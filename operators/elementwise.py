@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import compress, repeat
 from typing import Any, TypeVar
 
-from ..common.type_hints import element_type_of, result_type_of
+from ..common.type_system.type_hints import element_type_of, result_type_of
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch
 from .base import StreamOperator, rows

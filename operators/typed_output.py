@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..common.errors import OutputTypeError
-from ..common.type_conversion import Converter, WrongValueError, converter_of, shortened
+from ..common.type_system.type_conversion import Converter, WrongValueError, converter_of, shortened
 from ..common.typeinfo import TypeInformation
 from ..protocol.elements import Batch
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..common.deployment_options import NetworkOptions
 from ..common.failpoints import Arming
 from ..common.job_files import JobFile
-from ..common.job_options import DataPlaneOptions, ExecutionOptions, PipelineOptions
+from ..common.options.deployment_options import NetworkOptions
+from ..common.options.job_options import DataPlaneOptions, ExecutionOptions, PipelineOptions
 from ..operators.async_io.async_loop import TaskEventLoop
 from ..protocol.checkpoints.channel_state import RecoveredChannel
 from ..protocol.checkpoints.handles import OperatorSnapshot

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..common.errors import StateError
-from ..common.type_parser import type_from_text
+from ..common.type_system.type_parser import type_from_text
 from ..state.serializers.arrow_forms import arrow_form
 from ..state.snapshots.snapshot_columns import StoredValues
 from ..state.snapshots.snapshot_files import StateLocation

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..common.errors import StateError
-from ..common.type_parser import type_from_text
+from ..common.type_system.type_parser import type_from_text
 from ..common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from ..protocol.checkpoints.handles import FileHandle, SegmentHandle
 from ..runtime.local_dirs import as_file_name

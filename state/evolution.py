@@ -14,9 +14,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..common.class_types import ClassField, ClassTypeInfo, EnumTypeInfo
 from ..common.errors import StateMigrationError
-from ..common.type_parser import type_from_text
+from ..common.type_system.class_types import ClassField, ClassTypeInfo, EnumTypeInfo
+from ..common.type_system.type_parser import type_from_text
 from ..common.typeinfo import (
     BasicArrayTypeInfo,
     BasicType,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..common.checkpoint_options import CheckpointingOptions
 from ..common.errors import ConfigurationError
+from ..common.options.checkpoint_options import CheckpointingOptions
 from .backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..common.checkpoint_options import StateBackendOptions
 from ..common.errors import ConfigurationError
+from ..common.options.checkpoint_options import StateBackendOptions
 from .backend import KeyedStateBackend, KeyedStateBackendParameters, StateBackend
 
 if TYPE_CHECKING:

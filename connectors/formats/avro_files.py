@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ...common.class_types import CustomTypeInfo
 from ...common.errors import SerializationError
 from ...common.serialization import BulkWriterFactory
-from ...common.type_codecs import TypeCodec
+from ...common.type_system.class_types import CustomTypeInfo
+from ...common.type_system.type_codecs import TypeCodec
 from ..files.avro_format import AvroFormat
 from .avro_rows import fastavro_module, parsed_schema
 

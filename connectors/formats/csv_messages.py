@@ -12,7 +12,7 @@ from typing import Any
 
 from ...common.errors import ConfigurationError, SerializationError
 from ...common.serialization import DeserializationSchema, SerializationSchema
-from ...common.type_conversion import WrongValueError, converter_of
+from ...common.type_system.type_conversion import WrongValueError, converter_of
 from ...common.typeinfo import (
     BasicArrayTypeInfo,
     BasicType,

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...common.errors import ConfigurationError, SerializationError
 from ...common.serialization import DeserializationSchema, SerializationSchema
-from ...common.type_conversion import Converter, WrongValueError, converter_of, shortened
+from ...common.type_system.type_conversion import Converter, WrongValueError, converter_of, shortened
 from ...common.typeinfo import RowTypeInfo, TypeInformation, Types
 from ...common.types import Row
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, HTTPException, Query, Response
 
-from ...common.options import CheckpointingOptions
+from ...common.options.options import CheckpointingOptions
 from ...protocol.elements import SavepointFormatType
 from . import action_models
 from .directory import FoundJob

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal
 
-from ...common.options import CheckpointingOptions, StateBackendOptions
+from ...common.options.options import CheckpointingOptions, StateBackendOptions
 from ...coordinator.monitoring.critical_path import critical_path
 from ...coordinator.monitoring.job_details import JobDetails
 from ...coordinator.monitoring.statistics import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...common.configuration import Configuration
 from ...common.job_status import JobStatus
-from ...common.options import CheckpointingOptions, CoreOptions, RestartStrategyOptions
+from ...common.options.options import CheckpointingOptions, CoreOptions, RestartStrategyOptions
 from ...coordinator.monitoring.job_details import JobDetails, JobException, SubtaskDetails
 from ...protocol.ids import SubtaskId
 from . import models

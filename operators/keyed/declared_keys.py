@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...common.errors import KeyTypeError
-from ...common.type_conversion import WrongValueError, converter_of
+from ...common.type_system.type_conversion import WrongValueError, converter_of
 from ...common.typeinfo import BasicType, BasicTypeInfo, TypeInformation, type_text
 
 _INT64_HOLDERS = (BasicType.LONG, BasicType.BIG_INT)

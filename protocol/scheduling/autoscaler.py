@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...common.elasticity_options import AutoscalerOptions as Options
+from ...common.options.elasticity_options import AutoscalerOptions as Options
 
 FULLY_BUSY = 0.95
 """The share of its time from which a subtask counts as having none left."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...common.elasticity_options import SchedulerOptions as Options
+from ...common.options.elasticity_options import SchedulerOptions as Options
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...common.class_types import ClassTypeInfo
 from ...common.errors import StateMigrationError
-from ...common.type_parser import type_from_text
+from ...common.type_system.class_types import ClassTypeInfo
+from ...common.type_system.type_parser import type_from_text
 from ...common.typeinfo import (
     BasicArrayTypeInfo,
     BasicType,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date, datetime, time
 from decimal import Decimal
 
-from ...common.class_types import ClassTypeInfo, CustomTypeInfo, EnumTypeInfo
 from ...common.time import Instant
+from ...common.type_system.class_types import ClassTypeInfo, CustomTypeInfo, EnumTypeInfo
 from ...common.typeinfo import (
     BasicArrayTypeInfo,
     BasicType,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
-from ...common.class_types import ClassKind, ClassTypeInfo
 from ...common.errors import StateMigrationError
-from ...common.type_inference import is_missing
+from ...common.type_system.class_types import ClassKind, ClassTypeInfo
+from ...common.type_system.type_inference import is_missing
 from ...common.types import Row
 from .composite_forms import RowForm, StructForm
 from .value_forms import ValueForm, checked

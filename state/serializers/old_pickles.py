@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...common.class_types import ClassTypeInfo
 from ...common.errors import CorruptCheckpointError, TidegateError
 from ...common.time import Instant
+from ...common.type_system.class_types import ClassTypeInfo
 from ...common.typeinfo import TypeInformation
 from ...common.types import Row, RowKind
 from .arrow_forms import arrow_form

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...common.class_types import ClassTypeInfo
+from ...common.type_system.class_types import ClassTypeInfo
 from ...common.typeinfo import (
     BasicArrayTypeInfo,
     ListTypeInfo,

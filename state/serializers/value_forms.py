@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...common.class_types import CustomTypeInfo, EnumTypeInfo, class_name_of
 from ...common.errors import CorruptCheckpointError, StateError
 from ...common.time import Instant
+from ...common.type_system.class_types import CustomTypeInfo, EnumTypeInfo, class_name_of
 from ...common.typeinfo import BasicType
 from .encoded_values import PickledValue
 

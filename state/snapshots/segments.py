@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...common.errors import CorruptCheckpointError
-from ...common.type_parser import type_from_text
+from ...common.type_system.type_parser import type_from_text
 from ...common.typeinfo import ListTypeInfo
 from ...protocol.key_groups import KeyGroupRange
 from ..serializers.key_codec import decode_key

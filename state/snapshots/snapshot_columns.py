@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...common.errors import ConfigurationError, StateError
-from ...common.type_parser import type_from_text
+from ...common.type_system.type_parser import type_from_text
 from ...common.typeinfo import ListTypeInfo, PickledBytesTypeInfo, TypeInformation
 from ..keyed.conversion import OPAQUE, StateConversion
 from ..serializers.arrow_forms import arrow_form

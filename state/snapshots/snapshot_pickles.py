@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...common.errors import ConfigurationError
-from ...common.type_parser import type_from_text
+from ...common.type_system.type_parser import type_from_text
 from ...protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
 from ..serializers.arrow_forms import arrow_form
 from ..serializers.type_parts import every_type

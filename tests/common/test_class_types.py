@@ -15,7 +15,7 @@ import pydantic
 import pytest
 from tidegate.common import Instant, TypeCodec, Types, register_type_codec
 from tidegate.common.errors import ConfigurationError
-from tidegate.common.type_parser import type_from_text
+from tidegate.common.type_system.type_parser import type_from_text
 from tidegate.common.typeinfo import type_text
 
 

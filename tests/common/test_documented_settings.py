@@ -7,7 +7,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from tidegate.common.known_options import known_options
+from tidegate.common.options.known_options import known_options
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidegate.common import Configuration, ExecutionConfig
 from tidegate.common.errors import ConfigurationError
-from tidegate.common.known_options import check_settings
+from tidegate.common.options.known_options import check_settings
 
 
 def test_settings_of_the_jvm_are_kept_and_without_effect(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidegate.common.configuration import Configuration
 from tidegate.common.errors import ConfigurationError
-from tidegate.common.known_options import check_settings, known_options
+from tidegate.common.options.known_options import check_settings, known_options
 
 
 def from_pairs(settings: dict[str, str]) -> Configuration:

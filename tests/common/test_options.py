@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tidegate.common import ConfigOption, ExecutionConfig, options
+from tidegate.common import ConfigOption, ExecutionConfig
 from tidegate.common.config_options import value_text
 from tidegate.common.configuration import Configuration
 from tidegate.common.errors import ConfigurationError
+from tidegate.common.options import options
 
 # Flink 2.3's documented keys and defaults; None where Flink has no default.
 FLINK = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tidegate.common.known_options import known_options
+from tidegate.common.options.known_options import known_options
 from tidegate.common.secrets import MASK, is_sensitive, masked_text, without_secrets
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.common import Instant, Row, RowKind, TypeInformation, Types
-from tidegate.common.type_conversion import WrongValueError, converter_of
+from tidegate.common.type_system.type_conversion import WrongValueError, converter_of
 
 
 @dataclass

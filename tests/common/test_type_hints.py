@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from tidegate.common import TypeInformation, Types
-from tidegate.common.type_hints import element_type_of, result_type_of
+from tidegate.common.type_system.type_hints import element_type_of, result_type_of
 
 if TYPE_CHECKING:
     from elsewhere import Unknown  # type: ignore[import-not-found]

@@ -3,9 +3,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.common.class_types import ClassField, ClassKind, ClassTypeInfo, CustomTypeInfo, EnumTypeInfo
 from tidegate.common.errors import ConfigurationError
-from tidegate.common.type_parser import type_from_text
+from tidegate.common.type_system.class_types import (
+    ClassField,
+    ClassKind,
+    ClassTypeInfo,
+    CustomTypeInfo,
+    EnumTypeInfo,
+)
+from tidegate.common.type_system.type_parser import type_from_text
 from tidegate.common.typeinfo import TypeInformation, Types, type_text
 
 SCALARS = [

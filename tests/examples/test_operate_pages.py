@@ -7,7 +7,7 @@ import sys
 
 import click
 import pytest
-from tidegate.common.known_options import known_options
+from tidegate.common.options.known_options import known_options
 from tidegate.console.main import commands
 
 from .programs import ROOT, code_blocks

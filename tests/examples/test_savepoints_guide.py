@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from tidegate.common.configuration import Configuration
-from tidegate.common.known_options import check_settings
+from tidegate.common.options.known_options import check_settings
 from tidegate.console.main import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "savepoints.md"

@@ -16,7 +16,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 from tidegate.common.configuration import Configuration
-from tidegate.common.known_options import check_settings
+from tidegate.common.options.known_options import check_settings
 from tidegate.console.settings import settings_of_file
 
 from .manifests import (

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.common import Instant, Row, RowKind, Types
 from tidegate.common.errors import CorruptCheckpointError, StateError
-from tidegate.common.type_parser import type_from_text
+from tidegate.common.type_system.type_parser import type_from_text
 from tidegate.common.typeinfo import TypeInformation, type_text
 from tidegate.state.serializers.codecs import value_codec
 from tidegate.state.serializers.encoded_values import PickledValue, decode_value, encode_value

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pydantic
 import pytest
 from tidegate.common import Row, Types
-from tidegate.common.class_types import ClassField, ClassTypeInfo
 from tidegate.common.errors import ConfigurationError, StateMigrationError
+from tidegate.common.type_system.class_types import ClassField, ClassTypeInfo
 from tidegate.common.typeinfo import TypeInformation
 from tidegate.protocol.checkpoints.handles import KeyedStateHandle
 from tidegate.protocol.key_groups import key_group_range_of_subtask

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.common import Instant, Row, TypeCodec, Types
 from tidegate.common.errors import StateError
-from tidegate.common.type_parser import type_from_text
+from tidegate.common.type_system.type_parser import type_from_text
 from tidegate.common.typeinfo import TypeInformation, type_text
 from tidegate.state.serializers.codecs import value_codec
 

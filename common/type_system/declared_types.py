@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from .errors import ConfigurationError
+from ..errors import ConfigurationError
 
 __all__ = [
     "BasicArrayTypeInfo",

@@ -14,9 +14,9 @@ import json
 from collections.abc import Callable
 from typing import TypeVar
 
+from ..errors import ConfigurationError
+from ..typeinfo import RowTypeInfo, TypeInformation, Types
 from .class_types import ClassField, ClassKind, ClassTypeInfo, CustomTypeInfo, EnumTypeInfo
-from .errors import ConfigurationError
-from .typeinfo import RowTypeInfo, TypeInformation, Types
 
 __all__ = ["type_from_text"]
 

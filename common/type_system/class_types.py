@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ..errors import ConfigurationError
 from .declared_types import TypeInformation, name_text, type_text
-from .errors import ConfigurationError
 from .type_codecs import TypeCodec
 
 __all__ = ["ClassField", "ClassKind", "ClassTypeInfo", "CustomTypeInfo", "EnumTypeInfo", "class_name_of"]

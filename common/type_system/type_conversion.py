@@ -15,7 +15,8 @@ from itertools import chain, islice
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from .bulk_comparison import all_are
+from ..bulk_comparison import all_are
+from ..types import Row, named_rows
 from .declared_types import (
     BasicArrayTypeInfo,
     ListTypeInfo,
@@ -34,7 +35,6 @@ from .plain_conversion import (
     shortened,
     unconverted,
 )
-from .types import Row, named_rows
 
 __all__ = ["Converter", "WrongValueError", "converter_of", "shortened"]
 

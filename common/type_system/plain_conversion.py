@@ -13,7 +13,8 @@ from numbers import Integral, Real
 from operator import eq
 from typing import Any
 
-from .bulk_comparison import all_are
+from ..bulk_comparison import all_are
+from ..time import Instant
 from .class_types import ClassTypeInfo, EnumTypeInfo
 from .declared_types import (
     BasicType,
@@ -26,7 +27,6 @@ from .declared_types import (
     TypeInformation,
     type_text,
 )
-from .time import Instant
 
 __all__ = ["Converter", "PlainConverter", "WrongValueError", "plain_converter", "shortened", "unconverted"]
 

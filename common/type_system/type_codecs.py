@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from .errors import ConfigurationError
+from ..errors import ConfigurationError
 
 __all__ = ["TypeCodec", "register_type_codec", "registered_codec"]
 

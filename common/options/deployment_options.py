@@ -5,8 +5,18 @@ The page of all settings is generated from these declarations and the texts unde
 
 from __future__ import annotations
 
-from .config_options import BOOLEAN, DURATION, FLOAT, INTEGER, MAP, MEMORY, STRING, ConfigOption, choice
-from .time import Duration
+from ..config_options import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    MAP,
+    MEMORY,
+    STRING,
+    ConfigOption,
+    choice,
+)
+from ..time import Duration
 
 __all__ = [
     "DeploymentOptions",

@@ -11,6 +11,8 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+from ..errors import ConfigurationError
+from ..time import Instant
 from .class_types import ClassField, ClassKind, ClassTypeInfo, CustomTypeInfo, EnumTypeInfo, class_name_of
 from .declared_types import (
     BasicType,
@@ -26,8 +28,6 @@ from .declared_types import (
     TupleTypeInfo,
     TypeInformation,
 )
-from .errors import ConfigurationError
-from .time import Instant
 from .type_codecs import registered_codec
 
 __all__ = ["dataclass_type", "pydantic_type", "type_of"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import logging
 
-from .config_options import ConfigOption
-from .configuration import Configuration
-from .errors import ConfigurationError
+from ..config_options import ConfigOption
+from ..configuration import Configuration
+from ..errors import ConfigurationError
 from .older_keys import FIXED_BEFORE, REPLACED
 from .options import GROUPS
 

@@ -10,9 +10,9 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from .errors import ConfigurationError
+from ..errors import ConfigurationError
+from ..typeinfo import PickledBytesTypeInfo, TypeInformation
 from .type_inference import type_of
-from .typeinfo import PickledBytesTypeInfo, TypeInformation
 
 __all__ = ["element_type_of", "result_type_of"]
 

@@ -1,0 +1,1 @@
+"""The options that Tidegate reads, each declared once."""

@@ -1,0 +1,1 @@
+"""Declared types: their classes, how they are inferred, written as text and read, and the conversion of values."""
