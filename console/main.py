@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from ..common.errors import TidegateError
-from .command import Group, is_json
+from .commands.command import Group, is_json
 from .exit_codes import ExitCode, exit_code_of
 from .output import error_document, note
 from .text import printable_json

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from .command import is_json
+from .commands.command import is_json
 from .exit_codes import ExitCode
 from .text import printable, printable_json
 

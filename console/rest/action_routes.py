@@ -8,12 +8,12 @@ from fastapi import APIRouter, Body, HTTPException, Query, Response
 
 from ...common.options.options import CheckpointingOptions
 from ...protocol.elements import SavepointFormatType
-from . import action_models
 from .directory import FoundJob
 from .job_graph import vertices_of
-from .job_views import configuration_of
+from .models import action_models
 from .requests import Client, Console, ConsoleState, Job, JobId, TriggerId
 from .savepoint_targets import checked_target
+from .views.job_views import configuration_of
 
 router = APIRouter(prefix="/jobs/{jobid:hex}", tags=["actions"])
 _RESCALE_TIMEOUT_S = 600.0

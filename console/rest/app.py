@@ -23,13 +23,14 @@ from ...common.errors import (
     StateError,
     TidegateError,
 )
-from . import action_routes, checkpoint_routes, job_routes, models
+from . import action_routes, checkpoint_routes, job_routes
 from .directory import JobDirectory
 from .guard import Access, Guard
-from .job_views import shortened
+from .models import job_models as models
 from .page import WEB, Page
 from .requests import Console
 from .savepoint_targets import TargetRefusedError
+from .views.job_views import shortened
 
 logger = logging.getLogger(__name__)
 

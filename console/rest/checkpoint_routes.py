@@ -6,8 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 
-from . import checkpoint_models, checkpoint_views, state_models, state_views
+from .models import checkpoint_models, state_models
 from .requests import Checkpoint, Job, Vertex
+from .views import checkpoint_views, state_views
 
 router = APIRouter(prefix="/jobs/{jobid:hex}", tags=["checkpoints"])
 

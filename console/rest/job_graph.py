@@ -8,7 +8,7 @@ from typing import Any
 
 from ...coordinator.monitoring.job_details import JobDetails, SubtaskDetails
 from ...protocol.task_metrics import ExecutionState
-from . import models
+from .models import job_models as models
 
 
 @dataclass(frozen=True)

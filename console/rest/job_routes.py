@@ -11,10 +11,11 @@ from fastapi import APIRouter, Query
 
 from ... import __version__
 from ...common.job_status import JobStatus
-from . import job_views, metric_views, models, recovery_views
 from .directory import ListedJob
 from .job_graph import plan_of
+from .models import job_models as models
 from .requests import ConsoleState, Job, Vertex, Wanted, names_in
+from .views import job_views, metric_views, recovery_views
 
 logger = logging.getLogger(__name__)
 router = APIRouter(tags=["jobs"])

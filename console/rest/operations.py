@@ -9,9 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from ...common.errors import TidegateError
-from . import action_models
 from .directory import FoundJob
-from .job_views import shortened
+from .models import action_models
+from .views.job_views import shortened
 
 _REMEMBERED = 1_000
 """Operations whose outcome can still be asked for."""

@@ -10,10 +10,10 @@ from starlette.convertors import Convertor, register_url_convertor
 
 from ...coordinator.control.job_client import JobClient
 from ...coordinator.monitoring.statistics import CheckpointStatistics
-from .checkpoint_views import find_checkpoint
 from .directory import FoundJob, JobDirectory
 from .job_graph import VertexView, vertices_of
 from .operations import Operations
+from .views.checkpoint_views import find_checkpoint
 
 
 class _Hexadecimal(Convertor[str]):

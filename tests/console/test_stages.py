@@ -9,7 +9,7 @@ import pytest
 from tidegate.console.output import say, table
 from tidegate.console.rest.directory import FoundJob
 from tidegate.console.rest.job_graph import vertices_of
-from tidegate.console.rest.metric_views import live_job, subtask_metrics
+from tidegate.console.rest.views.metric_views import live_job, subtask_metrics
 from tidegate.console.stages import (
     STAGE_HEADINGS,
     stage_documents,

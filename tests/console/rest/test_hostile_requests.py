@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import TidegateError
 from tidegate.common.job_status import JobStatus
-from tidegate.console.rest import job_views
 from tidegate.console.rest.app import guarded_app
 from tidegate.console.rest.directory import FoundJob, ListedJob
 from tidegate.console.rest.guard import Access
 from tidegate.console.rest.tokens import ConsoleSecret
+from tidegate.console.rest.views import job_views
 from tidegate.coordinator.monitoring.job_archive import decode_job, encode_job
 from tidegate.coordinator.monitoring.statistics import CheckpointStatistics
 from tidegate.coordinator.monitoring.stored_statistics import read_statistics, stored_statistics

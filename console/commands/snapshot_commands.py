@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from ..state.snapshots.snapshot_diff import SnapshotDiff, StateDiff, diff
-from ..state.snapshots.snapshot_pickles import PickledPlace, pickled_places
-from ..state.snapshots.snapshot_reader import Snapshot, SnapshotOperator, read_snapshot
+from ...state.snapshots.snapshot_diff import SnapshotDiff, StateDiff, diff
+from ...state.snapshots.snapshot_pickles import PickledPlace, pickled_places
+from ...state.snapshots.snapshot_reader import Snapshot, SnapshotOperator, read_snapshot
+from ..output import progress, say, table
+from ..text import moment, size
 from .command import Command
-from .output import progress, say, table
-from .text import moment, size
 
 
 @click.command(

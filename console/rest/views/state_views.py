@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from ...common.errors import CheckpointStorageError, StateError
-from ...state.serializers.encoded_values import PickledValue
-from ...state.snapshots.snapshot_columns import OperatorStateEntry, StateEntry
-from ...state.snapshots.snapshot_reader import SnapshotOperator, read_snapshot
-from ...state.snapshots.snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
-from . import state_models
-from .directory import FoundJob
+from ....common.errors import CheckpointStorageError, StateError
+from ....state.serializers.encoded_values import PickledValue
+from ....state.snapshots.snapshot_columns import OperatorStateEntry, StateEntry
+from ....state.snapshots.snapshot_reader import SnapshotOperator, read_snapshot
+from ....state.snapshots.snapshot_states import KeyedSnapshotState, OperatorSnapshotState, SnapshotState
+from ..directory import FoundJob
+from ..models import state_models
 
 MAX_VALUE_TEXT = 400
 """Characters of a key or a value in a sample."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from ..output import say
 from .command import Command
-from .output import say
 
 _PROGRAM = "tidegate"
 _VARIABLE = "_TIDEGATE_COMPLETE"

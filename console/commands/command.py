@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from .exit_codes import ExitCode
+from ..exit_codes import ExitCode
 
 _JSON = "tidegate.json"
 _FLAG = "--json"

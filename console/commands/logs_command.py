@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common.errors import JobNotFoundError
-from ..telemetry.logs import place_of_line
+from ...common.errors import JobNotFoundError
+from ...telemetry.logs import place_of_line
+from ..jobs import address_option, find_job, job_argument
+from ..output import progress, say
+from ..text import printable
 from .command import Command, is_json
-from .jobs import address_option, find_job, job_argument
-from .output import progress, say
-from .text import printable
 
 if TYPE_CHECKING:
-    from ..actors.logs import LogLine
+    from ...actors.logs import LogLine
 
 _COORDINATOR = "coordinator"
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
@@ -51,7 +51,7 @@ def logs(
     if follow and is_json():
         raise click.UsageError("--follow has no end, so it cannot be one JSON document")
     job_id = _job_id(job, address)
-    from ..actors.logs import followed_lines, log_sources, stored_lines
+    from ...actors.logs import followed_lines, log_sources, stored_lines
 
     is_chosen = operator is not None or subtask is not None
     sources = [

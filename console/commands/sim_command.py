@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from ..testing.run_one import Outcome, run_seed
-from ..testing.simulate import outcomes, prepare_process, replay
+from ...testing.run_one import Outcome, run_seed
+from ...testing.simulate import outcomes, prepare_process, replay
+from ..exit_codes import ExitCode
+from ..output import progress, say
 from .command import Command
-from .exit_codes import ExitCode
-from .output import progress, say
 
 _SHOWN_FAILURES = 10
 _SHOWN_EVENTS = 40

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...coordinator.monitoring.job_details import JobDetails
-from ...coordinator.monitoring.statistics import RecoveryStatistics
+from ....coordinator.monitoring.job_details import JobDetails
+from ....coordinator.monitoring.statistics import RecoveryStatistics
+from ..models.model_forms import Plain
 from .job_views import shortened
-from .model_forms import Plain
 
 
 class Recovery(Plain):

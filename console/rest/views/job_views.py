@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...common.configuration import Configuration
-from ...common.job_status import JobStatus
-from ...common.options.options import CheckpointingOptions, CoreOptions, RestartStrategyOptions
-from ...coordinator.monitoring.job_details import JobDetails, JobException, SubtaskDetails
-from ...protocol.ids import SubtaskId
-from . import models
-from .directory import FoundJob, ListedJob
-from .job_graph import VertexView, plan_of, vertices_of
+from ....common.configuration import Configuration
+from ....common.job_status import JobStatus
+from ....common.options.options import CheckpointingOptions, CoreOptions, RestartStrategyOptions
+from ....coordinator.monitoring.job_details import JobDetails, JobException, SubtaskDetails
+from ....protocol.ids import SubtaskId
+from ..directory import FoundJob, ListedJob
+from ..job_graph import VertexView, plan_of, vertices_of
+from ..models import job_models as models
 
 MAX_TEXT = 20_000
 """Characters of a traceback or a cause that an answer may hold."""

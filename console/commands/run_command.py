@@ -11,18 +11,18 @@ from typing import Any
 
 import click
 
-from ..common.configuration import Configuration
-from ..common.errors import TidegateError
-from ..common.options.options import DeploymentOptions, StateRecoveryOptions
-from ..coordinator.control.job_client import JobClient
-from ..datastream.default_settings import default_settings
-from ..datastream.submission import watched_submissions
+from ...common.configuration import Configuration
+from ...common.errors import TidegateError
+from ...common.options.options import DeploymentOptions, StateRecoveryOptions
+from ...coordinator.control.job_client import JobClient
+from ...datastream.default_settings import default_settings
+from ...datastream.submission import watched_submissions
+from ..driver import as_main_program, print_error
+from ..exit_codes import ExitCode, exit_code_of
+from ..output import error_document, note, say
+from ..settings import configuration_of, settings_options
 from .command import Command, is_json
-from .driver import as_main_program, print_error
-from .exit_codes import ExitCode, exit_code_of
 from .job_commands import job_document
-from .output import error_document, note, say
-from .settings import configuration_of, settings_options
 
 
 @click.command(

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from ..common.errors import CheckpointNotFoundError
-from ..coordinator.monitoring.critical_path import critical_path, explain_lines
-from ..coordinator.monitoring.statistics import CheckpointStatistics, JobStatistics
-from ..protocol.elements import CheckpointingMode
-from ..protocol.ids import CheckpointId
+from ...common.errors import CheckpointNotFoundError
+from ...coordinator.monitoring.critical_path import critical_path, explain_lines
+from ...coordinator.monitoring.statistics import CheckpointStatistics, JobStatistics
+from ...protocol.elements import CheckpointingMode
+from ...protocol.ids import CheckpointId
+from ..jobs import address_option, find_job, job_argument, timeout_option
+from ..output import progress, say, table
+from ..text import moment, size
 from .command import Group
-from .jobs import address_option, find_job, job_argument, timeout_option
-from .output import progress, say, table
-from .text import moment, size
 
 _MODES = {
     "exactly-once": (CheckpointingMode.EXACTLY_ONCE, False),

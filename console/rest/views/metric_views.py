@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...coordinator.monitoring.job_details import JobDetails, SubtaskDetails
-from ...coordinator.monitoring.stage_metrics import reports_by_stage, stage_values
-from ...coordinator.monitoring.statistics import CheckpointOutcome
-from ...protocol.ids import SubtaskId
-from ...protocol.task_metrics import ExecutionState
-from ..stages import stage_documents, whole_stage_documents
-from . import models
+from ....coordinator.monitoring.job_details import JobDetails, SubtaskDetails
+from ....coordinator.monitoring.stage_metrics import reports_by_stage, stage_values
+from ....coordinator.monitoring.statistics import CheckpointOutcome
+from ....protocol.ids import SubtaskId
+from ....protocol.task_metrics import ExecutionState
+from ...stages import stage_documents, whole_stage_documents
+from ..directory import FoundJob
+from ..job_graph import VertexView, vertices_of
+from ..models import job_models as models
+from ..models.stage_models import StageInfo, WholeStageInfo
 from .checkpoint_views import checkpoint_info
-from .directory import FoundJob
-from .job_graph import VertexView, vertices_of
 from .job_views import duration_of, shortened
-from .stage_models import StageInfo, WholeStageInfo
 
 _LETTERS = {
     ExecutionState.CREATED: "C",

@@ -7,17 +7,17 @@ from typing import Any
 
 import click
 
-from ..common.errors import JobTimeoutError
-from ..coordinator.control.job_client import JobClient
-from ..coordinator.monitoring.job_report import JobReport
-from ..coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics
-from ..protocol.elements import SavepointFormatType
+from ...common.errors import JobTimeoutError
+from ...coordinator.control.job_client import JobClient
+from ...coordinator.monitoring.job_report import JobReport
+from ...coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics
+from ...protocol.elements import SavepointFormatType
+from ..jobs import address_option, find_job, job_argument, reports, timeout_option
+from ..output import pairs, progress, say, table
+from ..stages import STAGE_HEADINGS, stage_documents, stage_rows, web_ui_lines, whole_stage_documents
+from ..tasks import task_documents
+from ..text import moment, size
 from .command import Command
-from .jobs import address_option, find_job, job_argument, reports, timeout_option
-from .output import pairs, progress, say, table
-from .stages import STAGE_HEADINGS, stage_documents, stage_rows, web_ui_lines, whole_stage_documents
-from .tasks import task_documents
-from .text import moment, size
 
 format_option = click.option(
     "--type",

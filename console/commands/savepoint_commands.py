@@ -8,25 +8,25 @@ from typing import Any
 
 import click
 
-from ..coordinator.checkpoints.savepoints import dispose_savepoint
-from ..coordinator.checkpoints.stored_checkpoints import stored_checkpoints
-from ..coordinator.restore.restore_check import (
+from ...coordinator.checkpoints.savepoints import dispose_savepoint
+from ...coordinator.checkpoints.stored_checkpoints import stored_checkpoints
+from ...coordinator.restore.restore_check import (
     OperatorCheck,
     Outcome,
     RestoreCheck,
     StateCheck,
     check_restore_of,
 )
-from ..protocol.elements import SavepointFormatType
-from ..state.storage.stored_checkpoint import read_checkpoint
+from ...protocol.elements import SavepointFormatType
+from ...state.storage.stored_checkpoint import read_checkpoint
+from ..driver import job_of_driver
+from ..exit_codes import ExitCode
+from ..jobs import address_option, find_job, job_argument, timeout_option
+from ..output import progress, say, table
+from ..text import moment, size
 from .command import Group
-from .driver import job_of_driver
-from .exit_codes import ExitCode
 from .job_commands import format_option, savepoint_shown
-from .jobs import address_option, find_job, job_argument, timeout_option
-from .output import progress, say, table
 from .snapshot_commands import diff_command, inspect
-from .text import moment, size
 
 
 @click.group(cls=Group)

@@ -8,19 +8,19 @@ from typing import Any
 
 import click
 
-from ..common.configuration import Configuration
-from ..common.options.options import CheckpointingOptions, DeploymentOptions
+from ...common.configuration import Configuration
+from ...common.options.options import CheckpointingOptions, DeploymentOptions
+from ..doctor.certificates import check_certificates
+from ..doctor.cluster import check_cluster, check_token
+from ..doctor.finding import Finding, Severity, worst
+from ..doctor.machine import check_limits, check_local_dir, check_ports, check_shared_memory
+from ..doctor.storage import check_storage
+from ..doctor.versions import check_java, check_packages, check_python
+from ..exit_codes import ExitCode
+from ..jobs import address_option
+from ..output import progress, say, table
+from ..settings import configuration_of, settings_options
 from .command import Command
-from .doctor.certificates import check_certificates
-from .doctor.cluster import check_cluster, check_token
-from .doctor.finding import Finding, Severity, worst
-from .doctor.machine import check_limits, check_local_dir, check_ports, check_shared_memory
-from .doctor.storage import check_storage
-from .doctor.versions import check_java, check_packages, check_python
-from .exit_codes import ExitCode
-from .jobs import address_option
-from .output import progress, say, table
-from .settings import configuration_of, settings_options
 
 _CODES = {
     Severity.OK: ExitCode.DONE,

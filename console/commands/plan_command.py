@@ -6,10 +6,10 @@ import json
 
 import click
 
-from ..protocol.scheduling.execution_plan import execution_plan
+from ...protocol.scheduling.execution_plan import execution_plan
+from ..driver import job_of_driver
+from ..output import say
 from .command import Command
-from .driver import job_of_driver
-from .output import say
 
 
 @click.command(
@@ -36,7 +36,7 @@ def plan(picture: str | None, driver: str, arguments: tuple[str, ...]) -> None:
         click.echo(json.dumps(drawn, indent=2))
         return
     # Here and not above: drawing needs libraries that nothing else does.
-    from .plan_picture import draw
+    from ..plan_picture import draw
 
     draw(drawn, graph.job_name, picture)
     count = len(drawn["nodes"])

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..extra import require_extra
+from ..jobs import address_option
+from ..output import note, say
 from .command import Command
-from .extra import require_extra
-from .jobs import address_option
-from .output import note, say
 
 if TYPE_CHECKING:
-    from .rest.directory import JobDirectory
+    from ..rest.directory import JobDirectory
 
 _EXAMPLES = [
     "tidegate console",
@@ -81,8 +81,8 @@ def console(
     printed address holds; beyond this machine everything does.
     """
     require_extra()
-    from .rest.server import ServerSettings, serve
-    from .rest.tokens import ConsoleSecret
+    from ..rest.server import ServerSettings, serve
+    from ..rest.tokens import ConsoleSecret
 
     token = _token(token_file)
     secret = ConsoleSecret(token)
@@ -114,15 +114,15 @@ def _check_local(option: str, directories: tuple[str, ...]) -> None:
 
 
 def _token(file: Path | None) -> str:
-    from .rest.tokens import VARIABLE, default_token_file, stored_secret
+    from ..rest.tokens import VARIABLE, default_token_file, stored_secret
 
     return os.environ.get(VARIABLE) or stored_secret(file or default_token_file())
 
 
 def _directory(address: str | None, archives: tuple[str, ...], checkpoints: tuple[str, ...]) -> JobDirectory:
-    from .rest.archived_jobs import ArchivedJobs
-    from .rest.directory import AllJobs, LiveJobs, RayJobs
-    from .rest.stored_jobs import StoredJobs
+    from ..rest.archived_jobs import ArchivedJobs
+    from ..rest.directory import AllJobs, LiveJobs, RayJobs
+    from ..rest.stored_jobs import StoredJobs
 
     # A running job knows most of itself, its checkpoints the least.
     directories: list[JobDirectory] = [*map(ArchivedJobs, archives), *map(StoredJobs, checkpoints)]

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal
 
-from ...common.options.options import CheckpointingOptions, StateBackendOptions
-from ...coordinator.monitoring.critical_path import critical_path
-from ...coordinator.monitoring.job_details import JobDetails
-from ...coordinator.monitoring.statistics import (
+from ....common.options.options import CheckpointingOptions, StateBackendOptions
+from ....coordinator.monitoring.critical_path import critical_path
+from ....coordinator.monitoring.job_details import JobDetails
+from ....coordinator.monitoring.statistics import (
     CheckpointOutcome,
     CheckpointStatistics,
     JobStatistics,
     Summary,
 )
-from ...protocol.checkpoints.checkpoint_events import SubtaskMetrics
-from ...protocol.elements import SnapshotKind
-from . import checkpoint_models
-from .job_graph import VertexView, vertices_of
+from ....protocol.checkpoints.checkpoint_events import SubtaskMetrics
+from ....protocol.elements import SnapshotKind
+from ..job_graph import VertexView, vertices_of
+from ..models import checkpoint_models
 from .job_views import configuration_of, shortened
 
 _STATUS: Mapping[

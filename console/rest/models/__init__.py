@@ -1,0 +1,1 @@
+"""The documents of the REST API: what each contains."""
