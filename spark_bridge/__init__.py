@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ..common.lazy_imports import loaded_on_use
 
 if TYPE_CHECKING:
-    from .savepoint_reader import SavepointReader, read_savepoint
-    from .savepoint_writer import SavepointWriter
+    from .savepoints.savepoint_reader import SavepointReader, read_savepoint
+    from .savepoints.savepoint_writer import SavepointWriter
     from .session import local_spark
 
 __all__ = ["SavepointReader", "SavepointWriter", "local_spark", "read_savepoint"]
@@ -21,8 +21,8 @@ __all__ = ["SavepointReader", "SavepointWriter", "local_spark", "read_savepoint"
 __getattr__ = loaded_on_use(
     __name__,
     {
-        ".savepoint_reader": ("SavepointReader", "read_savepoint"),
-        ".savepoint_writer": ("SavepointWriter",),
+        ".savepoints.savepoint_reader": ("SavepointReader", "read_savepoint"),
+        ".savepoints.savepoint_writer": ("SavepointWriter",),
         ".session": ("local_spark",),
     },
 )

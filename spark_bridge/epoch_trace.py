@@ -21,8 +21,8 @@ from ..telemetry.spans import (
     SPARK_STAGES,
     SPARK_TASKS,
 )
-from .exchange_client import PUSH, READ
-from .exchange_server import Run
+from .exchange.exchange_client import PUSH, READ
+from .exchange.exchange_server import Run
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from ..operators.sinks import Committer, Sink, SinkOperator, SinkWriter
 from ..protocol.channels.listening import ANY_PORT, ListenRule
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
-from . import exchange
 from .epochs import EpochBuffer
-from .exchange_server import ExchangeServer
+from .exchange import exchange
+from .exchange.exchange_server import ExchangeServer
 from .failures import cause_of
 from .java import require_java
 from .session import SparkSessionLease, SparkSettings, session_host

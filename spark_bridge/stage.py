@@ -23,11 +23,11 @@ from ..operators.output import Output
 from ..protocol.channels.listening import ANY_PORT, ListenRule
 from ..protocol.elements import Batch
 from ..protocol.stages.epochs import EpochLimits
-from . import exchange
 from .epoch_runner import EpochRunner
 from .epoch_trace import EpochParts
 from .epochs import RecordTables
-from .exchange_server import Endpoint, Pushed, Run
+from .exchange import exchange
+from .exchange.exchange_server import Endpoint, Pushed, Run
 from .failures import cause_of
 from .java import require_java
 from .session import SparkSessionLease, SparkSettings, session_host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..protocol.channels.listening import ListenRule
 from ..runtime.network.listeners import ListenOn, listen_on
-from .exchange_server import ExchangeServer
+from .exchange.exchange_server import ExchangeServer
 from .settings import SparkSettings
 
 

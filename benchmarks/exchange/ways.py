@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from tidegate.spark_bridge import exchange
-from tidegate.spark_bridge.exchange_server import ExchangeServer
+from tidegate.spark_bridge.exchange import exchange
+from tidegate.spark_bridge.exchange.exchange_server import ExchangeServer
 
 from .flight import FlightEnd
 

@@ -26,8 +26,8 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
-from tidegate.spark_bridge import exchange
-from tidegate.spark_bridge.exchange_server import ExchangeServer
+from tidegate.spark_bridge.exchange import exchange
+from tidegate.spark_bridge.exchange.exchange_server import ExchangeServer
 from tidegate.spark_bridge.session import SparkSettings, session_host
 
 from ..parts import row

@@ -12,7 +12,7 @@ from tidegate.common import Types
 from tidegate.common.errors import StateError
 from tidegate.common.typeinfo import TypeInformation, type_text
 from tidegate.protocol.key_groups import KeyGroupRange
-from tidegate.spark_bridge.state_writing import KeyedWriting
+from tidegate.spark_bridge.savepoints.state_writing import KeyedWriting
 from tidegate.state import read_snapshot
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.serializers.key_hashing import key_group_of

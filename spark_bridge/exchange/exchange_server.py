@@ -22,9 +22,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..common.errors import TidegateError
-from ..runtime.network.listeners import Address, Listeners, ListenOn, set_tcp_options
-from ..runtime.network.tls_files import TlsIdentities
+from ...common.errors import TidegateError
+from ...runtime.network.listeners import Address, Listeners, ListenOn, set_tcp_options
+from ...runtime.network.tls_files import TlsIdentities
 from . import exchange_client as wire
 
 _HANDSHAKE_S = 5.0

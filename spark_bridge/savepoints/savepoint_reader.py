@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ..common.errors import StateError
-from ..common.typeinfo import TypeInformation, type_text
-from ..protocol.key_groups import KeyGroupRange
-from ..state.snapshots.snapshot_files import key_group_ranges
-from ..state.snapshots.snapshot_reader import SnapshotOperator, read_snapshot
-from ..state.snapshots.snapshot_states import KeyedSnapshotState
-from .in_flight import InFlightReading
+from ...common.errors import StateError
+from ...common.typeinfo import TypeInformation, type_text
+from ...protocol.key_groups import KeyGroupRange
+from ...state.snapshots.snapshot_files import key_group_ranges
+from ...state.snapshots.snapshot_reader import SnapshotOperator, read_snapshot
+from ...state.snapshots.snapshot_states import KeyedSnapshotState
+from ..in_flight import InFlightReading
 from .state_reading import KeyedReading, OperatorStateReading, RawKeyedReading
 from .state_types import spark_schema
 

@@ -8,26 +8,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..common.errors import CheckpointStorageError, StateError
-from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types, type_text
-from ..protocol.checkpoints.handles import (
+from ...common.errors import CheckpointStorageError, StateError
+from ...common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types, type_text
+from ...protocol.checkpoints.handles import (
     KeyedStateHandle,
     OperatorListHandle,
     OperatorSnapshot,
     SegmentHandle,
 )
-from ..protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest, encode_manifest
-from ..protocol.checkpoints.redistribution import BROADCAST, EVEN_SPLIT
-from ..protocol.elements import SnapshotKind
-from ..protocol.ids import CheckpointId
-from ..protocol.key_groups import KeyGroupRange, check_parallelism
-from ..state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, ValueStateDescriptor
-from ..state.snapshots.segments import ENCODED_KEY, KEY_COLUMNS
-from ..state.snapshots.snapshot_files import StateLocation
-from ..state.snapshots.snapshot_reader import Snapshot
-from ..state.storage.checkpoint_storage import CheckpointStorage, open_storage
-from ..state.storage.stored_checkpoint import MANIFEST_NAME, read_checkpoint
-from ..state.ttl.expiration import Expiration
+from ...protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest, encode_manifest
+from ...protocol.checkpoints.redistribution import BROADCAST, EVEN_SPLIT
+from ...protocol.elements import SnapshotKind
+from ...protocol.ids import CheckpointId
+from ...protocol.key_groups import KeyGroupRange, check_parallelism
+from ...state.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from ...state.snapshots.segments import ENCODED_KEY, KEY_COLUMNS
+from ...state.snapshots.snapshot_files import StateLocation
+from ...state.snapshots.snapshot_reader import Snapshot
+from ...state.storage.checkpoint_storage import CheckpointStorage, open_storage
+from ...state.storage.stored_checkpoint import MANIFEST_NAME, read_checkpoint
+from ...state.ttl.expiration import Expiration
 from .savepoint_files import copied_files, written_items, written_segments
 from .savepoint_reader import absolute
 from .state_frames import item_frame, keyed_frame

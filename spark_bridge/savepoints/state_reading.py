@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..protocol.key_groups import KeyGroupRange
-from ..state.snapshots.segments import column_slice, key_values
-from ..state.snapshots.snapshot_columns import ColumnLayout
-from ..state.snapshots.snapshot_reader import read_snapshot
-from ..state.snapshots.snapshot_states import RANGE_ROWS, KeyedSnapshotState
+from ...protocol.key_groups import KeyGroupRange
+from ...state.snapshots.segments import column_slice, key_values
+from ...state.snapshots.snapshot_columns import ColumnLayout
+from ...state.snapshots.snapshot_reader import read_snapshot
+from ...state.snapshots.snapshot_states import RANGE_ROWS, KeyedSnapshotState
 from .state_types import expiry_for_spark, spark_type
 
 BATCH_ROWS = 16_384

@@ -15,10 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..failures import cause_of
 from . import exchange_client
 from .exchange_client import one_row, prepare_worker, push_partition, read_partition
 from .exchange_server import Endpoint, Pushed, SparkExchangeError
-from .failures import cause_of
 
 _MOST_PARTITION_BYTES = 128 << 20
 """A Spark task that failed starts again at the beginning of its partition."""

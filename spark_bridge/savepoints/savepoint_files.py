@@ -10,25 +10,25 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from ..protocol.checkpoints.handles import (
+from ...protocol.checkpoints.handles import (
     FileHandle,
     ListPart,
     OperatorListHandle,
     OperatorSnapshot,
     SegmentHandle,
 )
-from ..protocol.checkpoints.manifest import OperatorManifest
-from ..protocol.checkpoints.redistribution import BROADCAST
-from ..protocol.key_groups import key_group_range_of_subtask
-from ..runtime.local_dirs import as_file_name
-from ..state.claims import without_mark
-from ..state.operator.list_files import EncodedItems, write_list_file
-from ..state.snapshots.snapshot_columns import StoredValues
-from ..state.snapshots.snapshot_files import StateLocation
-from ..state.storage.checkpoint_storage import CheckpointStorage
-from ..state.ttl.expiration import Expiration
-from .exchange import to_arrow
-from .failures import errors_of_tasks
+from ...protocol.checkpoints.manifest import OperatorManifest
+from ...protocol.checkpoints.redistribution import BROADCAST
+from ...protocol.key_groups import key_group_range_of_subtask
+from ...runtime.local_dirs import as_file_name
+from ...state.claims import without_mark
+from ...state.operator.list_files import EncodedItems, write_list_file
+from ...state.snapshots.snapshot_columns import StoredValues
+from ...state.snapshots.snapshot_files import StateLocation
+from ...state.storage.checkpoint_storage import CheckpointStorage
+from ...state.ttl.expiration import Expiration
+from ..exchange.exchange import to_arrow
+from ..failures import errors_of_tasks
 from .state_types import spark_schema
 from .state_writing import COPIED, PLACE, WRITTEN, Copying, KeyedWriting
 

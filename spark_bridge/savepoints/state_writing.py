@@ -14,17 +14,17 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
-from ..common.errors import StateError
-from ..common.type_system.type_parser import type_from_text
-from ..common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
-from ..protocol.checkpoints.handles import FileHandle, SegmentHandle
-from ..runtime.local_dirs import as_file_name
-from ..state.claims import without_mark
-from ..state.keyed.change_merge import sorted_table
-from ..state.serializers.arrow_forms import arrow_form
-from ..state.serializers.key_codec import encode_key, encode_map_key
-from ..state.serializers.key_hashing import hash_int64, hash_keys, key_groups_of_hashes
-from ..state.snapshots.segments import (
+from ...common.errors import StateError
+from ...common.type_system.type_parser import type_from_text
+from ...common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
+from ...protocol.checkpoints.handles import FileHandle, SegmentHandle
+from ...runtime.local_dirs import as_file_name
+from ...state.claims import without_mark
+from ...state.keyed.change_merge import sorted_table
+from ...state.serializers.arrow_forms import arrow_form
+from ...state.serializers.key_codec import encode_key, encode_map_key
+from ...state.serializers.key_hashing import hash_int64, hash_keys, key_groups_of_hashes
+from ...state.snapshots.segments import (
     ENCODED_KEY,
     KEY_COLUMNS,
     SegmentFile,
@@ -33,11 +33,11 @@ from ..state.snapshots.segments import (
     key_values,
     write_segment,
 )
-from ..state.snapshots.snapshot_columns import StoredValues
-from ..state.snapshots.snapshot_files import StateLocation
-from ..state.storage.checkpoint_storage import open_storage
-from ..state.ttl.expiration import Expiration
-from ..state.ttl.expired_rows import without_expired
+from ...state.snapshots.snapshot_columns import StoredValues
+from ...state.snapshots.snapshot_files import StateLocation
+from ...state.storage.checkpoint_storage import open_storage
+from ...state.ttl.expiration import Expiration
+from ...state.ttl.expired_rows import without_expired
 
 PLACE = pa.schema([("key_group", pa.int32()), ("piece", pa.int32())])
 WRITTEN = pa.schema(

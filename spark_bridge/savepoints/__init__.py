@@ -1,0 +1,1 @@
+"""Savepoints as Spark DataFrames: read, written and edited."""
