@@ -18,12 +18,20 @@ from ..datastream import DataStream, HashMapStateBackend, StreamExecutionEnviron
 from ..datastream.submission import JobIntercepted, intercepted_submissions
 from ..protocol.checkpoints.trigger import TriggerPolicy
 from ..protocol.scheduling.plan import JobGraph
-from .draw_plan import draw_plan
-from .outside import new_outside
-from .plan import ALIGNED_TIMEOUTS_MS, MODES, Crash, Faults, Plan, Run, Victim
-from .simulated_operators import SimulatedSink
-from .simulated_shell import SimulatedShell
-from .world import World
+from .simulation.draw_plan import draw_plan
+from .simulation.outside import new_outside
+from .simulation.plan import (
+    ALIGNED_TIMEOUTS_MS,
+    MODES,
+    Crash,
+    Faults,
+    Plan,
+    Run,
+    Victim,
+)
+from .simulation.simulated_operators import SimulatedSink
+from .simulation.simulated_shell import SimulatedShell
+from .simulation.world import World
 
 _LEAST_EVENTS = 60_000
 _EVENTS_PER_EVENT = 50

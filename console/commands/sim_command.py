@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from ...testing.run_one import Outcome, run_seed
-from ...testing.simulate import outcomes, prepare_process, replay
+from ...testing.simulation.run_one import Outcome, run_seed
+from ...testing.simulation.simulate import outcomes, prepare_process, replay
 from ..exit_codes import ExitCode
 from ..output import progress, say
 from .command import Command

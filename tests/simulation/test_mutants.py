@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from tidegate.testing.run_one import run_seed
+from tidegate.testing.simulation.run_one import run_seed
 
 from .mutants import MUTANTS, finding
 from .mutants.__main__ import main

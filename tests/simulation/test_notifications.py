@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tidegate.testing.draw_plan import draw_plan
-from tidegate.testing.outside import outside
-from tidegate.testing.plan import Crash, Faults, Plan, StageKind, Victim
-from tidegate.testing.run_one import run_plan
+from tidegate.testing.simulation.draw_plan import draw_plan
+from tidegate.testing.simulation.outside import outside
+from tidegate.testing.simulation.plan import Crash, Faults, Plan, StageKind, Victim
+from tidegate.testing.simulation.run_one import run_plan
 
 SEEDS = range(30_001, 30_013)
 pytestmark = pytest.mark.filterwarnings("ignore:FoldingState is deprecated")

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 from tidegate.protocol.scheduling.partitioning import Partitioning
-from tidegate.testing.checkers import check_output, expected_lineages
-from tidegate.testing.draw_plan import draw_plan
-from tidegate.testing.plan import (
+from tidegate.testing.simulation.checkers import check_output, expected_lineages
+from tidegate.testing.simulation.draw_plan import draw_plan
+from tidegate.testing.simulation.plan import (
     MODES,
     Ask,
     Crash,
@@ -24,9 +24,9 @@ from tidegate.testing.plan import (
     StageKind,
     Victim,
 )
-from tidegate.testing.run_one import run_plan, run_seed
-from tidegate.testing.shrink import describe, shrunk
-from tidegate.testing.simulate import replay
+from tidegate.testing.simulation.run_one import run_plan, run_seed
+from tidegate.testing.simulation.shrink import describe, shrunk
+from tidegate.testing.simulation.simulate import replay
 
 from .mutants import MUTANTS
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from tidegate.protocol.scheduling.start_errors import StartErrors
-from tidegate.testing.draw_plan import draw_plan
-from tidegate.testing.failed_starts import BROKEN
-from tidegate.testing.plan import Plan
-from tidegate.testing.run_one import run_plan
+from tidegate.testing.simulation.draw_plan import draw_plan
+from tidegate.testing.simulation.faults.failed_starts import BROKEN
+from tidegate.testing.simulation.plan import Plan
+from tidegate.testing.simulation.run_one import run_plan
 
 from .mutants.base import Mutant
 

@@ -12,7 +12,7 @@ from tidegate.common.errors import CheckpointStorageError
 from tidegate.state.storage.checkpoint_storage import open_storage
 from tidegate.state.storage.durable_files import DurableFiles, LocalDisk, is_temporary
 from tidegate.state.storage.filesystem_storage import FileSystemCheckpointStorage
-from tidegate.testing.volatile_disk import VolatileDisk
+from tidegate.testing.simulation.faults.volatile_disk import VolatileDisk
 
 STATE = "job/shared/uid/state"
 MANIFEST = "job/chk-1/MANIFEST"

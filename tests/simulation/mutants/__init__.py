@@ -7,7 +7,7 @@ After a change of what the simulation draws, `--rewrite` writes the new ones dow
 
 from __future__ import annotations
 
-from tidegate.testing.run_one import Outcome, run_seed
+from tidegate.testing.simulation.run_one import Outcome, run_seed
 
 from . import (
     channels,

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidegate.testing.run_one import Outcome
-from tidegate.testing.simulate import prepare_process, replay
+from tidegate.testing.simulation.run_one import Outcome
+from tidegate.testing.simulation.simulate import prepare_process, replay
 
 from . import MUTANTS, SEEDS, finding
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.operators.sinks import SinkOperator
-from tidegate.testing.outside import outside
+from tidegate.testing.simulation.outside import outside
 
 from .base import Mutant
 

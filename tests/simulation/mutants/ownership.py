@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.coordinator.coordinator_life import CoordinatorLife
 from tidegate.coordinator.job_coordinator import JobCoordinator
-from tidegate.testing.incarnation import Incarnation
+from tidegate.testing.simulation.incarnation import Incarnation
 
 from .base import Mutant
 

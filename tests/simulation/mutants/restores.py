@@ -11,7 +11,7 @@ from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore, F
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.restore import latest_checkpoint
 from tidegate.coordinator.restore.restore_fence import fence_checkpoint, restoring_job
-from tidegate.testing.simulated_driver import SimulatedDriver
+from tidegate.testing.simulation.simulated_driver import SimulatedDriver
 
 from .base import Mutant
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.job_status import JobStatus
-from ..coordinator.checkpoints.coordinator_epochs import Epochs
-from ..protocol.checkpoints.checkpoint_paths import manifest_path, stored_ids
-from ..protocol.ids import CheckpointId, JobId
+from ....common.job_status import JobStatus
+from ....coordinator.checkpoints.coordinator_epochs import Epochs
+from ....protocol.checkpoints.checkpoint_paths import manifest_path, stored_ids
+from ....protocol.ids import CheckpointId, JobId
 
 if TYPE_CHECKING:
-    from .simulated_shell import SimulatedShell
+    from ..simulated_shell import SimulatedShell
 
 
 class LostManifests:

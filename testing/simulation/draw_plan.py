@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from ..protocol.scheduling.partitioning import Partitioning
-from ..protocol.scheduling.plan import Chaining
-from .failed_starts import draw_failed_starts
+from ...protocol.scheduling.partitioning import Partitioning
+from ...protocol.scheduling.plan import Chaining
+from .faults.failed_starts import draw_failed_starts
+from .faults.stalls import draw_stalls
 from .plan import (
     ALIGNED_TIMEOUTS_MS,
     Ask,
@@ -24,7 +25,6 @@ from .plan import (
     StageKind,
     Victim,
 )
-from .stalls import draw_stalls
 
 _MODE_SHARES = {"exactly-once": 5, "unaligned": 3, "aligned at first": 2, "at-least-once": 1}
 _CHANGE_SHARES = {"exactly-once": 2, "unaligned": 2, "aligned at first": 1, "at-least-once": 2}

@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..common.errors import CheckpointStorageError
-from ..common.job_status import JobStatus
-from ..coordinator.coordinator_life import CoordinatorLife
-from ..coordinator.deployment.report_order import ReportOrder
-from ..coordinator.job_coordinator import JobCoordinator
-from ..coordinator.monitoring.checkpoint_observer import CheckpointDecision
-from ..coordinator.monitoring.job_report import JobReport
-from ..coordinator.spec import JobSpec
-from ..protocol.checkpoints.trigger import NEVER_MS
-from ..protocol.elements import CheckpointingMode, Message, SnapshotKind
-from ..protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
-from ..protocol.scheduling.execution_graph import ExecutionGraph, build_execution_graph
-from ..protocol.task_events import (
+from ...common.errors import CheckpointStorageError
+from ...common.job_status import JobStatus
+from ...coordinator.coordinator_life import CoordinatorLife
+from ...coordinator.deployment.report_order import ReportOrder
+from ...coordinator.job_coordinator import JobCoordinator
+from ...coordinator.monitoring.checkpoint_observer import CheckpointDecision
+from ...coordinator.monitoring.job_report import JobReport
+from ...coordinator.spec import JobSpec
+from ...protocol.checkpoints.trigger import NEVER_MS
+from ...protocol.elements import CheckpointingMode, Message, SnapshotKind
+from ...protocol.ids import Attempt, ChannelId, CheckpointId, SubtaskId
+from ...protocol.scheduling.execution_graph import ExecutionGraph, build_execution_graph
+from ...protocol.task_events import (
     CancelTask,
     CheckpointAborted,
     CheckpointCompleted,
@@ -31,8 +31,8 @@ from ..protocol.task_events import (
     TaskStopped,
     TriggerCheckpoint,
 )
-from ..runtime.ports import TaskDeployment
-from ..telemetry import create_tracer
+from ...runtime.ports import TaskDeployment
+from ...telemetry import create_tracer
 from .network import DELAY_NS
 from .outside import outside
 from .plan import MILLISECOND

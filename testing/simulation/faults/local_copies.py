@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..runtime.ports import TaskDeployment
-from .world import World
+from ....runtime.ports import TaskDeployment
+from ..world import World
 
 _MACHINES = 2
 

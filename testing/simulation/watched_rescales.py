@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..protocol.ids import JobId
-from ..protocol.scheduling.execution_graph import ExecutionGraph
-from ..protocol.scheduling.plan import JobGraph
-from ..protocol.scheduling.rescaling import parallelism_of
+from ...protocol.ids import JobId
+from ...protocol.scheduling.execution_graph import ExecutionGraph
+from ...protocol.scheduling.plan import JobGraph
+from ...protocol.scheduling.rescaling import parallelism_of
 from .plan import Victim
 
 if TYPE_CHECKING:

@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ..common.errors import CheckpointStorageError
-from ..common.job_status import JobStatus
-from ..coordinator.restore.latest_checkpoint import secure_restored
-from ..coordinator.spec import JobSettings, JobSpec
-from ..protocol.elements import CheckpointBarrier
-from ..protocol.ids import CheckpointId, JobId
-from ..protocol.scheduling.plan import JobGraph
-from ..runtime.ports import TaskDeployment
+from ...common.errors import CheckpointStorageError
+from ...common.job_status import JobStatus
+from ...coordinator.restore.latest_checkpoint import secure_restored
+from ...coordinator.spec import JobSettings, JobSpec
+from ...protocol.elements import CheckpointBarrier
+from ...protocol.ids import CheckpointId, JobId
+from ...protocol.scheduling.plan import JobGraph
+from ...runtime.ports import TaskDeployment
+from ..virtual_event_loop import VirtualEventLoop
+from .faults.local_copies import LocalCopies
+from .faults.lost_manifests import LostManifests
+from .faults.stalls import LINGER_MS, Stalls
 from .incarnation import Incarnation
-from .local_copies import LocalCopies
-from .lost_manifests import LostManifests
 from .network import Network
 from .plan import MILLISECOND, Crash, Plan, Victim
 from .simulated_client import SimulatedClient
@@ -24,8 +26,6 @@ from .simulated_graph import job_graph, most_delayed
 from .simulated_process import Process, ProcessDied
 from .simulated_storage import ROOT, SimulatedStorage
 from .simulated_user import SimulatedUser
-from .stalls import LINGER_MS, Stalls
-from .virtual_event_loop import VirtualEventLoop
 from .world import World
 
 _RESTARTED_NS = 10 * MILLISECOND

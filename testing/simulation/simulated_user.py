@@ -5,14 +5,22 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..common.job_status import JobStatus
-from ..coordinator.barrier_mode import BarrierMode
-from ..coordinator.monitoring.job_report import JobReport
-from ..protocol.checkpoints.checkpoint_events import RequestId
-from ..protocol.elements import CheckpointBarrier, SavepointFormatType, SnapshotKind
-from ..protocol.ids import JobId
+from ...common.job_status import JobStatus
+from ...coordinator.barrier_mode import BarrierMode
+from ...coordinator.monitoring.job_report import JobReport
+from ...protocol.checkpoints.checkpoint_events import RequestId
+from ...protocol.elements import CheckpointBarrier, SavepointFormatType, SnapshotKind
+from ...protocol.ids import JobId
 from .outside import outside
-from .plan import ALIGNED_TIMEOUTS_MS, MODES, Ask, Ending, Handover, Request, Victim
+from .plan import (
+    ALIGNED_TIMEOUTS_MS,
+    MODES,
+    Ask,
+    Ending,
+    Handover,
+    Request,
+    Victim,
+)
 from .simulated_driver import SimulatedDriver
 from .simulated_storage import ROOT
 from .storage_watcher import SAVEPOINTS

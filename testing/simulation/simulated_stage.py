@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..operators.base import OperatorContext, rows
-from ..operators.epoch_stage import EpochStageOperator
-from ..operators.output import Output
-from ..protocol.elements import Batch
-from ..protocol.stages.epochs import EpochLimits
+from ...operators.base import OperatorContext, rows
+from ...operators.epoch_stage import EpochStageOperator
+from ...operators.output import Output
+from ...protocol.elements import Batch
+from ...protocol.stages.epochs import EpochLimits
 from .simulated_operators import Pass
 
 _LONGEST_START_MS = 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..protocol.elements import Marker, Message, Probe
-from ..protocol.ids import Attempt, ChannelId
-from ..protocol.task_events import CreditReturned, TaskEvent
+from ...protocol.elements import Marker, Message, Probe
+from ...protocol.ids import Attempt, ChannelId
+from ...protocol.task_events import CreditReturned, TaskEvent
 from .outside import outside
 from .plan import MILLISECOND, Faults, Settings
 from .simulated_operators import HELD_BACK

@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..common.typeinfo import Types
-from ..operators.base import FrozenOperator, OperatorContext, StreamOperator, rows
-from ..operators.checkpointed import CheckpointListener
-from ..operators.functions import AggregateFunction, KeyedProcessFunction
-from ..operators.keyed.keyed import KeyedProcessOperator
-from ..operators.output import Output
-from ..operators.runtime_context import RuntimeContext
-from ..operators.sinks import Committer, Sink, SinkOperator, SinkWriter
-from ..operators.sources.enumerators import SplitEnumerator, SplitEnumeratorContext
-from ..operators.sources.sources import Source, SourceReader
-from ..operators.timers.timer_service import TimeDomain
-from ..operators.two_phase_commit import TwoPhaseCommitSink
-from ..protocol.elements import Batch, CheckpointBarrier, SnapshotKind
-from ..protocol.ids import CheckpointId
-from ..state.descriptors import (
+from ...common.typeinfo import Types
+from ...operators.base import FrozenOperator, OperatorContext, StreamOperator, rows
+from ...operators.checkpointed import CheckpointListener
+from ...operators.functions import AggregateFunction, KeyedProcessFunction
+from ...operators.keyed.keyed import KeyedProcessOperator
+from ...operators.output import Output
+from ...operators.runtime_context import RuntimeContext
+from ...operators.sinks import Committer, Sink, SinkOperator, SinkWriter
+from ...operators.sources.enumerators import SplitEnumerator, SplitEnumeratorContext
+from ...operators.sources.sources import Source, SourceReader
+from ...operators.timers.timer_service import TimeDomain
+from ...operators.two_phase_commit import TwoPhaseCommitSink
+from ...protocol.elements import Batch, CheckpointBarrier, SnapshotKind
+from ...protocol.ids import CheckpointId
+from ...state.descriptors import (
     AggregatingStateDescriptor,
     FoldingStateDescriptor,
     ListStateDescriptor,
@@ -32,7 +32,7 @@ from ..state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from ..state.kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState
+from ...state.kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState
 from .outside import outside
 
 Record = tuple[str, int, tuple[Any, ...]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..protocol.channels.credit_returns import HELD_NS, CreditReturns
-from ..protocol.ids import ChannelId
+from ...protocol.channels.credit_returns import HELD_NS, CreditReturns
+from ...protocol.ids import ChannelId
 from .outside import outside
 
 if TYPE_CHECKING:

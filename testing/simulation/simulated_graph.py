@@ -5,12 +5,12 @@ from __future__ import annotations
 import pickle
 import zlib
 
-from ..operators.base import StreamOperator
-from ..operators.elementwise import MapOperator
-from ..operators.keyed.keyed import KeyedProcessOperator
-from ..operators.sources.sources import SourceOperator
-from ..protocol.scheduling.partitioning import Partitioning
-from ..protocol.scheduling.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
+from ...operators.base import StreamOperator
+from ...operators.elementwise import MapOperator
+from ...operators.keyed.keyed import KeyedProcessOperator
+from ...operators.sources.sources import SourceOperator
+from ...protocol.scheduling.partitioning import Partitioning
+from ...protocol.scheduling.plan import JobGraph, StreamEdge, StreamGraph, StreamNode, build_job_graph
 from .plan import MAX_PARALLELISM, Link, Plan, Run, Stage, StageKind
 from .simulated_operators import (
     BufferOperator,

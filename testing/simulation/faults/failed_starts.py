@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from .world import World
+from ..world import World
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from ..plan import Plan
 
 _SHARE = 0.08
 BROKEN = -1

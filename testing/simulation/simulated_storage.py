@@ -7,10 +7,10 @@ import posixpath
 import random
 from collections.abc import Callable, Iterable
 
-from ..common.errors import CheckpointStorageError
-from ..protocol.checkpoints.handles import FileHandle
-from ..protocol.checkpoints.storage_retries import StorageRetryPolicy
-from ..state.storage.checkpoint_storage import (
+from ...common.errors import CheckpointStorageError
+from ...protocol.checkpoints.handles import FileHandle
+from ...protocol.checkpoints.storage_retries import StorageRetryPolicy
+from ...state.storage.checkpoint_storage import (
     CheckpointStorage,
     MissingFileError,
     TransientStorageError,
@@ -19,10 +19,10 @@ from ..state.storage.checkpoint_storage import (
     read_verified,
     register_scheme,
 )
-from ..state.storage.durable_files import DurableFiles
-from ..state.storage.retrying_storage import RetryingStorage
+from ...state.storage.durable_files import DurableFiles
+from ...state.storage.retrying_storage import RetryingStorage
+from .faults.volatile_disk import VolatileDisk
 from .storage_watcher import SAVEPOINTS, StorageWatcher
-from .volatile_disk import VolatileDisk
 from .world import MILLISECOND, World
 
 ROOT = "simulated://storage"

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from .world import MILLISECOND
+from ..world import MILLISECOND
 
 if TYPE_CHECKING:
-    from .incarnation import Incarnation
-    from .simulated_shell import SimulatedShell
+    from ..incarnation import Incarnation
+    from ..simulated_shell import SimulatedShell
 
 STALLED_SHARE = 0.2
 """Of all seeds, so many have coordinators that stop."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..virtual_event_loop import VirtualEventLoop
 from .plan import MILLISECOND
-from .virtual_event_loop import VirtualEventLoop
 
 if TYPE_CHECKING:
     from .simulated_process import Process

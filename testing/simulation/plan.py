@@ -9,10 +9,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from ..protocol.elements import CheckpointingMode
-from ..protocol.scheduling.partitioning import Partitioning
-from ..protocol.scheduling.plan import Chaining
-from .stalls import Stall
+from ...protocol.elements import CheckpointingMode
+from ...protocol.scheduling.partitioning import Partitioning
+from ...protocol.scheduling.plan import Chaining
+from .faults.stalls import Stall
 
 MILLISECOND = 1_000_000
 MAX_PARALLELISM = 8

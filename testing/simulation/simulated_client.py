@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.errors import CheckpointStorageError, SupersededError
-from ..common.job_status import JobStatus
-from ..coordinator.monitoring.job_report import JobReport
+from ...common.errors import CheckpointStorageError, SupersededError
+from ...common.job_status import JobStatus
+from ...coordinator.monitoring.job_report import JobReport
 from .network import DELAY_NS
 from .world import MILLISECOND
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..coordinator.deployment.slots import process_key
-from ..operators.async_io.async_loop import TaskEventLoop
-from ..protocol.checkpoints.checkpoint_events import SubtaskDeclined
-from ..protocol.elements import (
+from ...coordinator.deployment.slots import process_key
+from ...operators.async_io.async_loop import TaskEventLoop
+from ...protocol.checkpoints.checkpoint_events import SubtaskDeclined
+from ...protocol.elements import (
     Batch,
     CancelCheckpointMarker,
     CheckpointBarrier,
@@ -18,10 +18,10 @@ from ..protocol.elements import (
     SnapshotKind,
     StreamElement,
 )
-from ..protocol.ids import Attempt, ChannelId, SubtaskId
-from ..protocol.task_events import TaskEvent
-from ..runtime.ports import TaskDeployment
-from ..runtime.tasks.task import StepOutcome, StreamTask, TaskPhase
+from ...protocol.ids import Attempt, ChannelId, SubtaskId
+from ...protocol.task_events import TaskEvent
+from ...runtime.ports import TaskDeployment
+from ...runtime.tasks.task import StepOutcome, StreamTask, TaskPhase
 from .outside import outside
 from .simulated_credit import SimulatedCredit
 from .simulated_event_loop import simulated_event_loop

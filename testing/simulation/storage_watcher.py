@@ -6,15 +6,15 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from ..coordinator.checkpoints.savepoints import CLAIM_NAME, decode_claim
-from ..coordinator.checkpoints.takeovers import decode_takeover
-from ..protocol.checkpoints.checkpoint_paths import numbers
-from ..protocol.checkpoints.handles import FileHandle
-from ..protocol.checkpoints.manifest import decode_manifest
-from ..protocol.checkpoints.takeover import counts
-from ..protocol.elements import SnapshotKind
-from ..protocol.ids import CheckpointId, JobId
-from ..state.storage.checkpoint_storage import is_absolute, verified
+from ...coordinator.checkpoints.savepoints import CLAIM_NAME, decode_claim
+from ...coordinator.checkpoints.takeovers import decode_takeover
+from ...protocol.checkpoints.checkpoint_paths import numbers
+from ...protocol.checkpoints.handles import FileHandle
+from ...protocol.checkpoints.manifest import decode_manifest
+from ...protocol.checkpoints.takeover import counts
+from ...protocol.elements import SnapshotKind
+from ...protocol.ids import CheckpointId, JobId
+from ...state.storage.checkpoint_storage import is_absolute, verified
 
 SAVEPOINTS = "savepoints"
 """The directory of all savepoints."""

@@ -6,21 +6,21 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from ..common.errors import TidegateError
-from ..common.job_status import JobStatus
-from ..common.restart_strategy import RestartStrategies
-from ..coordinator.spec import JobSettings
-from ..protocol.checkpoints.trigger import TriggerPolicy
-from ..state.backend import StateBackend
-from ..state.live_backends import HashMapStateBackend
-from ..state.lmdb_backend import LmdbStateBackend
+from ...common.errors import TidegateError
+from ...common.job_status import JobStatus
+from ...common.restart_strategy import RestartStrategies
+from ...coordinator.spec import JobSettings
+from ...protocol.checkpoints.trigger import TriggerPolicy
+from ...state.backend import StateBackend
+from ...state.live_backends import HashMapStateBackend
+from ...state.lmdb_backend import LmdbStateBackend
 from .checkers import check_output
 from .draw_plan import draw_plan
-from .failed_starts import FailedStarts
+from .faults.failed_starts import FailedStarts
+from .faults.stalls import LEASE_MS
 from .outside import Outside, new_outside
 from .plan import ALIGNED_TIMEOUTS_MS, MODES, Plan
 from .simulated_shell import SimulatedShell
-from .stalls import LEASE_MS
 from .world import World
 
 GAP_TIMEOUT_MS = 200

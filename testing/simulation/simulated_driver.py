@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..common.errors import CheckpointNotFoundError, CheckpointStorageError, CorruptCheckpointError
-from ..coordinator.restore import latest_checkpoint
-from ..coordinator.spec import JobSpec
+from ...common.errors import CheckpointNotFoundError, CheckpointStorageError, CorruptCheckpointError
+from ...coordinator.restore import latest_checkpoint
+from ...coordinator.spec import JobSpec
 from .plan import MILLISECOND
 from .simulated_storage import ROOT
 
