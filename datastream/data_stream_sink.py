@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .operator_settings import OperatorSettings
+from .settings.operator_settings import OperatorSettings
 from .transformation import Transformation
 
 if TYPE_CHECKING:

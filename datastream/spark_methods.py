@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..common.time import Duration
 from ..operators.base import StreamOperator
 from .data_stream_sink import DataStreamSink
-from .job_settings import listen_rule
-from .operator_settings import OperatorSettings
-from .spark_settings import epoch_limits, spark_settings
+from .settings.job_settings import listen_rule
+from .settings.operator_settings import OperatorSettings
+from .settings.spark_settings import epoch_limits, spark_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa

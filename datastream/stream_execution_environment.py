@@ -32,13 +32,13 @@ from ..protocol.scheduling.plan import JobGraph, StreamGraph, build_job_graph
 from ..telemetry import OtlpSettings
 from .cached_data_stream import Cache
 from .data_stream import DataStream
-from .default_settings import warn_about_overridden
 from .dependencies import check_local_python
-from .environment_settings import EnvironmentSettings
 from .execution_mode import RuntimeExecutionMode
 from .job_console import console_beside
-from .job_settings import job_settings
-from .spark_settings import spark_settings
+from .settings.default_settings import warn_about_overridden
+from .settings.environment_settings import EnvironmentSettings
+from .settings.job_settings import job_settings
+from .settings.spark_settings import spark_settings
 from .stop_signals import StopSignals, stop_action
 from .submission import offer, submitted
 from .transformation import (

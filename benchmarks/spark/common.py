@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 from tidegate.common import Configuration
-from tidegate.datastream.spark_settings import spark_settings
+from tidegate.datastream.settings.spark_settings import spark_settings
 from tidegate.spark_bridge.session import session_host
 
 QUICK = "--quick" in sys.argv

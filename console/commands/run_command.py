@@ -15,7 +15,7 @@ from ...common.configuration import Configuration
 from ...common.errors import TidegateError
 from ...common.options.options import DeploymentOptions, StateRecoveryOptions
 from ...coordinator.control.job_client import JobClient
-from ...datastream.default_settings import default_settings
+from ...datastream.settings.default_settings import default_settings
 from ...datastream.submission import watched_submissions
 from ..driver import as_main_program, print_error
 from ..exit_codes import ExitCode, exit_code_of

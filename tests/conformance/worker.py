@@ -18,7 +18,7 @@ from typing import Any
 
 import stand_ins
 from rewriting import JvmRules, rewritten
-from tidegate.datastream.default_settings import default_settings
+from tidegate.datastream.settings.default_settings import default_settings
 
 
 def load(path: Path, name: str) -> types.ModuleType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidegate.common import Configuration
 from tidegate.common.errors import ConfigurationError
-from tidegate.datastream.elastic_settings import autoscaler_settings, reactive_settings
+from tidegate.datastream.settings.elastic_settings import autoscaler_settings, reactive_settings
 
 AUTOSCALER = {"job.autoscaler.enabled": "true", "execution.checkpointing.interval": "1 s"}
 REACTIVE = {"scheduler-mode": "reactive", "execution.checkpointing.interval": "1 s"}

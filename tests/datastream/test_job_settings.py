@@ -10,7 +10,7 @@ from tidegate.common.errors import ConfigurationError
 from tidegate.common.restart_strategy import RestartStrategies
 from tidegate.coordinator.spec import JobSettings
 from tidegate.datastream import StreamExecutionEnvironment
-from tidegate.datastream.job_settings import job_settings
+from tidegate.datastream.settings.job_settings import job_settings
 
 
 def _placed(where: str) -> str:

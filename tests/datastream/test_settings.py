@@ -31,8 +31,8 @@ from tidegate.datastream import (
     StateBackend,
     StreamExecutionEnvironment,
 )
-from tidegate.datastream.job_settings import job_settings
-from tidegate.datastream.spark_settings import spark_settings
+from tidegate.datastream.settings.job_settings import job_settings
+from tidegate.datastream.settings.spark_settings import spark_settings
 from tidegate.protocol.ids import JobId
 from tidegate.protocol.scheduling.plan import JobGraph
 

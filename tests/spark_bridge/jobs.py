@@ -12,7 +12,7 @@ import psutil
 import pyarrow as pa
 from tidegate.common import Configuration
 from tidegate.datastream import Source, SourceReader, StreamExecutionEnvironment
-from tidegate.datastream.spark_settings import spark_settings
+from tidegate.datastream.settings.spark_settings import spark_settings
 from tidegate.operators.base import OperatorContext, StreamOperator, rows
 from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.elements import Batch

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.datastream import StreamExecutionEnvironment
-from tidegate.datastream.spark_settings import spark_settings
+from tidegate.datastream.settings.spark_settings import spark_settings
 
 from . import jobs
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..common.configuration import Configuration
-from ..common.errors import ConfigurationError
-from ..common.options.options import DeploymentOptions, SparkOptions
-from ..common.time import Duration
-from ..protocol.stages.epochs import EpochLimits
+from ...common.configuration import Configuration
+from ...common.errors import ConfigurationError
+from ...common.options.options import DeploymentOptions, SparkOptions
+from ...common.time import Duration
+from ...protocol.stages.epochs import EpochLimits
 
 if TYPE_CHECKING:
-    from ..spark_bridge.session import SparkSettings
+    from ...spark_bridge.session import SparkSettings
 
 _INTERVAL_MS = 1_000
 
 
 def spark_settings(configuration: Configuration) -> SparkSettings:
     """How the Spark session of a job is started."""
-    from ..spark_bridge.settings import SparkSettings, default_log_dir
+    from ...spark_bridge.settings import SparkSettings, default_log_dir
 
     log_dir = configuration.get(SparkOptions.LOG_DIR)
     configs = configuration.get(SparkOptions.CONF)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ..common.configuration import Configuration
-from ..common.errors import ConfigurationError
-from ..common.execution_config import ExecutionConfig
-from ..common.options.options import (
+from ...common.configuration import Configuration
+from ...common.errors import ConfigurationError
+from ...common.execution_config import ExecutionConfig
+from ...common.options.options import (
     CheckpointingOptions,
     CoreOptions,
     DeploymentOptions,
     ExecutionOptions,
     PipelineOptions,
 )
-from ..common.restart_strategy import (
+from ...common.restart_strategy import (
     FallbackRestartStrategyConfiguration,
     RestartStrategyConfiguration,
     restart_strategy_from,
 )
-from ..common.time import Duration
-from ..protocol.elements import CheckpointingMode
-from ..state.backend import StateBackend
-from .checkpoint_config import CheckpointConfig
+from ...common.time import Duration
+from ...protocol.elements import CheckpointingMode
+from ...state.backend import StateBackend
+from ..checkpoint_config import CheckpointConfig
+from ..dependencies import Dependencies
+from ..execution_mode import RuntimeExecutionMode
+from ..slot_sharing_group import SlotSharingGroup
 from .default_settings import current_defaults
-from .dependencies import Dependencies
-from .execution_mode import RuntimeExecutionMode
 from .job_settings import buffer_timeout_ms
-from .slot_sharing_group import SlotSharingGroup
 
 E = TypeVar("E", bound="EnvironmentSettings")
 

@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from ..common.errors import ConfigurationError
-from ..protocol.scheduling.plan import Chaining
-from .slot_sharing_group import SlotSharingGroup
-from .transformation import Transformation
+from ...common.errors import ConfigurationError
+from ...protocol.scheduling.plan import Chaining
+from ..slot_sharing_group import SlotSharingGroup
+from ..transformation import Transformation
 
 if TYPE_CHECKING:
-    from .stream_execution_environment import StreamExecutionEnvironment
+    from ..stream_execution_environment import StreamExecutionEnvironment
 
 S = TypeVar("S", bound="OperatorSettings")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.configuration import Configuration
-from ..common.errors import ConfigurationError
-from ..common.options.options import AutoscalerOptions, CheckpointingOptions, MetricOptions, SchedulerOptions
+from ...common.configuration import Configuration
+from ...common.errors import ConfigurationError
+from ...common.options.options import AutoscalerOptions, CheckpointingOptions, MetricOptions, SchedulerOptions
 
 if TYPE_CHECKING:
-    from ..protocol.scheduling.autoscaler import AutoscalerSettings
-    from ..protocol.scheduling.reactive import ReactiveSettings
+    from ...protocol.scheduling.autoscaler import AutoscalerSettings
+    from ...protocol.scheduling.reactive import ReactiveSettings
 
 
 def reactive_settings(configuration: Configuration) -> ReactiveSettings | None:
@@ -27,7 +27,7 @@ def reactive_settings(configuration: Configuration) -> ReactiveSettings | None:
             "scheduler-mode: reactive and job.autoscaler.enabled contradict each other: either the size of "
             "the cluster decides, or the load; choose one"
         )
-    from ..protocol.scheduling.reactive import ReactiveSettings
+    from ...protocol.scheduling.reactive import ReactiveSettings
 
     return ReactiveSettings(
         cooldown_ms=configuration.get(SchedulerOptions.COOLDOWN).to_millis(),
@@ -49,7 +49,7 @@ def autoscaler_settings(configuration: Configuration) -> AutoscalerSettings | No
             f"job.autoscaler.enabled needs metrics, and {MetricOptions.UPDATE_INTERVAL.key} is 0"
         )
     # Here and not above: few jobs have one, and all would import it before they start.
-    from ..protocol.scheduling.autoscaler import AutoscalerSettings
+    from ...protocol.scheduling.autoscaler import AutoscalerSettings
 
     settings = AutoscalerSettings(
         target=configuration.get(AutoscalerOptions.TARGET),

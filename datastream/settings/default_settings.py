@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..common.configuration import Configuration
+from ...common.configuration import Configuration
 
 logger = logging.getLogger(__name__)
 

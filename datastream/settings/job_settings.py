@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 
-from ..common import failpoints
-from ..common.config_options import ConfigOption
-from ..common.configuration import Configuration
-from ..common.errors import ConfigurationError
-from ..common.options.known_options import check_settings
-from ..common.options.options import (
+from ...common import failpoints
+from ...common.config_options import ConfigOption
+from ...common.configuration import Configuration
+from ...common.errors import ConfigurationError
+from ...common.options.known_options import check_settings
+from ...common.options.options import (
     CheckpointingOptions,
     DeploymentOptions,
     ExecutionOptions,
@@ -22,19 +22,19 @@ from ..common.options.options import (
     StateBackendOptions,
     StateRecoveryOptions,
 )
-from ..common.restart_strategy import RestartStrategyConfiguration, resolved_strategy
-from ..common.secrets import without_secrets
-from ..coordinator.spec import JobSettings
-from ..protocol.channels.listening import ListenRule
-from ..protocol.checkpoints.trigger import TriggerPolicy
-from ..state.backend import StateBackend
-from ..state.live_backends import FileSystemStateBackend, HashMapStateBackend, MemoryStateBackend
-from ..state.lmdb_backend import LmdbStateBackend
-from ..state.rocksdb_backend import EmbeddedRocksDBStateBackend
-from ..state.storage.checkpoint_storage import absolute_address
-from ..telemetry.logs import LogSettings
-from ..telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings, parse_ports
-from .checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
+from ...common.restart_strategy import RestartStrategyConfiguration, resolved_strategy
+from ...common.secrets import without_secrets
+from ...coordinator.spec import JobSettings
+from ...protocol.channels.listening import ListenRule
+from ...protocol.checkpoints.trigger import TriggerPolicy
+from ...state.backend import StateBackend
+from ...state.live_backends import FileSystemStateBackend, HashMapStateBackend, MemoryStateBackend
+from ...state.lmdb_backend import LmdbStateBackend
+from ...state.rocksdb_backend import EmbeddedRocksDBStateBackend
+from ...state.storage.checkpoint_storage import absolute_address
+from ...telemetry.logs import LogSettings
+from ...telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings, parse_ports
+from ..checkpoint_config import CheckpointConfig, ExternalizedCheckpointRetention
 from .elastic_settings import autoscaler_settings, reactive_settings
 
 WORK_DIRECTORY = "savepoint-work"
@@ -232,7 +232,7 @@ def _restore_path(configuration: Configuration) -> str | None:
     if not path:
         return path
     # Here and not above: most jobs start without a checkpoint, and need not import what reads one.
-    from ..coordinator.restore.latest_checkpoint import directory_of
+    from ...coordinator.restore.latest_checkpoint import directory_of
 
     directory = directory_of(path)
     return path.removesuffix(directory) + _shared_address(directory, configuration, option.key)

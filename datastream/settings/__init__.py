@@ -1,0 +1,1 @@
+"""The settings of an environment, a job and an operator: read, checked, and set by the API."""
