@@ -15,7 +15,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
 from ..common.errors import ConfigurationError, JobExecutionError, ResourceError, SupersededError, first_line
-from ..common.import_blocking import taken_for_granted
+from ..common.import_blocking import stubbed_import
 from ..common.malloc_trim import give_back_free_memory
 from ..coordinator.control.control_requests import ControlRequest, GetDetails, GetReport, R, TakeSavepoint
 from ..coordinator.control.terminated_job import TerminatedJob
@@ -299,7 +299,7 @@ def _connect(spec: JobSpec, resources: Mapping[str, ProcessResources]) -> None:
     )
     use_token(is_created=True)
     # Ray imports a web server, gRPC and clients of Prometheus to see whether `ray[default]` is installed.
-    with taken_for_granted("ray.dashboard.optional_deps"), guarded():
+    with stubbed_import("ray.dashboard.optional_deps"), guarded():
         ray.init(
             address="local",
             # An embedded Ray is made for this job, so it is made to fit.

@@ -6,7 +6,7 @@ import sys
 
 import ray
 
-from ..common.import_blocking import hidden
+from ..common.import_blocking import blocked_imports
 
 _COMPATIBILITY = "ray._common.pydantic_compat"
 
@@ -19,7 +19,7 @@ def make_serializers() -> None:
     by itself, and a later `import pydantic` finds everything in its place.
     """
     was_imported = _COMPATIBILITY in sys.modules
-    with hidden("pydantic", "starlette"):
+    with blocked_imports("pydantic", "starlette"):
         # The public way to have them made that has no effect besides.
         ray.util.deregister_serializer(_Unknown)
     if not was_imported:

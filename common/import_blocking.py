@@ -10,16 +10,16 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-__all__ = ["hidden", "taken_for_granted"]
+__all__ = ["blocked_imports", "stubbed_import"]
 
 
 @contextlib.contextmanager
-def hidden(*packages: str) -> Iterator[None]:
+def blocked_imports(*packages: str) -> Iterator[None]:
     """Within it this thread's imports of top-level packages fail, as if they were not installed.
 
     A package that is imported already stays as it is, with all below it. Other threads see no difference.
     """
-    finder = _HidingFinder(frozenset(name for name in packages if name not in sys.modules))
+    finder = _BlockingFinder(frozenset(name for name in packages if name not in sys.modules))
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -27,7 +27,7 @@ def hidden(*packages: str) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-class _HidingFinder(MetaPathFinder):
+class _BlockingFinder(MetaPathFinder):
     def __init__(self, packages: frozenset[str]) -> None:
         self._packages = packages
         self._thread = threading.get_ident()
@@ -41,7 +41,7 @@ class _HidingFinder(MetaPathFinder):
 
 
 @contextlib.contextmanager
-def taken_for_granted(module: str) -> Iterator[None]:
+def stubbed_import(module: str) -> Iterator[None]:
     """Within it an import of a module succeeds without running it, unless it is imported already.
 
     For a module that is imported only to see whether that works, where it is known that it does.

@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from ..common.import_blocking import hidden
+from ..common.import_blocking import blocked_imports
 
 
 def defer_pandas() -> None:
@@ -25,7 +25,7 @@ def defer_pandas() -> None:
         return
     sys.meta_path.insert(0, _PandasFinder())
     # In a local job other threads are the program's, which may import pandas at this moment.
-    with hidden("pandas"):
+    with blocked_imports("pandas"):
         pa.array([])
 
 

@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from tidegate.common.import_blocking import hidden, taken_for_granted
+from tidegate.common.import_blocking import blocked_imports, stubbed_import
 
 # Nothing here imports it, and nothing is lost when it is imported anew.
 ABSENT = "wave"
@@ -19,7 +19,7 @@ def not_imported() -> None:
 
 
 def test_a_hidden_package_cannot_be_imported_until_it_is_hidden_no_more() -> None:
-    with hidden(ABSENT):
+    with blocked_imports(ABSENT):
         with pytest.raises(ModuleNotFoundError, match="wave"):
             importlib.import_module(ABSENT)
         with pytest.raises(ModuleNotFoundError):
@@ -30,7 +30,7 @@ def test_a_hidden_package_cannot_be_imported_until_it_is_hidden_no_more() -> Non
 
 def test_other_threads_import_it_meanwhile() -> None:
     found: list[str] = []
-    with hidden(ABSENT):
+    with blocked_imports(ABSENT):
         other = threading.Thread(target=lambda: found.append(importlib.import_module(ABSENT).__name__))
         other.start()
         other.join()
@@ -40,24 +40,24 @@ def test_other_threads_import_it_meanwhile() -> None:
 def test_what_is_imported_already_stays_with_all_below_it() -> None:
     sys.modules.pop("xml.sax.saxutils", None)
     importlib.import_module("xml")
-    with hidden("xml"):
+    with blocked_imports("xml"):
         assert importlib.import_module("xml.sax.saxutils").escape("<") == "&lt;"
 
 
 def test_an_error_within_leaves_nothing_hidden() -> None:
-    with pytest.raises(ValueError, match="within"), hidden(ABSENT):
+    with pytest.raises(ValueError, match="within"), blocked_imports(ABSENT):
         raise ValueError("within")
     assert importlib.import_module(ABSENT).__name__ == ABSENT
 
 
-def test_a_module_taken_for_granted_is_not_run_and_not_kept() -> None:
-    with taken_for_granted(ABSENT):
+def test_a_stubbed_module_is_not_run_and_not_kept() -> None:
+    with stubbed_import(ABSENT):
         assert not hasattr(importlib.import_module(ABSENT), "open")
     assert hasattr(importlib.import_module(ABSENT), "open")
 
 
 def test_a_module_that_is_there_stays_the_same() -> None:
     module = importlib.import_module(ABSENT)
-    with taken_for_granted(ABSENT):
+    with stubbed_import(ABSENT):
         assert importlib.import_module(ABSENT) is module
     assert sys.modules[ABSENT] is module
