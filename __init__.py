@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .common.lazy_imports import loaded_on_use
+from .common.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
     from .common import Configuration, Types, WatermarkStrategy
@@ -27,7 +27,7 @@ __all__ = [
     "__version__",
 ]
 
-__getattr__ = loaded_on_use(
+__getattr__ = lazy_attributes(
     __name__,
     {
         ".common": ("Configuration", "Types", "WatermarkStrategy"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .lazy_imports import loaded_on_use
+from .lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
     from .completable_future import CompletableFuture
@@ -64,7 +64,7 @@ __all__ = [
     "register_type_codec",
 ]
 
-__getattr__ = loaded_on_use(
+__getattr__ = lazy_attributes(
     __name__,
     {
         ".completable_future": ("CompletableFuture",),

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["loaded_on_use"]
+__all__ = ["lazy_attributes"]
 
 
-def loaded_on_use(module: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
+def lazy_attributes(module: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
     """The `__getattr__` of a module that offers names of other modules without importing them.
 
     Args:

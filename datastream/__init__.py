@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.lazy_imports import loaded_on_use
+from ..common.lazy_imports import lazy_attributes
 from ..common.output_tag import OutputTag
 from ..operators.async_io.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from ..operators.base import StreamOperator
@@ -207,7 +207,7 @@ __all__ = [
     "WindowedStream",
 ]
 
-__getattr__ = loaded_on_use(
+__getattr__ = lazy_attributes(
     __name__,
     {
         "..operators.columnar.aggregations": (

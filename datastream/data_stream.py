@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ..common.errors import ConfigurationError
 from ..common.execution_config import ExecutionConfig
-from ..common.lazy_imports import loaded_on_use
+from ..common.lazy_imports import lazy_attributes
 from ..common.output_tag import OutputTag
 from ..common.typeinfo import PickledBytesTypeInfo, TypeInformation
 from ..common.watermark_strategy import WatermarkStrategy
@@ -473,7 +473,7 @@ class DataStream(SparkMethods):
 
 
 # They extend this module, so that they cannot be imported before it.
-__getattr__ = loaded_on_use(
+__getattr__ = lazy_attributes(
     __name__,
     {
         ".broadcast_stream": ("BroadcastConnectedStream", "BroadcastStream"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.lazy_imports import loaded_on_use
+from ..common.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
     from .savepoints.savepoint_reader import SavepointReader, read_savepoint
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SavepointReader", "SavepointWriter", "local_spark", "read_savepoint"]
 
-__getattr__ = loaded_on_use(
+__getattr__ = lazy_attributes(
     __name__,
     {
         ".savepoints.savepoint_reader": ("SavepointReader", "read_savepoint"),

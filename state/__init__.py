@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.lazy_imports import loaded_on_use
+from ..common.lazy_imports import lazy_attributes
 from .storage_kinds import register
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["diff", "read_snapshot"]
 # Here, because this runs before any module of the room is used.
 register()
 
-__getattr__ = loaded_on_use(
+__getattr__ = lazy_attributes(
     __name__,
     {
         ".snapshots.snapshot_diff": ("diff",),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.lazy_imports import loaded_on_use
+from ..common.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
     from .harness import Harness, HarnessSnapshot
@@ -42,7 +42,7 @@ __all__ = [
     "verify_exactly_once",
 ]
 
-__getattr__ = loaded_on_use(
+__getattr__ = lazy_attributes(
     __name__,
     {
         ".harness": ("Harness", "HarnessSnapshot"),
