@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from ..common.malloc_trim import give_back_free_memory
+from ..common.malloc_trim import trim_memory
 from .actor_state import ActorCondition, actor_state
 from .job_handover import forget, handed_over, is_handed_over
 from .serializers import make_serializers
@@ -109,7 +109,7 @@ class CoordinatorActor:
         from .job_host import JobHost
 
         self._host = JobHost(job.spec, self._me, early, _ActorProcess(self._me, self._name))
-        give_back_free_memory()
+        trim_memory()
 
     # ------------------------------------------------------------ called by tasks
 

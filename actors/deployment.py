@@ -16,7 +16,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 
 from ..common.errors import ConfigurationError, JobExecutionError, ResourceError, SupersededError, first_line
 from ..common.import_blocking import stubbed_import
-from ..common.malloc_trim import give_back_free_memory
+from ..common.malloc_trim import trim_memory
 from ..coordinator.control.control_requests import ControlRequest, GetDetails, GetReport, R, TakeSavepoint
 from ..coordinator.control.terminated_job import TerminatedJob
 from ..coordinator.deployment.slots import RAY_NAMES, ProcessResources, process_resources, start_order, total
@@ -243,7 +243,7 @@ def submit(spec: JobSpec, otlp: OtlpSettings | None) -> RayJobHandle:
     from ..coordinator.monitoring import job_details  # noqa: F401
 
     _await_start(actor, name, spec.settings.coordinator_placement)
-    give_back_free_memory()
+    trim_memory()
     return RayJobHandle(actor, spec.job_id)
 
 

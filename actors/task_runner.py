@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..common import failpoints
-from ..common.malloc_trim import give_back_free_memory
+from ..common.malloc_trim import trim_memory
 from ..protocol.ids import Attempt, SubtaskId
 from ..protocol.task_events import CancelTask, NumberedSent
 from ..protocol.task_metrics import Heartbeat, ProcessMetrics
@@ -82,7 +82,7 @@ class TaskRunner:
 
     def _run_task(self) -> None:
         self.task.initialize()
-        give_back_free_memory()
+        trim_memory()
         gc.freeze()
         while True:
             outcome = self.task.step()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["give_back_free_memory"]
+__all__ = ["trim_memory"]
 
 
-def give_back_free_memory() -> None:
+def trim_memory() -> None:
     """Have the C library return what it holds free, of which a start leaves some MiB in each process.
 
     It takes less than a millisecond. Only glibc can be asked.

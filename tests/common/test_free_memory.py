@@ -3,7 +3,7 @@ from __future__ import annotations
 import platform
 
 import pytest
-from tidegate.common.malloc_trim import give_back_free_memory
+from tidegate.common.malloc_trim import trim_memory
 
 MIB = 1 << 20
 
@@ -19,5 +19,5 @@ def test_free_memory_below_memory_in_use_goes_back_to_the_system() -> None:
     # The C library's own way ends at the first block in use from above.
     del blocks[:-1]
     before = resident_mib()
-    give_back_free_memory()
+    trim_memory()
     assert before - resident_mib() > 50
