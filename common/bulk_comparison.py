@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["all_are"]
+__all__ = ["all_equal"]
 
 
-def all_are(found: Iterable[Any], expected: Any, count: int) -> bool:
+def all_equal(found: Iterable[Any], expected: Any, count: int) -> bool:
     """Whether each of so many things is the expected one.
 
     `list.count` looks at identity first and hashes nothing: it takes two thirds of what a set does, and

@@ -13,7 +13,7 @@ from numbers import Integral, Real
 from operator import eq
 from typing import Any
 
-from ..bulk_comparison import all_are
+from ..bulk_comparison import all_equal
 from ..time import Instant
 from .class_types import ClassTypeInfo, EnumTypeInfo
 from .declared_types import (
@@ -76,7 +76,7 @@ class Converter(ABC):
         """
         if not values:
             return values
-        if all_are(map(type, values), self._python_type, len(values)):
+        if all_equal(map(type, values), self._python_type, len(values)):
             return self.convert(values, self._kinds)
         kinds = set(map(type, values))
         if _NONE not in kinds:

@@ -15,7 +15,7 @@ from itertools import chain, islice
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from ..bulk_comparison import all_are
+from ..bulk_comparison import all_equal
 from ..types import Row, named_rows
 from .declared_types import (
     BasicArrayTypeInfo,
@@ -150,7 +150,7 @@ class _Fields(Converter):
     def _converted(self, records: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
         """The records with their fields converted; `records` itself if nothing changes."""
         width = len(self._fields)
-        if not all_are(map(len, records), width, len(records)):
+        if not all_equal(map(len, records), width, len(records)):
             raise self.wrong(next(each for each in records if len(each) != width))
         changed: dict[int, Sequence[Any]] = {}
         for index, convert in self._columns:
@@ -200,7 +200,7 @@ class _Rows(_Fields):
         return self._convert_rows([self._row(value) for value in values])
 
     def _convert_rows(self, rows: Sequence[Row]) -> Sequence[Row]:
-        if all_are(map(_FIELDS, rows), self._names, len(rows)):
+        if all_equal(map(_FIELDS, rows), self._names, len(rows)):
             records = list(map(_VALUES, rows))
             converted = self._converted(records)
             if converted is records:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...common.bulk_comparison import all_are
+from ...common.bulk_comparison import all_equal
 from ...common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation, type_text
 from .arrow_forms import arrow_form
 from .encoded_values import decode_value, encode_value
@@ -160,7 +160,7 @@ class PackedCodec(ValueCodec):
             columns = [values]
         else:
             count, width = len(values), len(self._codes)
-            if not (all_are(map(type, values), tuple, count) and all_are(map(len, values), width, count)):
+            if not (all_equal(map(type, values), tuple, count) and all_equal(map(len, values), width, count)):
                 return None
             # Twice as fast as zip(*values), which has an iterator for every value.
             columns = [list(map(getter, values)) for getter in self._getters]
@@ -168,7 +168,7 @@ class PackedCodec(ValueCodec):
         for code, column in zip(self._codes, columns, strict=True):
             # struct itself refuses what is no integer of the width; floats and bools it converts.
             exact = _EXACT.get(code)
-            if exact is not None and not all_are(map(type, column), exact, len(column)):
+            if exact is not None and not all_equal(map(type, column), exact, len(column)):
                 return None
             try:
                 numbers = _packed(code, column)
