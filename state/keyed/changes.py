@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..lmdb.write_interleaving import WriteTurns
+from ..lmdb.write_interleaving import WriteInterleaver
 from ..serializers.key_codec import encode_map_key
 from ..serializers.key_hashing import hash_int64, hash_keys, key_groups_of_hashes
 from ..serializers.packed_codec import PackedCodec
@@ -38,7 +38,7 @@ class _Chunk:
         self.values = values
 
 
-def change_table(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns) -> pa.Table:
+def change_table(frozen: FrozenTable, max_parallelism: int, turns: WriteInterleaver) -> pa.Table:
     """The entries of a frozen buffer, sorted like LMDB keys.
 
     Raises:
@@ -108,7 +108,7 @@ def _unpacked(parts: list[PackedRows], table: StateTable, max_parallelism: int) 
     )
 
 
-def _change_rows(frozen: FrozenTable, max_parallelism: int, turns: WriteTurns | None) -> pa.Table:
+def _change_rows(frozen: FrozenTable, max_parallelism: int, turns: WriteInterleaver | None) -> pa.Table:
     """The changes of a buffer that are not columns yet, in no particular order.
 
     Args:
@@ -237,7 +237,7 @@ def _value_columns(
     pieces: Iterator[_Chunk],
     codec: ValueCodec,
     form: ExpiryForm | None,
-    turns: WriteTurns | None,
+    turns: WriteInterleaver | None,
 ) -> tuple[list[_Chunk], tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray | None]]:
     """The pieces of a buffer, and the columns of what is in them; in turns with the task's loop."""
     chunks, values, encoded, expiries = [], [], [], []

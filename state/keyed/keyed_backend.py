@@ -36,7 +36,7 @@ from ..kinds import (
     State,
     ValueState,
 )
-from ..lmdb.write_interleaving import WriteTurns
+from ..lmdb.write_interleaving import WriteInterleaver
 from ..serializers.codecs import value_codec
 from ..serializers.encoded_values import damage_named
 from ..serializers.key_hashing import key_groups_of
@@ -88,7 +88,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self.where = f"operator {params.operator_name!r}, subtask {params.subtask_index}"
         self._params = params
         self._store = store
-        self._turns = WriteTurns() if store is None else store.turns
+        self._turns = WriteInterleaver() if store is None else store.turns
         self._budget = budget
         self._drain_entries = drain_entries
         if store is not None or params.has_snapshots:

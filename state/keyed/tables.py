@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...common.errors import KeyTypeError
 from ...protocol.state_backing import Backing, BackingEvent, backing_after
-from ..lmdb.write_interleaving import SMALL_ENTRIES, WriteTurns
+from ..lmdb.write_interleaving import SMALL_ENTRIES, WriteInterleaver
 from ..serializers.arrow_forms import IMMUTABLE_TYPES
 from ..serializers.pickling import dumps
 from ..serializers.value_codecs import ValueCodec
@@ -109,7 +109,7 @@ class FrozenTable:
         """Whether it takes less time than to alternate with the loop. A key of a map may hold a million."""
         return not self.table.is_map and len(self.changes) <= SMALL_ENTRIES
 
-    def release(self, turns: WriteTurns) -> None:
+    def release(self, turns: WriteInterleaver) -> None:
         """Drop the buffer piece by piece, so that the task's thread gets the GIL in between."""
         changes = self.changes
         if self.is_small:

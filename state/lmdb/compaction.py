@@ -14,7 +14,7 @@ from itertools import islice
 
 import lmdb
 
-from .write_interleaving import WriteTurns
+from .write_interleaving import WriteInterleaver
 
 # Copying costs about 1.5 s per GiB, so not before half of the file would be given back.
 _GROWTH = 1.75
@@ -54,7 +54,7 @@ class Sweep:
     def __init__(self) -> None:
         self._next_key = b""
 
-    def step(self, env: lmdb.Environment, turns: WriteTurns, entry_count: int, drop: Drop) -> int:
+    def step(self, env: lmdb.Environment, turns: WriteInterleaver, entry_count: int, drop: Drop) -> int:
         """Look at the next entries.
 
         Args:

@@ -18,7 +18,7 @@ import lmdb
 from ...common.errors import CheckpointStorageError
 from .compaction import Drop, FileSize, Sweep, file_size, is_copy_due
 from .watched_file import WatchedFile
-from .write_interleaving import WriteTurns
+from .write_interleaving import WriteInterleaver
 
 LEAST_MAPPED_BYTES = 256 << 20
 # Linux maps the 16 pages around the one that is touched.
@@ -51,7 +51,7 @@ class LmdbEnvironment:
         self, path: str, map_size_bytes: int, operator_name: str, mapped_bytes: int = LEAST_MAPPED_BYTES
     ) -> None:
         shutil.rmtree(path, ignore_errors=True)
-        self.turns = WriteTurns()
+        self.turns = WriteInterleaver()
         self._path = path
         self._where = f"operator {operator_name!r}"
         self._map_size_bytes = map_size_bytes

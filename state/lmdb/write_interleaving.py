@@ -21,7 +21,7 @@ SMALL_ENTRIES = 1_000
 """Work on this many entries takes a millisecond or two: less than to alternate with the loop."""
 
 
-class WriteTurns:
+class WriteInterleaver:
     """Whose turn it is. One loop, one writer; the loop has at least a batch between two pieces.
 
     Args:

@@ -16,7 +16,7 @@ from tidegate.common.typeinfo import Types
 from tidegate.state.keyed.change_merge import merge_tables, sorted_table
 from tidegate.state.keyed.changes import change_table
 from tidegate.state.keyed.tables import DELETED, FlatTable, FrozenTable, TableSettings
-from tidegate.state.lmdb.write_interleaving import WriteTurns
+from tidegate.state.lmdb.write_interleaving import WriteInterleaver
 from tidegate.state.serializers.codecs import value_codec
 from tidegate.state.snapshots.segments import key_values
 
@@ -51,7 +51,7 @@ def increments(keys: str, max_parallelism: int) -> Increments:
     return Increments(
         changes,
         [
-            change_table(FrozenTable(table, dict(each), True, []), max_parallelism, WriteTurns())
+            change_table(FrozenTable(table, dict(each), True, []), max_parallelism, WriteInterleaver())
             for each in changes
         ],
     )

@@ -11,7 +11,7 @@ from tidegate.state.keyed.change_merge import sorted_table
 from tidegate.state.keyed.changes import change_table
 from tidegate.state.keyed.memory_load import load_into_memory
 from tidegate.state.keyed.tables import FlatTable, FrozenTable, TableSettings
-from tidegate.state.lmdb.write_interleaving import WriteTurns
+from tidegate.state.lmdb.write_interleaving import WriteInterleaver
 from tidegate.state.serializers.codecs import value_codec
 
 
@@ -22,7 +22,7 @@ def table() -> FlatTable:
 
 def test_many_restored_keys_keep_their_values() -> None:
     pairs = {key * 7 - 100_000: (key, -key) for key in range(70_000)}
-    stored = change_table(FrozenTable(table(), dict(pairs), False, []), 128, WriteTurns())
+    stored = change_table(FrozenTable(table(), dict(pairs), False, []), 128, WriteInterleaver())
     restored = table()
     load_into_memory(restored, stored)
     assert restored.values == pairs
@@ -37,7 +37,7 @@ def test_the_collector_is_after_a_load_what_it_was_before(is_on: bool) -> None:
             assert not gc.isenabled()
             raise KeyTypeError("refused")
 
-    stored = change_table(FrozenTable(table(), {1: (2, 3)}, False, []), 128, WriteTurns())
+    stored = change_table(FrozenTable(table(), {1: (2, 3)}, False, []), 128, WriteInterleaver())
     refusing = Refusing(TableSettings("pairs", table().codec, None, None, True, None, False))
     was_on = gc.isenabled()
     (gc.enable if is_on else gc.disable)()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tidegate.state.keyed.changes import change_table
 from tidegate.state.keyed.tables import FrozenTable
-from tidegate.state.lmdb.write_interleaving import SMALL_ENTRIES, WriteTurns
+from tidegate.state.lmdb.write_interleaving import SMALL_ENTRIES, WriteInterleaver
 
 from .test_memory_load import table
 
@@ -15,9 +15,9 @@ NEVER_S = 3_600.0
 LIMIT_S = 60.0
 
 
-def busy_turns() -> WriteTurns:
+def busy_turns() -> WriteInterleaver:
     """Turns whose loop takes a batch, so that a piece of another thread waits for it."""
-    turns = WriteTurns(NEVER_S)
+    turns = WriteInterleaver(NEVER_S)
     assert turns.may_process()
     return turns
 
