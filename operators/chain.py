@@ -181,8 +181,8 @@ class OperatorChain:
         (node,) = (node for node in self._nodes if node.uid == operator_uid)
         self._operators[node.node_id].handle_coordinator_event(event)
 
-    def peek(self, operator_uid: str, state_name: str, key: Any, namespace: Any) -> Any:
-        """What a keyed state of one of the operators holds for a key; see `KeyedStateBackend.peek`.
+    def query(self, operator_uid: str, state_name: str, key: Any, namespace: Any) -> Any:
+        """What a keyed state of one of the operators holds for a key; see `KeyedStateBackend.query`.
 
         Raises:
             StateError: There is no such state; the message lists those there are.
@@ -191,7 +191,7 @@ class OperatorChain:
         keyed = self._operators[node.node_id].keyed
         if keyed is None:
             raise StateError(f"operator {node.name!r} (uid {node.uid}) keeps no keyed state")
-        return keyed.peek(state_name, key, namespace)
+        return keyed.query(state_name, key, namespace)
 
     def is_storing(self) -> bool:
         """Whether records have to wait for the state of those before them to be stored."""

@@ -12,7 +12,7 @@ def answer_query(deployment: TaskDeployment, chain: OperatorChain, query: QueryS
     """The value of one key. Asked between two batches, it is one that some prefix of the input led to."""
     value, problem = b"", None
     try:
-        value = dumps(chain.peek(query.operator_uid, query.state_name, query.key, query.namespace))
+        value = dumps(chain.query(query.operator_uid, query.state_name, query.key, query.namespace))
     except Exception as error:
         # A question from outside must never fail the task.
         problem = str(error)

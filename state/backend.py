@@ -175,7 +175,7 @@ class KeyedStateBackend(ABC):
         """
 
     @abstractmethod
-    def peek(self, state_name: str, key: Any, namespace: Any = None) -> Any:
+    def query(self, state_name: str, key: Any, namespace: Any = None) -> Any:
         """What a declared state holds for a key, to be looked at only: nothing of it is changed or refreshed.
 
         To be called between two batches. `current_key` and `current_namespace` stay as they are.

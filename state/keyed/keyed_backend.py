@@ -52,7 +52,7 @@ from .frozen_buffers import Epoch, FrozenTables, cut_off_of
 from .key_context import MergeableState, NamespacedKeys
 from .memory_budget import MemoryBudget
 from .memory_load import load_into_memory
-from .queryable_state import peek
+from .queryable_state import query
 from .state_factory import StateFactory, StateParts
 from .tables import FrozenTable, StateTable, TableSettings
 from .timer_table import TimerTable
@@ -176,12 +176,12 @@ class TableKeyedStateBackend(KeyedStateBackend):
     def keys(self, state_name: str) -> Iterator[Any]:
         return all_keys(self._states[state_name].table)
 
-    def peek(self, state_name: str, key: Any, namespace: Any = None) -> Any:
+    def query(self, state_name: str, key: Any, namespace: Any = None) -> Any:
         parts = self._states.get(state_name)
         if parts is None:
             there = ", ".join(map(repr, sorted(self._states))) or "none"
             raise StateError(f"{self.where}: there is no keyed state {state_name!r}; there is: {there}")
-        return peek(self.where, parts, key, namespace)
+        return query(self.where, parts, key, namespace)
 
     def table_keys(self, keys: Sequence[Any]) -> Sequence[Any]:
         """Keys are in the tables as they are; see `KeyContext`."""

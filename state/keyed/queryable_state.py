@@ -13,8 +13,8 @@ from .state_factory import StateParts
 from .tables import MISSING
 
 
-def peek(where: str, parts: StateParts, key: Any, namespace: Any) -> Any:
-    """What a state holds for a key; see `KeyedStateBackend.peek`."""
+def query(where: str, parts: StateParts, key: Any, namespace: Any) -> Any:
+    """What a state holds for a key; see `KeyedStateBackend.query`."""
     table = parts.table
     if table.is_namespaced != (namespace is not None):
         raise StateError(

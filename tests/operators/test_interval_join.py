@@ -112,8 +112,8 @@ def test_what_can_pair_with_nothing_to_come_is_forgotten(
     for watermark in sorted({left_until, right_until, left_until - 1, right_until - 1}):
         for side in (0, 1):
             rig.advance_watermark(watermark, side)
-        assert bool(keyed.peek("_left_buffer", "a")) == (watermark < left_until)
-        assert bool(keyed.peek("_right_buffer", "a")) == (watermark < right_until)
+        assert bool(keyed.query("_left_buffer", "a")) == (watermark < left_until)
+        assert bool(keyed.query("_right_buffer", "a")) == (watermark < right_until)
 
 
 def test_the_side_that_lags_holds_event_time_back() -> None:

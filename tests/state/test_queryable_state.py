@@ -43,12 +43,12 @@ def test_a_look_refreshes_no_time_to_live_and_shows_nothing_expired() -> None:
     backend.get_map_state(entries).put("a", 1)
     clock.now_ms += 60
     backend.get_list_state(elements).add(2)
-    assert [backend.peek(name, "key") for name in "vlm"] == [1, [1, 2], {"a": 1}]
+    assert [backend.query(name, "key") for name in "vlm"] == [1, [1, 2], {"a": 1}]
     clock.now_ms += 60
-    assert [backend.peek(name, "key") for name in "vm"] == [None, None]
-    assert backend.peek("l", "other") is None
+    assert [backend.query(name, "key") for name in "vm"] == [None, None]
+    assert backend.query("l", "other") is None
     clock.now_ms += 1_000
-    assert backend.peek("l", "key") is None
+    assert backend.query("l", "key") is None
 
 
 def test_a_look_leaves_the_current_key_and_namespace_alone() -> None:
@@ -57,12 +57,12 @@ def test_a_look_leaves_the_current_key_and_namespace_alone() -> None:
     backend.current_key, backend.current_namespace = "one", 10
     state.update(1)
     backend.current_key, backend.current_namespace = "two", 20
-    assert backend.peek("v", "one", 10) == 1
-    assert backend.peek("v", "one", 20) is None
+    assert backend.query("v", "one", 10) == 1
+    assert backend.query("v", "one", 20) is None
     assert (backend.current_key, backend.current_namespace) == ("two", 20)
     with pytest.raises(StateError, match="state 'v' has namespaces"):
-        backend.peek("v", "one")
+        backend.query("v", "one")
     with pytest.raises(StateError, match="there is no keyed state 'x'; there is: 'v'"):
-        backend.peek("x", "one")
+        backend.query("x", "one")
     with pytest.raises(KeyTypeError):
-        backend.peek("v", 0.5, 10)
+        backend.query("v", 0.5, 10)

@@ -261,7 +261,7 @@ def test_what_is_over_leaves_nothing_in_state(open_rig: OpenRig) -> None:
             for key in "ab":
                 for namespace in [None, *[(start, end) for start in range(20) for end in range(start, 25)]]:
                     if (namespace is None) == name.startswith("_merging"):
-                        assert not backend.peek(name, key, namespace), (assigner, trigger, name, namespace)
+                        assert not backend.query(name, key, namespace), (assigner, trigger, name, namespace)
 
 
 class Nothing(EventTimeTrigger[Any]):

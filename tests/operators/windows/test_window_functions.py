@@ -101,7 +101,7 @@ def test_a_process_function_has_state_per_window_and_per_key() -> None:
         ("a", 10, [1, 3], MAX_WATERMARK_MS, [("a", 2, 12)]),
     ]
     assert rig.late() == [("Totals", 0), ("Totals", 0), ("Totals", 10)]
-    assert rig.subtasks[0].operator.keyed.peek("window.count", "a", (0, 10)) is None
+    assert rig.subtasks[0].operator.keyed.query("window.count", "a", (0, 10)) is None
 
 
 def test_state_of_a_window_is_removed_when_it_is_over(open_rig: Any) -> None:
@@ -109,8 +109,8 @@ def test_state_of_a_window_is_removed_when_it_is_over(open_rig: Any) -> None:
     rig.process([("a", 1, 1)])
     rig.advance_watermark(9)
     ((subtask,),) = [rig.subtasks]
-    assert subtask.operator.keyed.peek("window.count", "a", (0, 10)) is None
-    assert subtask.operator.keyed.peek("count", "a") == 1
+    assert subtask.operator.keyed.query("window.count", "a", (0, 10)) is None
+    assert subtask.operator.keyed.query("count", "a") == 1
 
 
 def test_windows_that_merge_have_no_state_of_their_own() -> None:
