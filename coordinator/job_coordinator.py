@@ -647,7 +647,7 @@ class JobCoordinator:
         """Whether it is certain which checkpoint is the newest; if not, this is tried again later."""
         try:
             if self._store is not None:
-                self._store.settle_doubtful()
+                self._store.resolve_uncertain()
             return True
         except FencedError as error:
             self._give_way(str(error))

@@ -347,7 +347,7 @@ class CheckpointDriver:
 
     def _warn_of_doubtful_savepoint(self, manifest: CheckpointManifest) -> None:
         """The checkpoint of a stop may exist after all, and then the job has stopped with this savepoint."""
-        if self._store.is_doubtful(manifest.checkpoint_id) and manifest.savepoint_path:
+        if self._store.is_uncertain(manifest.checkpoint_id) and manifest.savepoint_path:
             self._observer.warned(
                 f"the job was not stopped, but its savepoint {manifest.savepoint_path} is complete and stays"
             )
@@ -426,7 +426,7 @@ class CheckpointDriver:
         self._store.abort(command.checkpoint_id)
         self._count_cleaning()
         path = self._path(command.savepoint, command.checkpoint_id)
-        if path and not self._store.is_doubtful(command.checkpoint_id):
+        if path and not self._store.is_uncertain(command.checkpoint_id):
             self._discard_directory(path)
         self._cleaner.collect()
 

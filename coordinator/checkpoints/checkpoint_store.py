@@ -79,7 +79,7 @@ class CheckpointStore:
         self._num_retained = num_retained
         self._deleting_threads = deleting_threads
         self._retained: dict[CheckpointId, CheckpointManifest] = {}
-        self._doubtful: dict[CheckpointId, CheckpointManifest] = {}
+        self._uncertain: dict[CheckpointId, CheckpointManifest] = {}
         self._registry = SharedStateRegistry()
         self._not_deleted: deque[Garbage] = deque()
         self._condemned: set[str] = set()
@@ -222,7 +222,7 @@ class CheckpointStore:
         path = manifest_path(checkpoint_id)
         self._registry.register_checkpoint(checkpoint_id, own_paths(manifest.files()))
         # Until storage has answered, the manifest may exist, and its files must.
-        self._doubtful[checkpoint_id] = manifest
+        self._uncertain[checkpoint_id] = manifest
         if not self._retained:
             self.before_first()
         written = bytes(failpoints.passing("before_manifest", data))
@@ -240,13 +240,13 @@ class CheckpointStore:
         # After the fence: what is recorded counts for every later coordinator. Before the checkpoint is
         # announced: what sinks commit must be recorded in a second place.
         self._record_completed(checkpoint_id)
-        self._retained[checkpoint_id] = self._doubtful.pop(checkpoint_id)
+        self._retained[checkpoint_id] = self._uncertain.pop(checkpoint_id)
 
     def _record_completed(self, checkpoint_id: CheckpointId) -> None:
         needs = frozenset(self._needed)
         self._takeovers.record_completed(Completion(self.epoch, checkpoint_id, needs))
 
-    def settle_doubtful(self) -> None:
+    def resolve_uncertain(self) -> None:
         """Find out which failed checkpoints exist after all, before the job goes back to the newest one.
 
         Otherwise a later coordinator might find one whose transactions have been thrown away since.
@@ -255,20 +255,20 @@ class CheckpointStore:
             FencedError: Another coordinator took over; it judges by itself.
             CheckpointStorageError: Storage refuses; nothing has changed.
         """
-        if not self._doubtful:
+        if not self._uncertain:
             return
         stored = set(self.stored_ids())
         # After the list, as in `complete`: a newer coordinator that is not there yet will find them too.
         self.check_fence()
-        found = stored.intersection(self._doubtful)
+        found = stored.intersection(self._uncertain)
         if found:
             self._record_completed(max(found))
-        for checkpoint_id, manifest in self._doubtful.items():
+        for checkpoint_id, manifest in self._uncertain.items():
             if checkpoint_id in stored:
                 self._retained[checkpoint_id] = manifest
             else:
                 self._registry.release_checkpoint(checkpoint_id)
-        self._doubtful.clear()
+        self._uncertain.clear()
 
     def _withdraw(self, checkpoint_id: CheckpointId) -> None:
         """Remove a manifest of our own that came too late, if it is certain that it did."""
@@ -326,13 +326,13 @@ class CheckpointStore:
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint will not complete: it needs its files no more, unless its manifest may exist."""
-        if checkpoint_id not in self._doubtful:
+        if checkpoint_id not in self._uncertain:
             self._registry.release_checkpoint(checkpoint_id)
             self._aborted_count += self._registry.has_unreferenced
 
-    def is_doubtful(self, checkpoint_id: CheckpointId) -> bool:
+    def is_uncertain(self, checkpoint_id: CheckpointId) -> bool:
         """Whether nobody knows if the manifest of a checkpoint was written."""
-        return checkpoint_id in self._doubtful
+        return checkpoint_id in self._uncertain
 
     def release(self, checkpoint_id: CheckpointId) -> None:
         """A savepoint is complete: it has copies of the files that it needed until now."""
@@ -348,14 +348,14 @@ class CheckpointStore:
     def _excess(self) -> list[CheckpointId]:
         newest = max(self._retained, default=CheckpointId(0))
         excess = sorted(self._retained)[: -self._num_retained]
-        return excess + sorted(doubtful for doubtful in self._doubtful if doubtful < newest)
+        return excess + sorted(uncertain for uncertain in self._uncertain if uncertain < newest)
 
     def _condemn_excess(self) -> list[str]:
         """Let go of checkpoints beyond the number to keep; their manifests are still to be deleted."""
         excess = self._excess()
         for checkpoint_id in excess:
             self._retained.pop(checkpoint_id, None)
-            self._doubtful.pop(checkpoint_id, None)
+            self._uncertain.pop(checkpoint_id, None)
             self._registry.release_checkpoint(checkpoint_id)
         manifests = [manifest_path(checkpoint_id) for checkpoint_id in excess]
         self._condemned.update(manifests)
@@ -410,7 +410,7 @@ class CheckpointStore:
         self._condemn_excess()
         # A coordinator that was replaced may have written more since this one looked: they do not count, and
         # nobody will look again.
-        known = {*self._retained, *self._doubtful}
+        known = {*self._retained, *self._uncertain}
         late = {manifest_path(each) for each in self.stored_ids() if each not in known}
         garbage = self._orphans()
         delete_files(self._storage, self._deleting_threads, sorted(late.union(garbage.manifests)))

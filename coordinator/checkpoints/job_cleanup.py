@@ -31,7 +31,7 @@ class CleanUp:
 
         def remove() -> None:
             store.check_fence()
-            store.settle_doubtful()
+            store.resolve_uncertain()
             self._before(keep)
             store.remove_orphans() if keep else store.remove_all()
 

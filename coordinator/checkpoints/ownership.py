@@ -59,7 +59,7 @@ class Ownership:
         asked_ms = self._now_ms()
         self._lease.awake(asked_ms)
         # Not in each look: without Ray's head that is not answered for a while, and jobs run without it.
-        if (is_final or self._lease.is_doubtful) and not self._asked_shell():
+        if (is_final or self._lease.is_uncertain) and not self._asked_shell():
             return False
         if self._lease.is_due(asked_ms):
             self._look(asked_ms)

@@ -27,13 +27,13 @@ class Lease:
         self._duration_ms = duration_ms
         self._verified_ms = now_ms
         self._awake_ms = now_ms
-        self._is_doubtful = False
+        self._is_uncertain = False
         self._is_lost = False
 
     @property
-    def is_doubtful(self) -> bool:
+    def is_uncertain(self) -> bool:
         """Whether the coordinator was silent for longer than the lease, and has not verified since."""
-        return self._is_doubtful
+        return self._is_uncertain
 
     @property
     def is_lost(self) -> bool:
@@ -43,12 +43,12 @@ class Lease:
     def awake(self, now_ms: int) -> None:
         """The coordinator runs. If it did not for longer than the lease, it verifies before it acts."""
         if now_ms - self._awake_ms > self._duration_ms:
-            self._is_doubtful = True
+            self._is_uncertain = True
         self._awake_ms = max(self._awake_ms, now_ms)
 
     def is_due(self, now_ms: int) -> bool:
         """Whether storage is to be asked now."""
-        return not self._is_lost and (self._is_doubtful or not self._is_fresh(now_ms))
+        return not self._is_lost and (self._is_uncertain or not self._is_fresh(now_ms))
 
     def verified(self, asked_ms: int, now_ms: int) -> None:
         """Storage answered that the coordinator owns the job.
@@ -60,7 +60,7 @@ class Lease:
         self.awake(now_ms)
         if now_ms - asked_ms <= self._duration_ms:
             self._verified_ms = asked_ms
-            self._is_doubtful = False
+            self._is_uncertain = False
 
     def lost(self) -> None:
         """Storage answered that another coordinator owns the job."""
@@ -74,7 +74,7 @@ class Lease:
             is_final: Whether it is about to deploy or to end the job. While storage cannot be reached, a
                 coordinator that was never silent continues with everything else.
         """
-        if self._is_lost or self._is_doubtful:
+        if self._is_lost or self._is_uncertain:
             return False
         return not is_final or self._is_fresh(now_ms)
 

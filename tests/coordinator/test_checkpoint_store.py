@@ -214,11 +214,11 @@ def test_a_completed_checkpoint_whose_record_fails_is_not_announced() -> None:
     with pytest.raises(CheckpointStorageError, match="no"):
         opened.complete(manifest(1))
     assert opened.newest is None
-    assert opened.is_doubtful(CheckpointId(1))
+    assert opened.is_uncertain(CheckpointId(1))
     with pytest.raises(CheckpointStorageError, match="no"):
-        opened.settle_doubtful()
+        opened.resolve_uncertain()
     storage.refuses = False
-    opened.settle_doubtful()
+    opened.resolve_uncertain()
     assert opened.newest == manifest(1)
     storage.delete(["chk-1/MANIFEST"])
     with pytest.raises(CorruptCheckpointError, match="chk-1/MANIFEST is missing"):

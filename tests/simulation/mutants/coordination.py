@@ -221,7 +221,7 @@ MUTANTS = {
     "doubt-forgotten": Mutant(
         "a restart does not ask whether a failed checkpoint exists after all",
         CheckpointStore,
-        "settle_doubtful",
+        "resolve_uncertain",
         _no_fence,
     ),
     "older-restored": Mutant(
