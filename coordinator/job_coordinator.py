@@ -86,7 +86,7 @@ class JobCoordinator:
         self._is_current = is_current
         self._cleaning = CleanUp(self.observer.warned, self._before_removal)
         self._rescaler = Rescaler(
-            spec.graph, self._ports, self.observer, self._restart_to_rescale, self._give_way
+            spec.graph, self._ports, self.observer, self._restart_to_rescale, self._lose_ownership
         )
         self._graph = build_execution_graph(spec.graph)
         self._life = JobLifeCycle()
@@ -247,7 +247,7 @@ class JobCoordinator:
                 lambda: store.check_fence(retries=False),
                 lease_ms,
                 lambda: self.now_ms,
-                self._give_way,
+                self._lose_ownership,
                 self._is_current,
             )
         self._store = store
@@ -311,7 +311,7 @@ class JobCoordinator:
             self.observer,
             self._operators,
             fail=lambda cause: self._operator_failed(cause, is_recoverable=True),
-            stop=self._give_way,
+            stop=self._lose_ownership,
             restart=self.restart,
         )
         self._rescaler.open(self._store, self._checkpoints)
@@ -546,7 +546,7 @@ class JobCoordinator:
         if self._tasks.allows(TasksEvent.RESTART):
             self._restart_or_give_up(cause, "", is_recoverable)
 
-    def _give_way(self, cause: str) -> None:
+    def _lose_ownership(self, cause: str) -> None:
         """Another coordinator runs the job now: everything in storage is its own."""
         self._is_fenced = True
         self._rescaler.job_ends(cause)
@@ -650,7 +650,7 @@ class JobCoordinator:
                 self._store.resolve_uncertain()
             return True
         except FencedError as error:
-            self._give_way(str(error))
+            self._lose_ownership(str(error))
         except CheckpointStorageError as error:
             self.observer.warned(f"the newest checkpoint cannot be found, so the job waits: {error}")
             self._tasks.postpone(self.now_ms + RETRY_MS)

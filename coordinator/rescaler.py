@@ -55,7 +55,7 @@ class Rescaler:
         ports: The shell.
         observer: Learns how each rescale ended.
         restart: Stops the tasks, to deploy the job again from its newest checkpoint.
-        give_way: Called with the cause when another coordinator runs the job.
+        lose_ownership: Called with the cause when another coordinator runs the job.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Rescaler:
         ports: CoordinatorPorts,
         observer: JobObserver,
         restart: Callable[[], None],
-        give_way: Callable[[str], None],
+        lose_ownership: Callable[[str], None],
     ) -> None:
         self._submitted = submitted
         self.graph = submitted
@@ -72,7 +72,7 @@ class Rescaler:
         self._ports = ports
         self._observer = observer
         self._restart = restart
-        self._give_way = give_way
+        self._lose_ownership = lose_ownership
         self._checkpoints: CheckpointDriver | None = None
         self._store: CheckpointStore | None = None
         self._current: _Rescale | None = None
@@ -294,7 +294,7 @@ class Rescaler:
         try:
             store_parallelism(self._store, self._submitted, current.new)
         except FencedError as error:
-            self._give_way(str(error))
+            self._lose_ownership(str(error))
         except CheckpointStorageError as error:
             current.store_at_ms = self._now_ms() + _RETRY_MS
             self._observer.warned(f"the new parallelism cannot be written down: {error}")
