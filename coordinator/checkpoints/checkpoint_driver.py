@@ -57,7 +57,7 @@ class CheckpointDriver:
         self._ports = ports
         self._observer = observer
         self._log_context = logs.LogContext(spec.job_id, spec.job_name)
-        self._halves = operators
+        self._operator_coordinators = operators
         self._fail = fail
         self._stop = stop
         self._restart = restart
@@ -256,7 +256,7 @@ class CheckpointDriver:
         for subtask in command.subtasks:
             self._ports.send(self._attempt, subtask, completed)
         with self._within(command.checkpoint_id):
-            self._halves.complete(command.checkpoint_id)
+            self._operator_coordinators.complete(command.checkpoint_id)
 
     def _within(self, checkpoint_id: CheckpointId) -> AbstractContextManager[None]:
         """Lines that are logged meanwhile belong to the trace of this checkpoint."""
@@ -292,9 +292,9 @@ class CheckpointDriver:
         """Before any barrier is sent; nothing of a failure reaches a task but the abort."""
         try:
             with self._within(checkpoint_id):
-                self._halves.snapshot(checkpoint_id)
+                self._operator_coordinators.snapshot(checkpoint_id)
         except TidegateError as error:
-            first = self._halves.subtasks[0]
+            first = self._operator_coordinators.subtasks[0]
             reason = core.AbortReason.SYNC_FAILED
             self.handle(core.SubtaskDeclined(self._attempt, first, checkpoint_id, str(error), reason))
             return False
@@ -414,7 +414,7 @@ class CheckpointDriver:
                 node.name,
                 node.max_parallelism,
                 tuple(snapshots[uid]),
-                self._halves.state_of(checkpoint_id, uid),
+                self._operator_coordinators.state_of(checkpoint_id, uid),
             )
             for uid, node in operators.items()
         }
@@ -422,7 +422,7 @@ class CheckpointDriver:
     def _aborted(self, command: core.NotifyAborted) -> None:
         for subtask in command.subtasks:
             self._ports.send(self._attempt, subtask, CheckpointAborted(command.checkpoint_id))
-        self._halves.forget(command.checkpoint_id)
+        self._operator_coordinators.forget(command.checkpoint_id)
         self._store.abort(command.checkpoint_id)
         self._count_cleaning()
         path = self._path(command.savepoint, command.checkpoint_id)
