@@ -153,7 +153,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         journals = self._params.has_snapshots
         table = TimerTable(TableSettings(name, codec, None, None, journals, None, is_namespaced=True))
         self._load(table, self._conversion(descriptor, schema, table), None)
-        self._know(table, schema)
+        self._register(table, schema)
         return table
 
     def merge_namespaces(self, state: MergingState[Any, Any], target: Any, sources: Iterable[Any]) -> None:
@@ -433,13 +433,13 @@ class TableKeyedStateBackend(KeyedStateBackend):
         keys = NamespacedKeys(self) if namespaced else self
         parts = self._factory.create(descriptor, len(self._states), namespaced, keys)
         self._load(parts.table, self._conversion(descriptor, schema, parts.table), cut_off_of(parts))
-        self._know(parts.table, schema)
+        self._register(parts.table, schema)
         self._states[name] = parts
         if parts.clean_up is not None and parts.clean_up.runs_for_every_record:
             self._per_record.append(parts.clean_up)
         return parts.handle
 
-    def _know(self, table: StateTable, schema: dict[str, object]) -> None:
+    def _register(self, table: StateTable, schema: dict[str, object]) -> None:
         """Have a table in all snapshots from now on."""
         self._schemas.add(table.name, schema)
         # Replaced, never changed, as the schemas are.
