@@ -46,7 +46,7 @@ from .cluster_view import ClusterView, look_at_nodes
 from .ping_pacing import PingPacing
 from .record_routes import Answered, RayRoutes
 from .task_actor import start_task_actor
-from .task_processes import Preparation, TaskProcess
+from .task_processes import PendingProcesses, TaskProcess
 
 _CLEAN_UP_S = 2.0
 
@@ -79,7 +79,7 @@ class RayTaskGateway:
         self._clock = SteadyClock()
         self._graph = build_execution_graph(spec.graph)
         self._slots = spec.graph.slots
-        self._preparation: Preparation | None = None
+        self._pending_processes: PendingProcesses | None = None
         self._coordinator = coordinator
         self.post = post
         self._on_event = on_event
@@ -129,7 +129,7 @@ class RayTaskGateway:
         }
         missing = {key: resources for key, resources in wanted.items() if key not in kept}
         members = subtasks_by_process(graph)
-        self._preparation = Preparation(
+        self._pending_processes = PendingProcesses(
             missing,
             total(released),
             lambda key, resources: self._create_warm(key, resources, _operators(members[key])),
@@ -137,7 +137,7 @@ class RayTaskGateway:
             self._now_ms(),
             self._settings.slot_request_timeout_ms,
         )
-        self._advance_preparation()
+        self._advance_pending()
         return ""
 
     def _create_warm(self, key: str, resources: ProcessResources, operators: list[bytes]) -> TaskProcess:
@@ -145,24 +145,24 @@ class RayTaskGateway:
 
         def answered(place: Any, error: BaseException | None) -> None:
             process.pid, process.node_id = place or (0, "")
-            if error is not None and self._preparation is not None:
-                self._preparation.lost(process, first_line(error))
-            self._advance_preparation()
+            if error is not None and self._pending_processes is not None:
+                self._pending_processes.lost(process, first_line(error))
+            self._advance_pending()
 
         self._when_done(process.actor.warm_up.remote(operators), answered)
         return process
 
-    def _advance_preparation(self) -> None:
-        if self._preparation is not None:
-            self._preparation.advance(look_at_nodes().free, self._now_ms())
+    def _advance_pending(self) -> None:
+        if self._pending_processes is not None:
+            self._pending_processes.advance(look_at_nodes().free, self._now_ms())
 
     def release(self) -> None:
         for process in self._take_prepared().values():
             ray.kill(process.actor, no_restart=True)
 
     def _take_prepared(self) -> dict[str, TaskProcess]:
-        preparation, self._preparation = self._preparation, None
-        return {} if preparation is None else preparation.processes
+        pending, self._pending_processes = self._pending_processes, None
+        return {} if pending is None else pending.processes
 
     def _adopt(self, graph: ExecutionGraph) -> None:
         """From now on the processes are those of this graph: others end, prepared ones take their places."""
@@ -307,8 +307,8 @@ class RayTaskGateway:
 
     def _process_lost(self, process: TaskProcess, error: BaseException | None) -> None:
         """Its watch broke: it died, or cannot be reached and must not come back."""
-        if self._preparation is not None:
-            self._preparation.lost(process, first_line(error))
+        if self._pending_processes is not None:
+            self._pending_processes.lost(process, first_line(error))
         if process in self._spares:
             self._spares.remove(process)
         elif self._processes.get(process.key) is process:
@@ -370,7 +370,7 @@ class RayTaskGateway:
     def tick(self) -> None:
         """Ask every process whether it is alive; kill those that hang or do not stop."""
         self._keep_spares()
-        self._advance_preparation()
+        self._advance_pending()
         self._cluster.look(self._now_ms())
         now_ms = self._now_ms()
         silent = self._find_silent(now_ms)

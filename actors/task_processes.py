@@ -76,7 +76,7 @@ class NodeView:
         )
 
 
-class Preparation:
+class PendingProcesses:
     """The processes that a graph needs and that are not there yet.
 
     Those for which there is no room beside the old ones are started when the old ones have ended.

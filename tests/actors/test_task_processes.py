@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from tidegate.actors.task_processes import SHORTAGE_MS, NodeView, Preparation, TaskProcess
+from tidegate.actors.task_processes import SHORTAGE_MS, NodeView, PendingProcesses, TaskProcess
 from tidegate.coordinator.deployment.slots import ProcessResources, total
 
 HALF = ProcessResources(0.5)
 
 
 class Room:
-    """A preparation, what it started, and what it said."""
+    """A pending, what it started, and what it said."""
 
     def __init__(self, missing: int, released: int = 0) -> None:
         self.created: list[TaskProcess] = []
         self.answers: list[str] = []
-        self.preparation = Preparation(
+        self.pending = PendingProcesses(
             {f"p{number}": HALF for number in range(missing)},
             total({f"old{number}": HALF for number in range(released)}),
             self._create,
@@ -28,7 +28,7 @@ class Room:
         return self.created[-1]
 
     def advance(self, cpus: float, now_ms: int = 0) -> None:
-        self.preparation.advance({"CPU": cpus}, now_ms)
+        self.pending.advance({"CPU": cpus}, now_ms)
 
     def started(self) -> None:
         for number, process in enumerate(self.created, 1):
@@ -43,7 +43,7 @@ def test_all_are_started_and_ready_when_all_have_answered() -> None:
     room.started()
     room.advance(0.0)
     assert room.answers == [""]
-    assert set(room.preparation.processes) == {"p0", "p1"}
+    assert set(room.pending.processes) == {"p0", "p1"}
 
 
 def test_what_is_still_looking_for_its_place_counts_as_taken() -> None:
@@ -99,8 +99,8 @@ def test_no_place_on_any_node_is_a_clear_answer() -> None:
 def test_a_process_that_dies_ends_it() -> None:
     room = Room(missing=1)
     room.advance(1.0)
-    room.preparation.lost(room.created[0], "out of memory")
-    room.preparation.lost(room.created[0], "out of memory")
+    room.pending.lost(room.created[0], "out of memory")
+    room.pending.lost(room.created[0], "out of memory")
     assert room.answers == ["a process for its subtasks ended: out of memory"]
 
 
