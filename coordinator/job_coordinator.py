@@ -29,7 +29,7 @@ from ..telemetry import Tracer
 from .barrier_mode import BarrierMode
 from .checkpoints.checkpoint_driver import CheckpointDriver
 from .checkpoints.checkpoint_store import CheckpointStore, FencedError
-from .checkpoints.job_cleanup import CleanUp
+from .checkpoints.job_cleanup import JobCleanup
 from .checkpoints.job_storage import claim_epoch, continue_ids, foreign_state, new_store
 from .checkpoints.ownership import RETRY_MS, Ownership
 from .control.control_requests import StateAnswer, StateQuery
@@ -84,7 +84,7 @@ class JobCoordinator:
         self._storage = storage
         self._before_clean_up = before_clean_up
         self._is_current = is_current
-        self._cleaning = CleanUp(self.observer.warned, self._before_removal)
+        self._cleaning = JobCleanup(self.observer.warned, self._before_removal)
         self._rescaler = Rescaler(
             spec.graph, self._ports, self.observer, self._restart_to_rescale, self._lose_ownership
         )

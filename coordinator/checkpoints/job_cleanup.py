@@ -10,7 +10,7 @@ from .checkpoint_store import CheckpointStore
 from .job_storage import claimed_checkpoint
 
 
-class CleanUp:
+class JobCleanup:
     """Removes the checkpoints of a job that has ended, or what those that stay do not need.
 
     Storage that refuses is a warning: the job itself ended as it did.
