@@ -119,7 +119,7 @@ JOB_METRICS = {
 """What there is of the job as a whole, by Flink's name: what it says."""
 
 
-class JobFamilies:
+class JobMetricFamilies:
     """Puts the metrics of one job together when somebody asks; from any thread.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...telemetry.metric_settings import OtlpMetricSettings, PrometheusSettings
 from ..job_coordinator import JobCoordinator
-from .job_metric_families import JobFamilies
+from .job_metric_families import JobMetricFamilies
 
 
 class JobReporters:
@@ -20,7 +20,7 @@ class JobReporters:
         self, job: JobCoordinator, prometheus: PrometheusSettings | None, otlp: OtlpMetricSettings | None
     ) -> None:
         self._job = job
-        families = JobFamilies(job)
+        families = JobMetricFamilies(job)
         self._endpoint = self._reader = None
         # Imported only here: most jobs have neither, and the driver of a local one should start quickly.
         if prometheus is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tidegate.coordinator.monitoring.job_metric_families import JobFamilies
+from tidegate.coordinator.monitoring.job_metric_families import JobMetricFamilies
 from tidegate.protocol.task_metrics import ProcessMetrics, TaskMetrics
 
 from tests.coordinator.fakes import TOTALS, FakeCluster
@@ -25,7 +25,7 @@ def exposed() -> dict[str, set[str]]:
     said = TaskMetrics(watermark_ms=100, state_bytes=1)
     taken = ProcessMetrics(cluster.attempt, "host", 1, {TOTALS[0]: said})
     cluster.coordinator.metrics.update(taken, cluster.time_ms)
-    families = JobFamilies(cluster.coordinator).take()
+    families = JobMetricFamilies(cluster.coordinator).take()
     return {family.prometheus_name: set(family.samples[0][0]) for family in families}
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tidegate.coordinator.monitoring.job_metric_families import JobFamilies
+from tidegate.coordinator.monitoring.job_metric_families import JobMetricFamilies
 from tidegate.coordinator.monitoring.job_reporters import JobReporters
 from tidegate.protocol.elements import MAX_WATERMARK_MS
 from tidegate.protocol.stages.stage_reports import PhaseTotals, RunTotals, StageReport
@@ -30,7 +30,7 @@ def say(cluster: FakeCluster, metrics: TaskMetrics) -> None:
 
 
 def take(cluster: FakeCluster) -> dict[str, MetricFamily]:
-    return {family.prometheus_name: family for family in JobFamilies(cluster.coordinator).take()}
+    return {family.prometheus_name: family for family in JobMetricFamilies(cluster.coordinator).take()}
 
 
 def value(cluster: FakeCluster, name: str) -> float | None:
@@ -135,7 +135,7 @@ def test_a_users_metric_has_the_labels_of_its_operator_and_a_doubled_name_is_one
     twin = MetricScope("Sum", "totals", ("orders", "new_ones"), {"orders": "fr"})
     user = {"Sum.orders.fr.new ones": 3, "Sum.orders.fr.new_ones": 4}
     say(cluster, TaskMetrics(user=user, scopes=dict(zip(user, (scope, twin), strict=True))))
-    families = JobFamilies(cluster.coordinator)
+    families = JobMetricFamilies(cluster.coordinator)
     with caplog.at_level(logging.WARNING, "tidegate"):
         for _ in range(2):
             found = {family.prometheus_name: family for family in families.take()}
