@@ -15,7 +15,7 @@ from .simulated_process import RECORD_BYTES, Payload, Process
 from .world import World
 
 if TYPE_CHECKING:
-    from .incarnation import Incarnation
+    from .simulated_coordinator import SimulatedCoordinator
 
 DELAY_NS = 3 * MILLISECOND
 _SLOW_DELAY_NS = 30 * MILLISECOND
@@ -60,7 +60,7 @@ class Network:
         self._losses = faults.losses
         self.lost: set[Attempt] = set()
         """Attempts in which something never arrived."""
-        self.current: Incarnation | None = None
+        self.current: SimulatedCoordinator | None = None
         """The newest life of the coordinator, whose processes bear the names of those before."""
 
     def send(self, sender: Process, message: Message) -> None:
@@ -125,13 +125,13 @@ class Network:
             self._delays[key] = _SLOW_DELAY_NS if is_slow else DELAY_NS
         return self._delays[key]
 
-    def _deliver(self, owner: Incarnation, message: Message) -> None:
+    def _deliver(self, owner: SimulatedCoordinator, message: Message) -> None:
         owner.deliver(message)
         successor = self._stray_for(owner)
         if successor is not None:
             successor.deliver(message)
 
-    def _stray_for(self, owner: Incarnation) -> Incarnation | None:
+    def _stray_for(self, owner: SimulatedCoordinator) -> SimulatedCoordinator | None:
         """The successor whose processes have the same names, if this one goes astray to it."""
         current = self.current
         if current is None or owner is current or owner.spec.job_id != current.spec.job_id:

@@ -11,7 +11,7 @@ from .network import DELAY_NS
 from .world import MILLISECOND
 
 if TYPE_CHECKING:
-    from .incarnation import Incarnation
+    from .simulated_coordinator import SimulatedCoordinator
     from .simulated_shell import SimulatedShell
 
 _ASKS_AGAIN_NS = 15 * MILLISECOND
@@ -55,7 +55,7 @@ class SimulatedClient:
         else:
             self._world.after(_ASKS_AGAIN_NS, self._ask)
 
-    def _answer(self, life: Incarnation) -> None:
+    def _answer(self, life: SimulatedCoordinator) -> None:
         """On the coordinator's side."""
         try:
             life.life.check_not_superseded()

@@ -27,7 +27,7 @@ from .simulated_credit import SimulatedCredit
 from .simulated_event_loop import simulated_event_loop
 
 if TYPE_CHECKING:
-    from .incarnation import Incarnation
+    from .simulated_coordinator import SimulatedCoordinator
 
 RECORD_BYTES = 64
 ELEMENT_BYTES = 2
@@ -59,7 +59,7 @@ class Process:
     after that at `alarm_ns`.
     """
 
-    owner: Incarnation
+    owner: SimulatedCoordinator
     subtask: SubtaskId
     key: str
     attempt: Attempt
@@ -86,7 +86,7 @@ class Process:
     """Checkpoints whose cancel marker the current step takes up."""
 
     @staticmethod
-    def of(owner: Incarnation, deployment: TaskDeployment, slowness: int) -> Process:
+    def of(owner: SimulatedCoordinator, deployment: TaskDeployment, slowness: int) -> Process:
         """A process with the task to be deployed in it."""
         key = process_key(deployment.subtask)
         process = Process(owner, deployment.subtask_id, key, deployment.attempt, slowness)

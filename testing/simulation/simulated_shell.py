@@ -18,10 +18,10 @@ from ..virtual_event_loop import VirtualEventLoop
 from .faults.local_copies import LocalCopies
 from .faults.lost_manifests import LostManifests
 from .faults.stalls import LINGER_MS, Stalls
-from .incarnation import Incarnation
 from .network import Network
 from .plan import MILLISECOND, Crash, Plan, Victim
 from .simulated_client import SimulatedClient
+from .simulated_coordinator import SimulatedCoordinator
 from .simulated_graph import job_graph, most_delayed
 from .simulated_process import Process, ProcessDied
 from .simulated_storage import ROOT, SimulatedStorage
@@ -37,7 +37,7 @@ _LIVES_ON_NS = 400 * MILLISECOND
 _SOON_EVENTS = 300
 """Within so many events after its cause an unplanned crash comes."""
 
-_Actor = Process | Incarnation | None
+_Actor = Process | SimulatedCoordinator | None
 """Who runs: a task process, a coordinator, or deletions in the background, which nobody kills."""
 
 
@@ -72,12 +72,12 @@ class SimulatedShell:
         self._graphs: dict[int, JobGraph] = {}
         self.event_loops: list[VirtualEventLoop] = []
         self._lives = 0
-        self._alive: list[Incarnation] = []
+        self._alive: list[SimulatedCoordinator] = []
         self._triggered: dict[tuple[JobId, CheckpointId], int] = {}
         self._newest_id: dict[JobId, int] = {}
-        self.past: list[Incarnation] = []
+        self.past: list[SimulatedCoordinator] = []
         """Coordinators of jobs from whose checkpoint another one was started while they still ran."""
-        self._actors: dict[JobId, Incarnation] = {}
+        self._actors: dict[JobId, SimulatedCoordinator] = {}
         self._replaced: set[int] = set()
         self.gone: set[JobId] = set()
         """The jobs whose coordinators have ended for good."""
@@ -109,7 +109,7 @@ class SimulatedShell:
         """The job of a run of the plan."""
         return job_graph(self.plan, self.plan.runs[run])
 
-    def new_life(self) -> Incarnation:
+    def new_life(self) -> SimulatedCoordinator:
         """Another life of the coordinator of the current run."""
         life = self._life_of(self._spec())
         self.network.current = life
@@ -117,9 +117,9 @@ class SimulatedShell:
         self._alive = [*(each for each in self._alive if each.is_alive), life]
         return life
 
-    def _life_of(self, spec: JobSpec) -> Incarnation:
+    def _life_of(self, spec: JobSpec) -> SimulatedCoordinator:
         self._lives += 1
-        life = Incarnation(self, self._lives, spec)
+        life = SimulatedCoordinator(self, self._lives, spec)
         if spec.job_id not in self._actors:
             self.handed_over.add(spec.job_id)
         self._actors[spec.job_id] = life
@@ -225,7 +225,7 @@ class SimulatedShell:
         """Whoever runs does something that others notice: here it may die."""
         victim = Victim.TASK_INSIDE if isinstance(self._running, Process) else Victim.COORDINATOR_INSIDE
         actor = self._running
-        if isinstance(actor, Incarnation) and self.stalls.is_used:
+        if isinstance(actor, SimulatedCoordinator) and self.stalls.is_used:
             self.stalls.at_point(actor)
             if not actor.is_alive:
                 raise ProcessDied
@@ -241,7 +241,7 @@ class SimulatedShell:
     def _may_fail(self) -> bool:
         """Whether storage may fail for whoever runs: a job that cannot start or clean up ends by it."""
         actor = self._running
-        if not isinstance(actor, Incarnation):
+        if not isinstance(actor, SimulatedCoordinator):
             return True
         return actor.has_started and not actor.coordinator.status.is_globally_terminal_state()
 
@@ -284,14 +284,14 @@ class SimulatedShell:
         self.world.note(f"all machines lose their power; {len(changed)} files are not what they were")
         self._restart(life)
 
-    def coordinator_died(self, life: Incarnation) -> None:
+    def coordinator_died(self, life: SimulatedCoordinator) -> None:
         """A coordinator dies; Ray kills what it owned, and starts it again."""
         self.world.note("the coordinator crashes")
         self._end_life(life)
         if life is self.current or life in self.past:
             self._restart(life)
 
-    def left(self, life: Incarnation) -> None:
+    def left(self, life: SimulatedCoordinator) -> None:
         """A coordinator ends its own process; if Ray has replaced it already, that changes nothing else."""
         self.world.note(f"coordinator {life.number} leaves")
         if self.is_current(life):
@@ -304,15 +304,15 @@ class SimulatedShell:
         self.gone.add(self.current.spec.job_id)
         self._end_life(self.current)
 
-    def is_current(self, life: Incarnation) -> bool:
+    def is_current(self, life: SimulatedCoordinator) -> bool:
         """Whether Ray counts this process as the coordinator's: until it decides to start another one."""
         return life is self._actors[life.spec.job_id] and life.number not in self._replaced
 
-    def replace(self, life: Incarnation) -> None:
+    def replace(self, life: SimulatedCoordinator) -> None:
         """Ray counts a coordinator as dead, be it so or not, and starts another one."""
         self._restart(life)
 
-    def job_ended(self, life: Incarnation) -> None:
+    def job_ended(self, life: SimulatedCoordinator) -> None:
         """A coordinator says how its job ended."""
         if self.stalls.is_used:
             life.do(lambda: self.stalls.check_owner(life, "archives the job"))
@@ -333,12 +333,12 @@ class SimulatedShell:
         finally:
             self._running = before
 
-    def _end_life(self, life: Incarnation) -> None:
+    def _end_life(self, life: SimulatedCoordinator) -> None:
         if life.is_alive:
             life.is_alive = False
             life.stop_processes()
 
-    def _restart(self, life: Incarnation) -> None:
+    def _restart(self, life: SimulatedCoordinator) -> None:
         self._replaced.add(life.number)
 
         def restart() -> None:
@@ -357,7 +357,7 @@ class SimulatedShell:
 
     # ------------------------------------------------------------ watching
 
-    def deployed(self, life: Incarnation, deployment: TaskDeployment) -> None:
+    def deployed(self, life: SimulatedCoordinator, deployment: TaskDeployment) -> None:
         """An attempt is deployed."""
         self.stalls.check_owner(life, "deploys")
         self.attempts += 1
@@ -369,7 +369,7 @@ class SimulatedShell:
             f"attempt {deployment.attempt} is deployed from checkpoint {deployment.restored_checkpoint_id}"
         )
 
-    def triggered(self, life: Incarnation, barrier: CheckpointBarrier) -> None:
+    def triggered(self, life: SimulatedCoordinator, barrier: CheckpointBarrier) -> None:
         """A coordinator triggers a checkpoint, perhaps not for the first time."""
         job_id, checkpoint_id = life.spec.job_id, barrier.checkpoint_id
         is_new = (job_id, checkpoint_id) not in self._triggered
@@ -383,7 +383,7 @@ class SimulatedShell:
         if is_new:
             self.user.triggered(life, barrier)
 
-    def completed(self, life: Incarnation, checkpoint_id: CheckpointId) -> None:
+    def completed(self, life: SimulatedCoordinator, checkpoint_id: CheckpointId) -> None:
         """A coordinator tells a task that a checkpoint is complete."""
         self._lost.announced.add((life.spec.job_id, checkpoint_id))
         known = (life.spec.job_id, checkpoint_id) in self.storage.watcher.completed

@@ -27,7 +27,7 @@ from .storage_watcher import SAVEPOINTS
 from .watched_rescales import WatchedRescales
 
 if TYPE_CHECKING:
-    from .incarnation import Incarnation
+    from .simulated_coordinator import SimulatedCoordinator
     from .simulated_shell import SimulatedShell
 
 _CANCELABLE = (JobStatus.INITIALIZING, JobStatus.RUNNING, JobStatus.RESTARTING)
@@ -103,7 +103,7 @@ class SimulatedUser:
 
     # ------------------------------------------------------------ requests
 
-    def _ask(self, life: Incarnation, request: Request) -> None:
+    def _ask(self, life: SimulatedCoordinator, request: Request) -> None:
         coordinator = life.coordinator
         if request.ask is Ask.CHECKPOINT:
             coordinator.trigger_checkpoint()
@@ -115,13 +115,13 @@ class SimulatedUser:
             is_native = request.ask is Ask.NATIVE
             self._waiting.add(self._savepoint(life, SnapshotKind.SAVEPOINT, is_native))
 
-    def _savepoint(self, life: Incarnation, kind: SnapshotKind, is_native: bool) -> RequestId:
+    def _savepoint(self, life: SimulatedCoordinator, kind: SnapshotKind, is_native: bool) -> RequestId:
         chosen = SavepointFormatType.NATIVE if is_native else SavepointFormatType.CANONICAL
         request = life.coordinator.trigger_savepoint(kind, f"{ROOT}/{SAVEPOINTS}", chosen)
         assert request is not None
         return request
 
-    def _change_mode(self, life: Incarnation, name: str) -> None:
+    def _change_mode(self, life: SimulatedCoordinator, name: str) -> None:
         mode = BarrierMode(MODES[name], ALIGNED_TIMEOUTS_MS.get(name))
         self._unanswered[life.spec.job_id] = mode
         problem = life.coordinator.set_barrier_mode(mode)
@@ -138,7 +138,7 @@ class SimulatedUser:
             # Whoever was replaced may not change anything.
             assert life is not self._shell.current or "fenced" in problem, f"{name} is refused: {problem}"
 
-    def triggered(self, life: Incarnation, barrier: CheckpointBarrier) -> None:
+    def triggered(self, life: SimulatedCoordinator, barrier: CheckpointBarrier) -> None:
         """A coordinator triggers a new checkpoint: in the mode that was asked for, if it is alone."""
         job_id = life.spec.job_id
         before, life.triggered_mode = life.triggered_mode, barrier.mode
@@ -154,7 +154,7 @@ class SimulatedUser:
         wanted = self._modes.get(job_id)
         assert wanted is None or _is_in(barrier, wanted), f"{barrier} is triggered, not in the mode {wanted}"
 
-    def hear(self, life: Incarnation) -> None:
+    def hear(self, life: SimulatedCoordinator) -> None:
         """A coordinator did something: it may have answered."""
         if life.spec.job_id != self._shell.current.spec.job_id:
             # A coordinator that was cut off, of a job that has ended: its numbers mean other requests.
@@ -218,7 +218,7 @@ class SimulatedUser:
             return
         life.perform(lambda: self._ask_to_stop(life, _STOPS[ending]))
 
-    def _ask_to_stop(self, life: Incarnation, kind: SnapshotKind) -> None:
+    def _ask_to_stop(self, life: SimulatedCoordinator, kind: SnapshotKind) -> None:
         victims = (Victim.TASK, Victim.COORDINATOR, Victim.PARTITIONED)
         self._shell.may_crash_soon(self._plan.faults.crash_at_stop, victims)
         self._stop = self._savepoint(life, kind, self._handover.is_native)

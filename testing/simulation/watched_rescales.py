@@ -12,7 +12,7 @@ from ...protocol.scheduling.rescaling import parallelism_of
 from .plan import Victim
 
 if TYPE_CHECKING:
-    from .incarnation import Incarnation
+    from .simulated_coordinator import SimulatedCoordinator
     from .simulated_shell import SimulatedShell
 
 _Parallelism = Mapping[str, int]
@@ -35,7 +35,7 @@ class WatchedRescales:
         """Of the newest attempt, by life."""
         self._heard: dict[int, int] = {}
 
-    def ask(self, life: Incarnation, parallelism: tuple[int, ...]) -> None:
+    def ask(self, life: SimulatedCoordinator, parallelism: tuple[int, ...]) -> None:
         """Ask for the parallelism of every stage."""
         shell = self._shell
         victims = (Victim.TASK, Victim.COORDINATOR, Victim.PARTITIONED)
@@ -45,7 +45,7 @@ class WatchedRescales:
         shell.world.note(f"a rescale is asked for: {problem or 'yes'}")
         self._remember(life)
 
-    def hear(self, life: Incarnation) -> None:
+    def hear(self, life: SimulatedCoordinator) -> None:
         """A coordinator did something: a rescale may be over."""
         rescales = life.coordinator.statistics.rescales
         for rescale in list(rescales)[self._heard.get(life.number, 0) :]:
@@ -57,12 +57,12 @@ class WatchedRescales:
         self._heard[life.number] = len(rescales)
         self._remember(life)
 
-    def _remember(self, life: Incarnation) -> None:
+    def _remember(self, life: SimulatedCoordinator) -> None:
         rescaling = life.coordinator.rescaling
         if rescaling is not None:
             self._in_doubt[life.spec.job_id] = _of(life.spec.graph), rescaling.to_parallelism
 
-    def deployed(self, life: Incarnation, graph: ExecutionGraph) -> None:
+    def deployed(self, life: SimulatedCoordinator, graph: ExecutionGraph) -> None:
         """An attempt begins: with what it had, with what is asked for now, or with what was written down."""
         if life is not self._shell.current:
             return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..world import MILLISECOND
 
 if TYPE_CHECKING:
-    from ..incarnation import Incarnation
+    from ..simulated_coordinator import SimulatedCoordinator
     from ..simulated_shell import SimulatedShell
 
 STALLED_SHARE = 0.2
@@ -78,7 +78,7 @@ class Stalls:
         self.is_used = bool(planned)
         self._points = 0
         self._depth = 0
-        self._claimed_ns: list[tuple[Incarnation, int]] = []
+        self._claimed_ns: list[tuple[SimulatedCoordinator, int]] = []
 
     def at_event(self, events: int) -> None:
         """So many events have happened."""
@@ -86,7 +86,7 @@ class Stalls:
             self._planned.remove(stall)
             self._stop(self._shell.current, stall)
 
-    def at_point(self, life: Incarnation) -> None:
+    def at_point(self, life: SimulatedCoordinator) -> None:
         """A coordinator makes a call; it may stop here, and it returns when it has woken up."""
         self._points += 1
         due = [each for each in self._planned if each.is_inside and each.at <= self._points]
@@ -108,7 +108,7 @@ class Stalls:
         others = (life for life, _ in self._claimed_ns if life.spec.job_id == last.spec.job_id)
         return all(life is last or not life.is_alive for life in others)
 
-    def _stop(self, life: Incarnation, stall: Stall) -> bool:
+    def _stop(self, life: SimulatedCoordinator, stall: Stall) -> bool:
         if not life.is_alive or life.is_stopped:
             return False
         self._world.note(f"coordinator {life.number} stops: {stall}")
@@ -118,7 +118,7 @@ class Stalls:
             self._world.after(stall.noticed_ms * MILLISECOND, lambda: self._notice(life, stall))
         return True
 
-    def _notice(self, life: Incarnation, stall: Stall) -> None:
+    def _notice(self, life: SimulatedCoordinator, stall: Stall) -> None:
         shell = self._shell
         if not life.is_alive or life.spec.job_id in shell.gone or not shell.is_current(life):
             return
@@ -131,13 +131,13 @@ class Stalls:
             life.stop_processes()
         shell.replace(life)
 
-    def _wake(self, life: Incarnation) -> None:
+    def _wake(self, life: SimulatedCoordinator) -> None:
         self._world.note(f"coordinator {life.number} wakes up")
         life.is_stopped = False
         life.work_off()
         self._beat(life)
 
-    def _beat(self, life: Incarnation) -> None:
+    def _beat(self, life: SimulatedCoordinator) -> None:
         """As in the Ray shell, its loop runs from time to time without an event."""
         life.do(lambda: None)
         if life.is_alive and not self._shell.is_current(life):
@@ -145,11 +145,11 @@ class Stalls:
 
     # ------------------------------------------------------------ checks
 
-    def claimed(self, life: Incarnation) -> None:
+    def claimed(self, life: SimulatedCoordinator) -> None:
         """A coordinator has claimed the job, or Ray counts it as the coordinator."""
         self._claimed_ns.append((life, self._world.now_ns))
 
-    def check_owner(self, life: Incarnation, what: str) -> None:
+    def check_owner(self, life: SimulatedCoordinator, what: str) -> None:
         """Raise `AssertionError` if another coordinator owned the job a lease ago, and this one acts."""
         before_ns = self._world.now_ns - (LEASE_MS + 1) * MILLISECOND
         for other, claimed_ns in self._claimed_ns:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.coordinator.coordinator_life import CoordinatorLife
 from tidegate.coordinator.job_coordinator import JobCoordinator
-from tidegate.testing.simulation.incarnation import Incarnation
+from tidegate.testing.simulation.simulated_coordinator import SimulatedCoordinator
 
 from .base import Mutant
 
@@ -16,7 +16,7 @@ def _never_verified(original: Any) -> Any:
 
 
 def _killed_by_actor_id(original: Any) -> Any:
-    def leave(self: Incarnation) -> None:
+    def leave(self: SimulatedCoordinator) -> None:
         if self.shell.current.spec.job_id == self.spec.job_id:
             self.shell.kill_actor()
         original(self)
@@ -46,7 +46,7 @@ MUTANTS = {
     ),
     "successor-killed": Mutant(
         "a coordinator ends itself by its actor id, which may be its successor's",
-        Incarnation,
+        SimulatedCoordinator,
         "leave",
         _killed_by_actor_id,
     ),

@@ -51,7 +51,7 @@ _VALIDATED_EVERY = 3
 """Of so many steps of a coordinator one is followed by a look at its books, which are long."""
 
 
-class Incarnation:
+class SimulatedCoordinator:
     """A coordinator from its start to its death, and its tasks, which do not outlive it for long.
 
     Args:
