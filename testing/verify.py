@@ -30,8 +30,8 @@ from .simulation.plan import (
     Victim,
 )
 from .simulation.simulated_operators import SimulatedSink
+from .simulation.simulated_scheduler import SimulatedScheduler
 from .simulation.simulated_shell import SimulatedShell
-from .simulation.world import World
 
 _LEAST_EVENTS = 60_000
 _EVENTS_PER_EVENT = 50
@@ -230,13 +230,13 @@ class _Runs:
     def _run(self, plan: Plan, restarts: bool = True, keeps_log: bool = False) -> _Result:
         if self._reset is not None:
             self._reset()
-        world = World(plan.seed, keeps_log)
+        scheduler = SimulatedScheduler(plan.seed, keeps_log)
         outside = new_outside(lambda checkpoint_id: False)
         settings = _settings(plan, self._own_settings, restarts)
-        shell = _UserShell(world, plan, self._graph, settings)
+        shell = _UserShell(scheduler, plan, self._graph, settings)
         problem = None
         try:
-            self._to_the_end(world, shell)
+            self._to_the_end(scheduler, shell)
         except (AssertionError, TidegateError) as error:
             problem = f"{type(error).__name__}: {error}"
         finally:
@@ -245,22 +245,22 @@ class _Runs:
         return _Result(
             values,
             problem,
-            world.events_run,
+            scheduler.events_run,
             shell.crashes,
             shell.checkpoints,
             shell.attempts,
-            world.log or [],
+            scheduler.log or [],
         )
 
-    def _to_the_end(self, world: World, shell: _UserShell) -> None:
+    def _to_the_end(self, scheduler: SimulatedScheduler, shell: _UserShell) -> None:
         shell.start()
         while not shell.is_over:
-            if world.events_run >= self._most_events:
+            if scheduler.events_run >= self._most_events:
                 raise AssertionError(
                     f"the job has not ended after {self._most_events} events; are its sources bounded? "
                     f"{shell.stuck()}"
                 )
-            if not world.run_next():
+            if not scheduler.run_next():
                 raise AssertionError(f"nothing happens any more: {shell.stuck()}")
             shell.after_event()
         if shell.current.status is not JobStatus.FINISHED:
@@ -271,10 +271,14 @@ class _UserShell(SimulatedShell):
     """The simulated shell with a job of the user's."""
 
     def __init__(
-        self, world: World, plan: Plan, graph: JobGraph, settings: Callable[[str], JobSettings]
+        self,
+        scheduler: SimulatedScheduler,
+        plan: Plan,
+        graph: JobGraph,
+        settings: Callable[[str], JobSettings],
     ) -> None:
         self._user_graph = graph
-        super().__init__(world, plan, settings)
+        super().__init__(scheduler, plan, settings)
 
     def new_graph(self, run: int) -> JobGraph:
         return self._user_graph

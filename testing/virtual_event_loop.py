@@ -94,7 +94,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         if time.monotonic() > self._give_up_s:
             raise TidegateError("async functions still run though they were told to end")
         if wait_s is None:
-            # For an answer of the real world, or of another thread.
+            # For an answer of the real scheduler, or of another thread.
             return _POLL_S
         self._skew_s += wait_s
         return 0.0

@@ -12,7 +12,7 @@ from .outside import outside
 from .plan import MILLISECOND, Faults, Settings
 from .simulated_operators import HELD_BACK
 from .simulated_process import RECORD_BYTES, Payload, Process
-from .world import World
+from .simulated_scheduler import SimulatedScheduler
 
 if TYPE_CHECKING:
     from .simulated_coordinator import SimulatedCoordinator
@@ -45,8 +45,10 @@ class Network:
         delayed: How many records an operator may hold until it emits all of them in one step.
     """
 
-    def __init__(self, world: World, faults: Faults, settings: Settings, delayed: int) -> None:
-        self._world = world
+    def __init__(
+        self, scheduler: SimulatedScheduler, faults: Faults, settings: Settings, delayed: int
+    ) -> None:
+        self._scheduler = scheduler
         self._faults = faults
         # A step may overshoot by its results: what one batch before it had, and what waited for a full one.
         records = _BATCHES * settings.batch_size + 3 * HELD_BACK + delayed
@@ -69,14 +71,14 @@ class Network:
         if sender.owner.stays_in_process(sender, message):
             sender.owner.deliver(message)
             return
-        world, key = self._world, (sender.owner.number, message.attempt, message.channel)
-        delay_ns = int(world.random.random() * self._delay_ns(sender, message.channel))
-        if world.chance(self._faults.lost_connection):
-            longest_ns = _LONG_OUTAGE_NS if world.chance(_LONG) else _OUTAGE_NS
-            delay_ns += int(world.random.random() * longest_ns)
-        arrives_ns = max(world.now_ns + delay_ns, self._arrivals.get(key, 0) + 1)
+        scheduler, key = self._scheduler, (sender.owner.number, message.attempt, message.channel)
+        delay_ns = int(scheduler.random.random() * self._delay_ns(sender, message.channel))
+        if scheduler.chance(self._faults.lost_connection):
+            longest_ns = _LONG_OUTAGE_NS if scheduler.chance(_LONG) else _OUTAGE_NS
+            delay_ns += int(scheduler.random.random() * longest_ns)
+        arrives_ns = max(scheduler.now_ns + delay_ns, self._arrivals.get(key, 0) + 1)
         self._arrivals[key] = arrives_ns
-        world.after(arrives_ns - world.now_ns, lambda: self._deliver(sender.owner, message))
+        scheduler.after(arrives_ns - scheduler.now_ns, lambda: self._deliver(sender.owner, message))
 
     def send_marker(self, sender: Process, message: Message) -> None:
         """Carry a marker by an actor message: in any order, perhaps twice, perhaps never."""
@@ -87,16 +89,16 @@ class Network:
         if self.loses(message.attempt, f"marker {message.sequence_number} of {message.channel}"):
             return
         delay_ns = self._delay_ns(sender, message.channel)
-        for _ in range(2 if self._world.chance(self._faults.duplicate) else 1):
-            self._world.soon(delay_ns, lambda: self._deliver(sender.owner, message))
+        for _ in range(2 if self._scheduler.chance(self._faults.duplicate) else 1):
+            self._scheduler.soon(delay_ns, lambda: self._deliver(sender.owner, message))
 
     def loses(self, attempt: Attempt, what: str) -> bool:
         """Whether this is one of the few things that never arrive."""
-        if not self._losses or not self._world.chance(_LOST):
+        if not self._losses or not self._scheduler.chance(_LOST):
             return False
         self._losses -= 1
         self.lost.add(attempt)
-        self._world.note(f"the network loses {what}")
+        self._scheduler.note(f"the network loses {what}")
         return True
 
     def _count(self, message: Message) -> None:
@@ -121,7 +123,7 @@ class Network:
             return DELAY_NS
         key = (sender.owner.number, channel)
         if key not in self._delays:
-            is_slow = self._world.chance(self._faults.slow_channel)
+            is_slow = self._scheduler.chance(self._faults.slow_channel)
             self._delays[key] = _SLOW_DELAY_NS if is_slow else DELAY_NS
         return self._delays[key]
 
@@ -136,7 +138,7 @@ class Network:
         current = self.current
         if current is None or owner is current or owner.spec.job_id != current.spec.job_id:
             return None
-        return current if self._world.chance(_STRAY) else None
+        return current if self._scheduler.chance(_STRAY) else None
 
     def used_up(self, message: tuple[Attempt, ChannelId, int]) -> None:
         """A receiver has consumed a message.
@@ -163,7 +165,7 @@ class Network:
                 sender.task.put(CreditReturned(channel, size_bytes))
                 owner.step_soon(sender)
 
-        self._world.soon(DELAY_NS, arrive)
+        self._scheduler.soon(DELAY_NS, arrive)
 
     def report(self, process: Process, event: TaskEvent) -> None:
         """Carry a report to the coordinator; it is put in order there, as in the Ray shell."""
@@ -178,4 +180,4 @@ class Network:
             if successor is not None:
                 successor.reported(process, number, event)
 
-        self._world.soon(DELAY_NS, arrive)
+        self._scheduler.soon(DELAY_NS, arrive)

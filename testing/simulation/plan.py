@@ -1,7 +1,7 @@
 """What a seed decides before anything runs: the job's shape, its settings, and what goes wrong when.
 
 A plan is data, so that a failing seed can be tried again with a simpler plan (`shrink`). The order in
-which events happen is not in it: that comes from the `World` of the same seed.
+which events happen is not in it: that comes from the `SimulatedScheduler` of the same seed.
 """
 
 from __future__ import annotations

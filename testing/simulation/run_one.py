@@ -1,4 +1,4 @@
-"""One seed: a random job in a random world, run to its end and checked."""
+"""One seed: a random job in a random scheduler, run to its end and checked."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .faults.failed_starts import FailedStarts
 from .faults.stalls import LEASE_MS
 from .outside import Outside, new_outside
 from .plan import ALIGNED_TIMEOUTS_MS, MODES, Plan
+from .simulated_scheduler import SimulatedScheduler
 from .simulated_shell import SimulatedShell
-from .world import World
 
 GAP_TIMEOUT_MS = 200
 """More than twice as long as a message can be on its way to a slow task."""
@@ -56,34 +56,34 @@ def run_seed(seed: int, keeps_log: bool = False) -> Outcome:
 
 def run_plan(plan: Plan, keeps_log: bool = False) -> Outcome:
     """Run a plan in the world of its seed."""
-    world = World(plan.seed, keeps_log)
+    scheduler = SimulatedScheduler(plan.seed, keeps_log)
     outcome = Outcome(plan.seed, None)
     with ExitStack() as stack:
         try:
-            _run(world, plan, stack, outcome)
+            _run(scheduler, plan, stack, outcome)
         except (AssertionError, TidegateError, LookupError, TypeError, ValueError) as error:
             outcome.problem = f"{type(error).__name__}: {error}"
-    outcome.events = world.events_run
-    outcome.log = world.log or []
+    outcome.events = scheduler.events_run
+    outcome.log = scheduler.log or []
     return outcome
 
 
-def _run(world: World, plan: Plan, stack: ExitStack, outcome: Outcome) -> None:
+def _run(scheduler: SimulatedScheduler, plan: Plan, stack: ExitStack, outcome: Outcome) -> None:
     def refuses(checkpoint_id: int) -> bool:
         probability = plan.faults.refused_notification
-        if not probability or not world.chance(probability):
+        if not probability or not scheduler.chance(probability):
             return False
-        world.note(f"a function refuses to hear of checkpoint {checkpoint_id}")
+        scheduler.note(f"a function refuses to hear of checkpoint {checkpoint_id}")
         return True
 
-    outside = new_outside(refuses, FailedStarts(world, plan).opening)
-    shell = SimulatedShell(world, plan, lambda uri: _settings(plan, stack, uri))
+    outside = new_outside(refuses, FailedStarts(scheduler, plan).opening)
+    shell = SimulatedShell(scheduler, plan, lambda uri: _settings(plan, stack, uri))
     try:
         shell.start()
         while not shell.is_over:
-            assert world.events_run < MAX_EVENTS, f"no end after {MAX_EVENTS} events: {shell.stuck()}"
-            assert world.elapsed_ms < MAX_MS, f"no end after {MAX_MS} ms: {shell.stuck()}"
-            assert world.run_next(), f"nothing happens any more: {shell.stuck()}"
+            assert scheduler.events_run < MAX_EVENTS, f"no end after {MAX_EVENTS} events: {shell.stuck()}"
+            assert scheduler.elapsed_ms < MAX_MS, f"no end after {MAX_MS} ms: {shell.stuck()}"
+            assert scheduler.run_next(), f"nothing happens any more: {shell.stuck()}"
             shell.after_event()
             assert not outside.problems, outside.problems[0]
         _check(shell, plan, outside)

@@ -8,7 +8,7 @@ from ...common.errors import CheckpointStorageError, SupersededError
 from ...common.job_status import JobStatus
 from ...coordinator.monitoring.job_report import JobReport
 from .network import DELAY_NS
-from .world import MILLISECOND
+from .simulated_scheduler import MILLISECOND
 
 if TYPE_CHECKING:
     from .simulated_coordinator import SimulatedCoordinator
@@ -26,7 +26,7 @@ class SimulatedClient:
 
     def __init__(self, shell: SimulatedShell, releases: bool) -> None:
         self._shell = shell
-        self._world = shell.world
+        self._scheduler = shell.scheduler
         self._releases = releases
         self.end: JobReport | None = None
         """How the job ended, once the client knows."""
@@ -50,10 +50,10 @@ class SimulatedClient:
             )
             self.is_done = True
         elif life.is_alive:
-            self._world.soon(DELAY_NS, lambda: life.do(lambda: self._answer(life)))
-            self._world.after(_ASKS_AGAIN_NS, self._ask)
+            self._scheduler.soon(DELAY_NS, lambda: life.do(lambda: self._answer(life)))
+            self._scheduler.after(_ASKS_AGAIN_NS, self._ask)
         else:
-            self._world.after(_ASKS_AGAIN_NS, self._ask)
+            self._scheduler.after(_ASKS_AGAIN_NS, self._ask)
 
     def _answer(self, life: SimulatedCoordinator) -> None:
         """On the coordinator's side."""
@@ -67,4 +67,4 @@ class SimulatedClient:
                     life.life.forget()
                     self._shell.kill_actor()
         except (SupersededError, CheckpointStorageError) as error:
-            self._world.note(f"the client asks again: {error}")
+            self._scheduler.note(f"the client asks again: {error}")

@@ -70,7 +70,7 @@ class SimulatedCoordinator:
         self._is_busy = False
         self._is_sure = True
         self.processes: dict[SubtaskId, Process] = {}
-        self._world = shell.world
+        self._scheduler = shell.scheduler
         self._faults = shell.plan.faults
         self._graph = build_execution_graph(spec.graph)
         self._order: ReportOrder[TaskEvent] = ReportOrder(spec.settings.gap_timeout_ms)
@@ -89,12 +89,12 @@ class SimulatedCoordinator:
             lambda: self.now_ns() // MILLISECOND,
         )
         self.coordinator = self.life.coordinator
-        if shell.world.log is not None:
+        if shell.scheduler.log is not None:
             self.coordinator.observer.on_decision = self._note_decision
 
     def _note_decision(self, decision: CheckpointDecision) -> None:
         for line in decision.lines():
-            self._world.note(f"coordinator {self.number}: {line}")
+            self._scheduler.note(f"coordinator {self.number}: {line}")
 
     # ------------------------------------------------------------ the coordinator
 
@@ -132,11 +132,11 @@ class SimulatedCoordinator:
                 self._order.counted(process.attempt, {process.subtask: process.reports})
                 self._mail(process, NumberedSent(process.numbered))
         for lost in self._order.look(job.attempt, job.subtasks, job.now_ms):
-            self._world.note(lost.cause)
+            self._scheduler.note(lost.cause)
             for process in self._in_process_of(self.processes[lost.subtask]):
                 self.kill(process)
                 self._heard(TaskFailed(process.attempt, process.subtask, lost.cause))
-        self._world.after(_HEARTBEAT_NS, self._listen)
+        self._scheduler.after(_HEARTBEAT_NS, self._listen)
 
     def perform(self, work: Callable[[], None]) -> None:
         """Let the coordinator do something for its job, if it is still alive and the job runs."""
@@ -157,7 +157,7 @@ class SimulatedCoordinator:
             if not self.is_alive:
                 return
             if not self._is_sure:
-                self._world.after(_NOTICED_NS, self.work_off)
+                self._scheduler.after(_NOTICED_NS, self.work_off)
                 return
             self._after_step()
 
@@ -185,13 +185,13 @@ class SimulatedCoordinator:
 
     def linger(self, linger_ns: int) -> None:
         """Stay for that long, then leave nothing of the job."""
-        self._world.after(linger_ns, lambda: self.do(self._leave_or_retry))
+        self._scheduler.after(linger_ns, lambda: self.do(self._leave_or_retry))
 
     def _leave_or_retry(self) -> None:
         try:
             has_left = self.life.lingered()
         except CheckpointStorageError as error:
-            self._world.note(str(error))
+            self._scheduler.note(str(error))
             has_left = False
         if not has_left:
             self.linger(_NOTICED_NS)
@@ -203,7 +203,7 @@ class SimulatedCoordinator:
                 self.life.forget()
                 return
             except CheckpointStorageError as error:
-                self._world.note(str(error))
+                self._scheduler.note(str(error))
 
     def die(self) -> None:
         """The coordinator dies in what it is doing; the shell starts its successor."""
@@ -213,7 +213,7 @@ class SimulatedCoordinator:
     def stop_processes(self) -> None:
         """The processes die soon after their owner."""
         for process in list(self.processes.values()):
-            self._world.soon(_NOTICED_NS, partial(self.kill, process))
+            self._scheduler.soon(_NOTICED_NS, partial(self.kill, process))
 
     def _set_alarm(self) -> None:
         """Have the coordinator look at the clock when it wants to, at most once a millisecond."""
@@ -221,7 +221,7 @@ class SimulatedCoordinator:
         if self.end is None and due_ms < self._alarm_ms:
             self._alarm_ms = due_ms
             delay_ns = max(MILLISECOND, due_ms * MILLISECOND - self.now_ns())
-            self._world.after(delay_ns, lambda: self._tick(due_ms))
+            self._scheduler.after(delay_ns, lambda: self._tick(due_ms))
 
     def _tick(self, due_ms: int) -> None:
         if self._alarm_ms != due_ms:
@@ -236,7 +236,7 @@ class SimulatedCoordinator:
         """A report of a task arrived."""
         sender = (process.attempt, process.subtask)
         for ready in self._order.accept(sender, number, event):
-            self._world.note(f"{process.subtask} reports {type(ready).__name__}")
+            self._scheduler.note(f"{process.subtask} reports {type(ready).__name__}")
             self._heard(ready)
 
     def _heard(self, event: TaskEvent) -> None:
@@ -278,30 +278,30 @@ class SimulatedCoordinator:
     # ------------------------------------------------------------ CoordinatorPorts
 
     def now_ns(self) -> int:
-        return self._world.now_ns
+        return self._scheduler.now_ns
 
     def random_ms(self, bound_ms: int) -> int:
-        return self._world.random.randrange(max(1, bound_ms))
+        return self._scheduler.random.randrange(max(1, bound_ms))
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         # Even when the coordinator has died since: deletions on their way are not called back.
         self.shell.point()
-        self._world.soon(2 * DELAY_NS, lambda: self.shell.run_as(None, work))
+        self._scheduler.soon(2 * DELAY_NS, lambda: self.shell.run_as(None, work))
 
     def post(self, action: Callable[[], None]) -> None:
-        self._world.soon(DELAY_NS, lambda: self.perform(action))
+        self._scheduler.soon(DELAY_NS, lambda: self.perform(action))
 
     def prepare(self, graph: ExecutionGraph, ready: Callable[[str], None]) -> str:
         self.shell.point()
         self._ready = ready
-        problem = "no node came up (simulated)" if self._world.chance(self._faults.no_room) else ""
+        problem = "no node came up (simulated)" if self._scheduler.chance(self._faults.no_room) else ""
 
         def tell() -> None:
             if self._ready is ready:
                 self._ready = None
                 self.perform(lambda: ready(problem))
 
-        self._world.soon(_PREPARED_NS, tell)
+        self._scheduler.soon(_PREPARED_NS, tell)
         return ""
 
     def release(self) -> None:
@@ -317,10 +317,10 @@ class SimulatedCoordinator:
             self.shell.point()
             if self.shell.copies is not None:
                 deployment = self.shell.copies.placed(deployment)
-            slowness = _SLOWNESS if self._world.chance(self._faults.slow_task) else 1
+            slowness = _SLOWNESS if self._scheduler.chance(self._faults.slow_task) else 1
             process = Process.of(self, deployment, slowness)
             self.processes[deployment.subtask_id] = process
-            self._world.soon(DELAY_NS, partial(self._initialize, process))
+            self._scheduler.soon(DELAY_NS, partial(self._initialize, process))
 
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         self.shell.point()
@@ -330,7 +330,7 @@ class SimulatedCoordinator:
             if said.barrier.kind is SnapshotKind.STOP:
                 self._stops.add(said.barrier.checkpoint_id)
             # One with a number is lost only on purpose: the gap ends the attempt.
-            if said is mail and self._world.chance(self._faults.lost_trigger):
+            if said is mail and self._scheduler.chance(self._faults.lost_trigger):
                 return
         elif isinstance(mail, CheckpointAborted):
             outside().stop_failed(self.spec.job_id, mail.checkpoint_id)
@@ -352,7 +352,7 @@ class SimulatedCoordinator:
         newest = store.newest if store is not None else None
         is_last = newest is not None and newest.kind.ends_job
         is_awaited = is_last or mail.checkpoint_id in self._stops
-        return not is_awaited and self._world.chance(self._faults.lost_notification)
+        return not is_awaited and self._scheduler.chance(self._faults.lost_notification)
 
     def stop(self, attempt: Attempt, subtasks: Sequence[SubtaskId]) -> None:
         self.shell.point()
@@ -360,7 +360,7 @@ class SimulatedCoordinator:
             process = self.processes.get(subtask)
             if process is None or not process.is_alive:
                 stopped = TaskStopped(attempt, subtask)
-                self._world.soon(DELAY_NS, partial(self._heard, stopped))
+                self._scheduler.soon(DELAY_NS, partial(self._heard, stopped))
             else:
                 self._mail(process, CancelTask())
 
@@ -374,7 +374,7 @@ class SimulatedCoordinator:
                     process.given_up = max(process.given_up, mail.checkpoint_id)
                 self.step_soon(process)
 
-        self._world.soon(DELAY_NS, arrive)
+        self._scheduler.soon(DELAY_NS, arrive)
 
     def deliver(self, message: Message) -> None:
         """A message arrived at the process that has the receiver's name."""
@@ -403,7 +403,7 @@ class SimulatedCoordinator:
         """Let a process take a step, unless it is about to."""
         if not process.is_stepping and process.is_alive:
             process.is_stepping = True
-            self._world.soon(process.slowness * MILLISECOND // 4, lambda: self._step(process))
+            self._scheduler.soon(process.slowness * MILLISECOND // 4, lambda: self._step(process))
 
     def _step(self, process: Process) -> None:
         process.is_stepping = False
@@ -424,7 +424,7 @@ class SimulatedCoordinator:
             self._wake_after(process, wait_ns)
 
     def _wake_after(self, process: Process, wait_ns: int) -> None:
-        process.wakes_ns = self._world.now_ns + wait_ns
+        process.wakes_ns = self._scheduler.now_ns + wait_ns
         if process.wakes_ns < process.alarm_ns:
             self._set_alarm_of(process)
 
@@ -441,14 +441,14 @@ class SimulatedCoordinator:
                 # It took another step since, and wants to sleep for longer.
                 self._set_alarm_of(process)
 
-        self._world.after(due_ns - self._world.now_ns, ring)
+        self._scheduler.after(due_ns - self._scheduler.now_ns, ring)
 
     def run_for_task(self, process: Process, work: Callable[[], None]) -> None:
         """Run `work` later, after the work before it; it may outlive its process."""
         process.background.append(work)
         if not process.is_storing:
             process.is_storing = True
-            self._world.soon(2 * DELAY_NS, lambda: self._run_background(process))
+            self._scheduler.soon(2 * DELAY_NS, lambda: self._run_background(process))
 
     def _run_background(self, process: Process) -> None:
         if process.background:
@@ -456,7 +456,7 @@ class SimulatedCoordinator:
             self.step_soon(process)
         process.is_storing = bool(process.background)
         if process.is_storing:
-            self._world.soon(2 * DELAY_NS, lambda: self._run_background(process))
+            self._scheduler.soon(2 * DELAY_NS, lambda: self._run_background(process))
 
     def crash(self, process: Process) -> None:
         """A process dies, and its coordinator hears of it for each subtask."""
@@ -465,14 +465,14 @@ class SimulatedCoordinator:
             TaskFailed(each.attempt, each.subtask, "its process died (simulated)") for each in members
         ]
         for each in members:
-            self._world.note(f"{each.subtask} of attempt {each.attempt} crashes")
+            self._scheduler.note(f"{each.subtask} of attempt {each.attempt} crashes")
             self.kill(each)
 
         def notice() -> None:
             for failed in failures:
                 self._heard(failed)
 
-        self._world.soon(_NOTICED_NS, notice)
+        self._scheduler.soon(_NOTICED_NS, notice)
 
     def _in_process_of(self, process: Process) -> list[Process]:
         """The subtasks that run in one process with this one, which is the first."""
@@ -482,7 +482,7 @@ class SimulatedCoordinator:
     def kill(self, process: Process) -> None:
         """A subtask ends without a word; what it does in the background may go on, as a zombie's would."""
         process.is_alive = False
-        if process.background and not self._world.chance(self._faults.zombie_work):
+        if process.background and not self._scheduler.chance(self._faults.zombie_work):
             process.background.clear()
 
     def lose_processes(self) -> None:

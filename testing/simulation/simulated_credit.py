@@ -30,7 +30,7 @@ class SimulatedCredit:
 
     def consumed(self, channel: ChannelId, size_bytes: int) -> None:
         """The task has consumed a message."""
-        now_ns = self._shell.world.now_ns
+        now_ns = self._shell.scheduler.now_ns
         owed_bytes, since_ns = self._owed.get(channel, (0, now_ns))
         self._owed[channel] = owed_bytes + size_bytes, since_ns
         returns = self._returns
@@ -49,7 +49,7 @@ class SimulatedCredit:
         """
         if self._returns is None:
             return wait_ns
-        now_ns = self._shell.world.now_ns
+        now_ns = self._shell.scheduler.now_ns
         due, wait_ns = self._returns.rest(wait_ns, now_ns)
         self._give(due)
         first_ns = min((since_ns for _, since_ns in self._owed.values()), default=None)

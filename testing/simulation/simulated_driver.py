@@ -47,7 +47,7 @@ class SimulatedDriver:
         self._then(self._look)
 
     def _then(self, step: Callable[[], None]) -> None:
-        self._shell.world.soon(_STEP_NS, step)
+        self._shell.scheduler.soon(_STEP_NS, step)
 
     def _look(self) -> None:
         try:
@@ -78,7 +78,7 @@ class SimulatedDriver:
         self._shell.start_while_running(spec)
 
     def _failed(self, error: CheckpointStorageError) -> None:
-        self._shell.world.note(f"the driver fails: {error}")
+        self._shell.scheduler.note(f"the driver fails: {error}")
         is_missing = isinstance(error, CheckpointNotFoundError)
         current = self._shell.current
         if isinstance(error, CorruptCheckpointError):

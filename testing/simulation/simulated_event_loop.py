@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 def simulated_event_loop(process: Process) -> VirtualEventLoop:
     """An event loop for the async functions of a process; nothing happens in it once the process is dead."""
     owner = process.owner
-    world = owner.shell.world
+    scheduler = owner.shell.scheduler
 
     def wake() -> None:
-        world.soon(MILLISECOND, turn)
+        scheduler.soon(MILLISECOND, turn)
 
     def turn() -> None:
         if process.is_alive and not loop.is_closed:
@@ -26,8 +26,8 @@ def simulated_event_loop(process: Process) -> VirtualEventLoop:
     def pump() -> None:
         wait_ns = loop.pump()
         if wait_ns is not None:
-            world.after(wait_ns, turn)
+            scheduler.after(wait_ns, turn)
 
-    loop = VirtualEventLoop(lambda: world.now_ns, wake)
+    loop = VirtualEventLoop(lambda: scheduler.now_ns, wake)
     owner.shell.event_loops.append(loop)
     return loop

@@ -151,7 +151,7 @@ class _TaskPorts:
         self._shell = process.owner.shell
 
     def now_ns(self) -> int:
-        return self._shell.world.now_ns
+        return self._shell.scheduler.now_ns
 
     def encode(self, elements: list[StreamElement]) -> tuple[Any, int]:
         records = sum(len(element) for element in elements if isinstance(element, Batch))

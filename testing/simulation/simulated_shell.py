@@ -24,9 +24,9 @@ from .simulated_client import SimulatedClient
 from .simulated_coordinator import SimulatedCoordinator
 from .simulated_graph import job_graph, most_delayed
 from .simulated_process import Process, ProcessDied
+from .simulated_scheduler import SimulatedScheduler
 from .simulated_storage import ROOT, SimulatedStorage
 from .simulated_user import SimulatedUser
-from .world import World
 
 _RESTARTED_NS = 10 * MILLISECOND
 _PARTITION_NS = 150 * MILLISECOND
@@ -48,11 +48,13 @@ class SimulatedShell:
         settings: Makes the job's settings, given the address of its checkpoints.
     """
 
-    def __init__(self, world: World, plan: Plan, settings: Callable[[str], JobSettings]) -> None:
-        self.world = world
+    def __init__(
+        self, scheduler: SimulatedScheduler, plan: Plan, settings: Callable[[str], JobSettings]
+    ) -> None:
+        self.scheduler = scheduler
         self.plan = plan
-        self.storage = SimulatedStorage(world, plan.faults.failed_write, self.point, self._may_fail)
-        self.network = Network(world, plan.faults, plan.settings, most_delayed(plan))
+        self.storage = SimulatedStorage(scheduler, plan.faults.failed_write, self.point, self._may_fail)
+        self.network = Network(scheduler, plan.faults, plan.settings, most_delayed(plan))
         self.crashes = 0
         self.attempts = 0
         self.run_number = 0
@@ -66,7 +68,7 @@ class SimulatedShell:
         self._jobs = 1
         self._job_id = JobId("job-1")
         copies = self._settings.local_snapshots_dir
-        self.copies = None if copies is None else LocalCopies(world, copies, plan.faults.damaged_copy)
+        self.copies = None if copies is None else LocalCopies(scheduler, copies, plan.faults.damaged_copy)
         self.user = SimulatedUser(self)
         self._lost = LostManifests(self)
         self._graphs: dict[int, JobGraph] = {}
@@ -140,11 +142,11 @@ class SimulatedShell:
 
     def after_event(self) -> None:
         """Make happen what is planned for after so many events."""
-        events = self.world.events_run
+        events = self.scheduler.events_run
         if self.stalls.is_used:
             self.stalls.at_event(events)
             if self.client is None and self.is_last_run:
-                self.client = SimulatedClient(self, releases=self.world.chance(0.5))
+                self.client = SimulatedClient(self, releases=self.scheduler.chance(0.5))
                 self.client.start()
         if events < self._next_at:
             return
@@ -179,7 +181,7 @@ class SimulatedShell:
                 secured = secure_restored(spec)
                 break
             except CheckpointStorageError as error:
-                self.world.note(f"the driver fails: {error}")
+                self.scheduler.note(f"the driver fails: {error}")
         if user.restore_path is not None:
             self.storage.watcher.is_restored(user.restore_path.removeprefix(f"{ROOT}/"), spec.job_id)
         self._start_next(secured)
@@ -187,7 +189,7 @@ class SimulatedShell:
     def start_while_running(self, spec: JobSpec) -> None:
         """The next job starts, from a checkpoint of the current one, whose processes may live on."""
         path = spec.settings.restore_path or "nothing"
-        self.world.note(f"{spec.job_id} starts from {path} while the job before may run")
+        self.scheduler.note(f"{spec.job_id} starts from {path} while the job before may run")
         before, self.past = self.current, [*self.past, self.current]
         self.storage.watcher.abandoned(before.spec.job_id)
         self.user.restore_path, self.user.claims_restored = (
@@ -196,10 +198,10 @@ class SimulatedShell:
         )
         self.user.follows = spec.settings.follows
         self._start_next(spec)
-        if self.world.chance(_ENDS_SOON):
-            self.world.soon(_LIVES_ON_NS, lambda: self._end_life(before))
-        elif self.world.chance(_ENDS_SOON):
-            self.world.soon(_LIVES_ON_NS, lambda: self.coordinator_died(before))
+        if self.scheduler.chance(_ENDS_SOON):
+            self.scheduler.soon(_LIVES_ON_NS, lambda: self._end_life(before))
+        elif self.scheduler.chance(_ENDS_SOON):
+            self.scheduler.soon(_LIVES_ON_NS, lambda: self.coordinator_died(before))
 
     def _start_next(self, spec: JobSpec) -> None:
         self.run_number += 1
@@ -247,11 +249,11 @@ class SimulatedShell:
 
     def may_crash_soon(self, probability: float, victims: tuple[Victim, ...]) -> None:
         """Something happened upon which somebody may die that has not been planned before."""
-        if not self._unplanned_crashes or not self.world.chance(probability):
+        if not self._unplanned_crashes or not self.scheduler.chance(probability):
             return
         self._unplanned_crashes -= 1
-        at = self.world.events_run + self.world.random.randrange(_SOON_EVENTS)
-        self._crashes.append(Crash(self.world.random.choice(victims), at))
+        at = self.scheduler.events_run + self.scheduler.random.randrange(_SOON_EVENTS)
+        self._crashes.append(Crash(self.scheduler.random.choice(victims), at))
         self._next_at = min(self._next_at, at)
 
     def _crash(self, victim: Victim) -> None:
@@ -262,10 +264,10 @@ class SimulatedShell:
         if victim is Victim.TASK:
             alive = [process for process in life.processes.values() if process.is_alive]
             if alive:
-                life.crash(self.world.random.choice(sorted(alive, key=lambda each: each.subtask)))
+                life.crash(self.scheduler.random.choice(sorted(alive, key=lambda each: each.subtask)))
         elif victim is Victim.PARTITIONED:
-            self.world.note("the coordinator counts as dead, but is not")
-            self.world.soon(_PARTITION_NS, lambda: self._end_life(life))
+            self.scheduler.note("the coordinator counts as dead, but is not")
+            self.scheduler.soon(_PARTITION_NS, lambda: self._end_life(life))
             self._restart(life)
         else:
             self.coordinator_died(life)
@@ -280,27 +282,27 @@ class SimulatedShell:
             each.is_alive = False
             each.lose_processes()
         self._alive.clear()
-        changed = self.storage.disk.fail(lambda: self.world.chance(0.5))
-        self.world.note(f"all machines lose their power; {len(changed)} files are not what they were")
+        changed = self.storage.disk.fail(lambda: self.scheduler.chance(0.5))
+        self.scheduler.note(f"all machines lose their power; {len(changed)} files are not what they were")
         self._restart(life)
 
     def coordinator_died(self, life: SimulatedCoordinator) -> None:
         """A coordinator dies; Ray kills what it owned, and starts it again."""
-        self.world.note("the coordinator crashes")
+        self.scheduler.note("the coordinator crashes")
         self._end_life(life)
         if life is self.current or life in self.past:
             self._restart(life)
 
     def left(self, life: SimulatedCoordinator) -> None:
         """A coordinator ends its own process; if Ray has replaced it already, that changes nothing else."""
-        self.world.note(f"coordinator {life.number} leaves")
+        self.scheduler.note(f"coordinator {life.number} leaves")
         if self.is_current(life):
             self.gone.add(life.spec.job_id)
         self._end_life(life)
 
     def kill_actor(self) -> None:
         """End the coordinator by its actor id, whichever process has that now, for good."""
-        self.world.note(f"coordinator {self.current.number} is killed")
+        self.scheduler.note(f"coordinator {self.current.number} is killed")
         self.gone.add(self.current.spec.job_id)
         self._end_life(self.current)
 
@@ -344,7 +346,7 @@ class SimulatedShell:
         def restart() -> None:
             if life.spec.job_id in self.gone:
                 return
-            self.world.note(f"the coordinator of {life.spec.job_id} is back")
+            self.scheduler.note(f"the coordinator of {life.spec.job_id} is back")
             if life.spec.job_id == self._job_id:
                 if life.is_alive or self._lost.refuses_to_resume():
                     self.new_life().start()
@@ -353,7 +355,7 @@ class SimulatedShell:
                 self.past.append(self._life_of(life.spec))
                 self.past[-1].start()
 
-        self.world.soon(_RESTARTED_NS, restart)
+        self.scheduler.soon(_RESTARTED_NS, restart)
 
     # ------------------------------------------------------------ watching
 
@@ -365,7 +367,7 @@ class SimulatedShell:
             self.may_crash_soon(self.plan.faults.repeated_crash, (Victim.TASK,))
         if self.copies is not None:
             self.copies.suffer()
-        self.world.note(
+        self.scheduler.note(
             f"attempt {deployment.attempt} is deployed from checkpoint {deployment.restored_checkpoint_id}"
         )
 

@@ -22,8 +22,8 @@ from ...state.storage.checkpoint_storage import (
 from ...state.storage.durable_files import DurableFiles
 from ...state.storage.retrying_storage import RetryingStorage
 from .faults.volatile_disk import VolatileDisk
+from .simulated_scheduler import MILLISECOND, SimulatedScheduler
 from .storage_watcher import SAVEPOINTS, StorageWatcher
-from .world import MILLISECOND, World
 
 ROOT = "simulated://storage"
 _LASTING_WRITES = 0.5
@@ -35,25 +35,25 @@ _RETRIES = StorageRetryPolicy(first_delay_ms=1, most_delay_ms=20)
 class _WorldClock:
     """The time of a simulation: waiting for a retry delays everything else."""
 
-    def __init__(self, world: World, seeded: random.Random) -> None:
-        self._world = world
+    def __init__(self, scheduler: SimulatedScheduler, seeded: random.Random) -> None:
+        self._scheduler = scheduler
         self._random = seeded
 
     def now_ms(self) -> float:
-        return self._world.now_ns / MILLISECOND
+        return self._scheduler.now_ns / MILLISECOND
 
     def fraction(self) -> float:
         return self._random.random()
 
     def pause(self, delay_ms: int) -> None:
-        self._world.now_ns += delay_ms * MILLISECOND
+        self._scheduler.now_ns += delay_ms * MILLISECOND
 
 
 class SimulatedStorage(CheckpointStorage):
     """In-memory storage of one simulation. `open_storage` opens that of the newest one, with retries.
 
     Args:
-        world: Decides which operations fail.
+        scheduler: Decides which operations fail.
         failure_probability: Of one try of an operation.
         point: Called before and after each change: the calling process may die there.
         may_fail: Whether the calling process must survive failures that outlast all retries.
@@ -61,12 +61,12 @@ class SimulatedStorage(CheckpointStorage):
 
     def __init__(
         self,
-        world: World,
+        scheduler: SimulatedScheduler,
         failure_probability: float,
         point: Callable[[], None],
         may_fail: Callable[[], bool],
     ) -> None:
-        self._world = world
+        self._scheduler = scheduler
         self._failure_probability = failure_probability
         self._point = point
         self._may_fail = may_fail
@@ -75,9 +75,9 @@ class SimulatedStorage(CheckpointStorage):
         self._files = self.disk.content
         self._durable = DurableFiles(self.disk, "")
         # Its own: the world's other choices do not depend on how often storage is used.
-        self._random = random.Random(f"storage of seed {world.seed}")
+        self._random = random.Random(f"storage of seed {scheduler.seed}")
         self.watcher = StorageWatcher(self._files)
-        self.retrying = RetryingStorage(self, _RETRIES, _WorldClock(world, self._random))
+        self.retrying = RetryingStorage(self, _RETRIES, _WorldClock(scheduler, self._random))
         """What jobs use."""
         register_scheme("simulated", lambda path: self.retrying.sub(path.partition("/")[2]))
 
@@ -91,7 +91,7 @@ class SimulatedStorage(CheckpointStorage):
         return f"{self._prefix}/{path}" if self._prefix else path
 
     def _fails(self) -> bool:
-        return self._world.chance(self._failure_probability)
+        return self._scheduler.chance(self._failure_probability)
 
     def _error(self, problem: str, lasting: float = _LASTING_WRITES) -> CheckpointStorageError:
         is_lasting = self._random.random() < lasting and self._may_fail()
@@ -107,7 +107,7 @@ class SimulatedStorage(CheckpointStorage):
         content, stored_as = bytes(data), self._path(checked_relative(path))
         if self._fails():
             # A file is there as a whole, or not at all. Those of state may be worse: they have checksums.
-            if self._world.chance(0.5) and ("/shared/" in stored_as or stored_as.startswith(SAVEPOINTS)):
+            if self._scheduler.chance(0.5) and ("/shared/" in stored_as or stored_as.startswith(SAVEPOINTS)):
                 self._durable.write(stored_as, content[: len(content) // 2])
                 self.watcher.written(stored_as)
             raise self._error(f"{path} could not be written")
@@ -119,7 +119,7 @@ class SimulatedStorage(CheckpointStorage):
     def create_exclusive(self, path: str, data: bytes) -> bool:
         self._point()
         fails = self._fails()
-        if fails and self._world.chance(0.5):
+        if fails and self._scheduler.chance(0.5):
             raise self._error(f"{path} could not be created")
         stored_as = self._path(path)
         is_created = self._durable.create(stored_as, data)

@@ -98,7 +98,7 @@ class SimulatedUser:
         elif run.ending is Ending.ABANDON:
             self._abandon()
         else:
-            self._shell.world.note(f"the job is to end: {run.ending.value}")
+            self._shell.scheduler.note(f"the job is to end: {run.ending.value}")
             self.ending, self._stops, self._asks_at, self._stop = run.ending, 0, 0, None
 
     # ------------------------------------------------------------ requests
@@ -130,7 +130,7 @@ class SimulatedUser:
             return
         del self._unanswered[life.spec.job_id]
         is_possible = mode.aligned_timeout_ms is None or self._plan.settings.max_concurrent == 1
-        self._shell.world.note(f"the mode is to be {name}: {problem or 'yes'}")
+        self._shell.scheduler.note(f"the mode is to be {name}: {problem or 'yes'}")
         if not problem:
             assert is_possible, f"{name} with several checkpoints at a time is not refused"
             self._modes[life.spec.job_id] = mode
@@ -169,7 +169,7 @@ class SimulatedUser:
             if answer.reason is None:
                 self._savepoint_completed(answer.savepoint_path)
             else:
-                self._shell.world.note(f"no savepoint: {answer.reason.value} {answer.cause}")
+                self._shell.scheduler.note(f"no savepoint: {answer.reason.value} {answer.cause}")
             if request == self._stop:
                 self._stop = None
                 self._stopped_with = answer.savepoint_path if answer.reason is None else ""
@@ -177,7 +177,7 @@ class SimulatedUser:
     def _savepoint_completed(self, path: str) -> None:
         assert path.startswith(f"{ROOT}/{SAVEPOINTS}/"), f"a savepoint is said to be at {path!r}"
         directory = path.removeprefix(f"{ROOT}/")
-        self._shell.world.note(f"{directory} is complete")
+        self._shell.scheduler.note(f"{directory} is complete")
         self._shell.storage.watcher.told(directory)
         self._newest_savepoint = directory
 
@@ -189,7 +189,7 @@ class SimulatedUser:
         is_root = handover.is_moved or handover.may_be_new
         directory = "" if is_root else self._shell.current.spec.job_id
         self._waiting.clear()
-        self._shell.world.note(
+        self._shell.scheduler.note(
             f"the driver is killed, and started again from the latest checkpoint ({directory})"
         )
         self._driver = SimulatedDriver(self._shell, directory, handover.is_claimed, handover.may_be_new)
@@ -213,7 +213,7 @@ class SimulatedUser:
         self._stops += 1
         self._asks_at = events + _ASKED_AGAIN_AFTER
         if self._stops > _MOST_STOPS:
-            self._shell.world.note("it cannot be stopped, and is cancelled")
+            self._shell.scheduler.note("it cannot be stopped, and is cancelled")
             self.ending = Ending.CANCEL
             return
         life.perform(lambda: self._ask_to_stop(life, _STOPS[ending]))
@@ -253,7 +253,7 @@ class SimulatedUser:
         self.restore_path, self.claims_restored, self.follows = path, is_claimed, ()
         self.ending, self._stopped_with, self._newest_savepoint = None, "", ""
         self._waiting.clear()
-        shell.world.note(f"another job starts from {path} ({handover})")
+        shell.scheduler.note(f"another job starts from {path} ({handover})")
         shell.start_next_job()
 
     def _chosen(self, end: JobReport) -> str | None:
@@ -279,7 +279,7 @@ class SimulatedUser:
         if not directory.startswith(SAVEPOINTS):
             # All checkpoints of the job before: they share files.
             directory = directory.partition("/")[0]
-        self._shell.world.note(f"{directory} is removed by its owner")
+        self._shell.scheduler.note(f"{directory} is removed by its owner")
         self._shell.storage.remove(directory)
 
 

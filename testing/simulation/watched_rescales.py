@@ -42,14 +42,14 @@ class WatchedRescales:
         shell.may_crash_soon(shell.plan.faults.crash_at_rescale, victims)
         wanted = {stage.uid: number for stage, number in zip(shell.plan.stages, parallelism)}
         problem = life.coordinator.rescale(wanted)
-        shell.world.note(f"a rescale is asked for: {problem or 'yes'}")
+        shell.scheduler.note(f"a rescale is asked for: {problem or 'yes'}")
         self._remember(life)
 
     def hear(self, life: SimulatedCoordinator) -> None:
         """A coordinator did something: a rescale may be over."""
         rescales = life.coordinator.statistics.rescales
         for rescale in list(rescales)[self._heard.get(life.number, 0) :]:
-            self._shell.world.note(f"a rescale is over: {rescale.failure or 'it succeeded'}")
+            self._shell.scheduler.note(f"a rescale is over: {rescale.failure or 'it succeeded'}")
             if rescale.failure:
                 self._before[life.number] = rescale.from_parallelism
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from ..world import World
+from ..simulated_scheduler import SimulatedScheduler
 
 if TYPE_CHECKING:
     from ..plan import Plan
@@ -30,8 +30,8 @@ class FailedStarts:
     program hits each source once at most. A job must survive both.
     """
 
-    def __init__(self, world: World, plan: Plan) -> None:
-        self._world = world
+    def __init__(self, scheduler: SimulatedScheduler, plan: Plan) -> None:
+        self._scheduler = scheduler
         self._left = plan.faults.failed_starts
         self._mistaken: set[str] = set()
         self._mistakes = 0
@@ -46,11 +46,11 @@ class FailedStarts:
         if self._left == BROKEN and uid == "s0" and self._mistakes < _MOST_MISTAKES:
             self._mistakes += 1
             raise TypeError(f"<Reader at {0x7F00 + self._mistakes:#x}> got an unexpected argument")
-        if self._left <= 0 or not self._world.chance(0.5):
+        if self._left <= 0 or not self._scheduler.chance(0.5):
             return
         self._left -= 1
-        self._world.note(f"{uid} cannot be opened")
-        if uid not in self._mistaken and self._world.chance(0.5):
+        self._scheduler.note(f"{uid} cannot be opened")
+        if uid not in self._mistaken and self._scheduler.chance(0.5):
             self._mistaken.add(uid)
             raise TypeError("open() got an unexpected argument")
         raise ConnectionError("the broker does not answer")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ....runtime.ports import TaskDeployment
-from ..world import World
+from ..simulated_scheduler import SimulatedScheduler
 
 _MACHINES = 2
 
@@ -19,14 +19,14 @@ class LocalCopies:
         damage: How often a file is lost or damaged between two attempts.
     """
 
-    def __init__(self, world: World, root: str, damage: float) -> None:
-        self._world = world
+    def __init__(self, scheduler: SimulatedScheduler, root: str, damage: float) -> None:
+        self._scheduler = scheduler
         self._root = Path(root)
         self._damage = damage
 
     def placed(self, deployment: TaskDeployment) -> TaskDeployment:
         """The deployment on the machine that its task was on before, or on another one."""
-        number = deployment.subtask.subtask_id.index + self._world.chance(0.3)
+        number = deployment.subtask.subtask_id.index + self._scheduler.chance(0.3)
         machine = str(self._root / f"machine-{number % _MACHINES}")
         return replace(deployment, settings=replace(deployment.settings, local_snapshots_dir=machine))
 
@@ -35,14 +35,14 @@ class LocalCopies:
         if not self._damage:
             return
         for path in sorted(each for each in self._root.rglob("*") if each.is_file()):
-            if not self._world.chance(self._damage):
+            if not self._scheduler.chance(self._damage):
                 continue
             content = path.read_bytes()
-            what = self._world.random.choice(("lost", "cut off", "changed"))
+            what = self._scheduler.random.choice(("lost", "cut off", "changed"))
             if what == "lost" or not content:
                 path.unlink()
             elif what == "cut off":
                 path.write_bytes(content[: len(content) // 2])
             else:
-                at = self._world.random.randrange(len(content))
+                at = self._scheduler.random.randrange(len(content))
                 path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])

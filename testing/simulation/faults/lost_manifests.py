@@ -31,11 +31,15 @@ class LostManifests:
         Returns:
             Whether the job still waits for a coordinator: false if this one died, and another one is to come.
         """
-        world, storage = self._shell.world, self._shell.storage
+        scheduler, storage = self._shell.scheduler, self._shell.storage
         path = self._newest()
-        if not path or not world.chance(self._shell.plan.faults.lost_manifest) or self._shell.stalls.is_used:
+        if (
+            not path
+            or not scheduler.chance(self._shell.plan.faults.lost_manifest)
+            or self._shell.stalls.is_used
+        ):
             return True
-        world.note(f"{path} is lost")
+        scheduler.note(f"{path} is lost")
         content = storage.lose(path)
         life = self._shell.new_life()
         life.start()
@@ -47,7 +51,7 @@ class LostManifests:
         assert failure is not None
         assert path in failure.cause, f"{path} is missing, but the job fails because {failure.cause}"
         assert not life.processes, "tasks are deployed although the job cannot be resumed"
-        world.note(f"{path} is restored")
+        scheduler.note(f"{path} is restored")
         life.is_alive = False
         return True
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from ..world import MILLISECOND
+from ..simulated_scheduler import MILLISECOND
 
 if TYPE_CHECKING:
     from ..simulated_coordinator import SimulatedCoordinator
@@ -73,7 +73,7 @@ class Stalls:
 
     def __init__(self, shell: SimulatedShell, planned: tuple[Stall, ...]) -> None:
         self._shell = shell
-        self._world = shell.world
+        self._scheduler = shell.scheduler
         self._planned = list(planned)
         self.is_used = bool(planned)
         self._points = 0
@@ -97,7 +97,7 @@ class Stalls:
             return
         self._depth += 1
         with self._shell.suspended():
-            while life.is_stopped and life.is_alive and self._world.run_next():
+            while life.is_stopped and life.is_alive and self._scheduler.run_next():
                 self._shell.after_event()
         self._depth -= 1
 
@@ -111,11 +111,11 @@ class Stalls:
     def _stop(self, life: SimulatedCoordinator, stall: Stall) -> bool:
         if not life.is_alive or life.is_stopped:
             return False
-        self._world.note(f"coordinator {life.number} stops: {stall}")
+        self._scheduler.note(f"coordinator {life.number} stops: {stall}")
         life.is_stopped = True
-        self._world.after(stall.lasts_ms * MILLISECOND, lambda: self._wake(life))
+        self._scheduler.after(stall.lasts_ms * MILLISECOND, lambda: self._wake(life))
         if stall.noticed_ms < stall.lasts_ms:
-            self._world.after(stall.noticed_ms * MILLISECOND, lambda: self._notice(life, stall))
+            self._scheduler.after(stall.noticed_ms * MILLISECOND, lambda: self._notice(life, stall))
         return True
 
     def _notice(self, life: SimulatedCoordinator, stall: Stall) -> None:
@@ -125,14 +125,14 @@ class Stalls:
         if life.end is not None and not shell.is_last_run:
             # Its user starts the next job.
             return
-        self._world.note(f"coordinator {life.number} counts as dead, and is only stopped")
+        self._scheduler.note(f"coordinator {life.number} counts as dead, and is only stopped")
         shell.crashes += 1
         if not stall.tasks_live:
             life.stop_processes()
         shell.replace(life)
 
     def _wake(self, life: SimulatedCoordinator) -> None:
-        self._world.note(f"coordinator {life.number} wakes up")
+        self._scheduler.note(f"coordinator {life.number} wakes up")
         life.is_stopped = False
         life.work_off()
         self._beat(life)
@@ -141,17 +141,17 @@ class Stalls:
         """As in the Ray shell, its loop runs from time to time without an event."""
         life.do(lambda: None)
         if life.is_alive and not self._shell.is_current(life):
-            self._world.after(LEASE_MS * MILLISECOND, lambda: self._beat(life))
+            self._scheduler.after(LEASE_MS * MILLISECOND, lambda: self._beat(life))
 
     # ------------------------------------------------------------ checks
 
     def claimed(self, life: SimulatedCoordinator) -> None:
         """A coordinator has claimed the job, or Ray counts it as the coordinator."""
-        self._claimed_ns.append((life, self._world.now_ns))
+        self._claimed_ns.append((life, self._scheduler.now_ns))
 
     def check_owner(self, life: SimulatedCoordinator, what: str) -> None:
         """Raise `AssertionError` if another coordinator owned the job a lease ago, and this one acts."""
-        before_ns = self._world.now_ns - (LEASE_MS + 1) * MILLISECOND
+        before_ns = self._scheduler.now_ns - (LEASE_MS + 1) * MILLISECOND
         for other, claimed_ns in self._claimed_ns:
             is_later = other.number > life.number and other.spec.job_id == life.spec.job_id
             assert not is_later or claimed_ns >= before_ns, (

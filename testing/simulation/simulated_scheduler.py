@@ -9,7 +9,7 @@ from collections.abc import Callable
 MILLISECOND = 1_000_000
 
 
-class World:
+class SimulatedScheduler:
     """A queue of future events. Whatever happens, happens because an event of it ran.
 
     Args:
