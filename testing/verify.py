@@ -19,7 +19,7 @@ from ..datastream.submission import JobIntercepted, intercepted_submissions
 from ..protocol.checkpoints.trigger import TriggerPolicy
 from ..protocol.scheduling.plan import JobGraph
 from .simulation.draw_plan import draw_plan
-from .simulation.outside import new_outside
+from .simulation.external_system import new_external_system
 from .simulation.plan import (
     ALIGNED_TIMEOUTS_MS,
     MODES,
@@ -231,7 +231,7 @@ class _Runs:
         if self._reset is not None:
             self._reset()
         scheduler = SimulatedScheduler(plan.seed, keeps_log)
-        outside = new_outside(lambda checkpoint_id: False)
+        external = new_external_system(lambda checkpoint_id: False)
         settings = _settings(plan, self._own_settings, restarts)
         shell = _UserShell(scheduler, plan, self._graph, settings)
         problem = None
@@ -241,7 +241,7 @@ class _Runs:
             problem = f"{type(error).__name__}: {error}"
         finally:
             shell.close_event_loops()
-        values = list(outside.visible() if self._output is None else self._output())
+        values = list(external.visible() if self._output is None else self._output())
         return _Result(
             values,
             problem,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...protocol.elements import Marker, Message, Probe
 from ...protocol.ids import Attempt, ChannelId
 from ...protocol.task_events import CreditReturned, TaskEvent
-from .outside import outside
+from .external_system import external_system
 from .plan import MILLISECOND, Faults, Settings
 from .simulated_operators import HELD_BACK
 from .simulated_process import RECORD_BYTES, Payload, Process
@@ -112,11 +112,13 @@ class Network:
             payload.is_marker = payload.is_taken = True
             self._markers[key] += 1
             if self._markers[key] > _MARKERS:
-                outside().problems.append(f"{message.channel} has {self._markers[key]} markers under way")
+                external_system().problems.append(
+                    f"{message.channel} has {self._markers[key]} markers under way"
+                )
             return
         self._under_way[key] += payload.size_bytes
         if self._under_way[key] > self._limit_bytes:
-            outside().problems.append(f"{message.channel} has {self._under_way[key]} bytes under way")
+            external_system().problems.append(f"{message.channel} has {self._under_way[key]} bytes under way")
 
     def _delay_ns(self, sender: Process, channel: ChannelId) -> int:
         if not self._faults.slow_channel:

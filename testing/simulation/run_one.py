@@ -16,9 +16,9 @@ from ...state.live_backends import HashMapStateBackend
 from ...state.lmdb_backend import LmdbStateBackend
 from .checkers import check_output
 from .draw_plan import draw_plan
+from .external_system import ExternalSystem, new_external_system
 from .faults.failed_starts import FailedStarts
 from .faults.stalls import LEASE_MS
-from .outside import Outside, new_outside
 from .plan import ALIGNED_TIMEOUTS_MS, MODES, Plan
 from .simulated_scheduler import SimulatedScheduler
 from .simulated_shell import SimulatedShell
@@ -76,7 +76,7 @@ def _run(scheduler: SimulatedScheduler, plan: Plan, stack: ExitStack, outcome: O
         scheduler.note(f"a function refuses to hear of checkpoint {checkpoint_id}")
         return True
 
-    outside = new_outside(refuses, FailedStarts(scheduler, plan).opening)
+    external = new_external_system(refuses, FailedStarts(scheduler, plan).opening)
     shell = SimulatedShell(scheduler, plan, lambda uri: _settings(plan, stack, uri))
     try:
         shell.start()
@@ -85,18 +85,18 @@ def _run(scheduler: SimulatedScheduler, plan: Plan, stack: ExitStack, outcome: O
             assert scheduler.elapsed_ms < MAX_MS, f"no end after {MAX_MS} ms: {shell.stuck()}"
             assert scheduler.run_next(), f"nothing happens any more: {shell.stuck()}"
             shell.after_event()
-            assert not outside.problems, outside.problems[0]
-        _check(shell, plan, outside)
+            assert not external.problems, external.problems[0]
+        _check(shell, plan, external)
     finally:
         outcome.crashes = shell.crashes
         outcome.checkpoints = shell.checkpoints
         outcome.files_read = shell.storage.watcher.files_read
 
 
-def _check(shell: SimulatedShell, plan: Plan, outside: Outside) -> None:
+def _check(shell: SimulatedShell, plan: Plan, external: ExternalSystem) -> None:
     status = shell.current.status if shell.client is None else shell.client.status
     assert status is JobStatus.FINISHED, shell.stuck()
-    check_output(plan, outside.visible(), shell.attempts)
+    check_output(plan, external.visible(), shell.attempts)
     if shell.stalls.is_used:
         # Coordinators that were stopped, and their tasks, may have written something after the end.
         shell.storage.watcher.check_savepoints()

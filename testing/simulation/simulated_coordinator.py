@@ -33,8 +33,8 @@ from ...protocol.task_events import (
 )
 from ...runtime.ports import TaskDeployment
 from ...telemetry import create_tracer
+from .external_system import external_system
 from .network import DELAY_NS
-from .outside import outside
 from .plan import MILLISECOND
 from .simulated_process import NEVER_NS, Process
 
@@ -333,7 +333,7 @@ class SimulatedCoordinator:
             if said is mail and self._scheduler.chance(self._faults.lost_trigger):
                 return
         elif isinstance(mail, CheckpointAborted):
-            outside().stop_failed(self.spec.job_id, mail.checkpoint_id)
+            external_system().stop_failed(self.spec.job_id, mail.checkpoint_id)
         elif isinstance(mail, CheckpointCompleted):
             self.shell.completed(self, mail.checkpoint_id)
         if isinstance(mail, (CheckpointCompleted, CheckpointAborted)) and self._is_lost(mail):

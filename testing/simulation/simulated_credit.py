@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.channels.credit_returns import HELD_NS, CreditReturns
 from ...protocol.ids import ChannelId
-from .outside import outside
+from .external_system import external_system
 
 if TYPE_CHECKING:
     from .simulated_process import Process
@@ -74,4 +74,4 @@ class SimulatedCredit:
             self._shell.network.return_credit(self._process, channel, size_bytes)
 
     def _problem(self, text: str) -> None:
-        outside().problems.append(f"{self._process.subtask} {text}")
+        external_system().problems.append(f"{self._process.subtask} {text}")

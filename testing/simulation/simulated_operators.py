@@ -33,7 +33,7 @@ from ...state.descriptors import (
     ValueStateDescriptor,
 )
 from ...state.kinds import AggregatingState, FoldingState, ListState, MapState, ReducingState
-from .outside import outside
+from .external_system import external_system
 
 Record = tuple[str, int, tuple[Any, ...]]
 HELD_BACK = 3
@@ -56,7 +56,7 @@ class ReplayableSource(Source):
 
 class _Reader(SourceReader):
     def __init__(self, uid: str, splits: list[tuple[str, int]], records: int) -> None:
-        outside().opening(uid)
+        external_system().opening(uid)
         self._trail = (uid,)
         self._splits = list(splits)
         self._end = records
@@ -198,14 +198,14 @@ class CountByKey(KeyedProcessFunction, CheckpointListener):
         for other in self._others:
             counted = other.count(value)
             if counted != total:
-                outside().problems.append(
+                external_system().problems.append(
                     f"{self._uid}: key {key!r} has the count {total}, but {counted} in {type(other).__name__}"
                 )
         split, number, trail = value
         yield split, number, (*trail, (self._uid, key, total))
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        outside().notified(checkpoint_id)
+        external_system().notified(checkpoint_id)
 
 
 class _InMap:
@@ -297,7 +297,9 @@ class DelayByKey(KeyedProcessFunction):
             due = [record for records in self._waiting.values() for record in records]
             self._waiting.clear()
         if not due and not self._is_timed:
-            outside().problems.append(f"{self._uid}: a timer fires at {timestamp}, but nothing waits for it")
+            external_system().problems.append(
+                f"{self._uid}: a timer fires at {timestamp}, but nothing waits for it"
+            )
         return [self._mark(record) for record in due]
 
 
@@ -367,9 +369,9 @@ class BufferOperator(StreamOperator):
         members = sorted(self._members.get())
         expected = [(index, len(members)) for index in range(len(members))]
         if not members or members != expected:
-            outside().problems.append(f"{self._uid}: union state is not whole: {members}")
+            external_system().problems.append(f"{self._uid}: union state is not whole: {members}")
         if dict(self._rules.items()) != {"held back": HELD_BACK}:
-            outside().problems.append(f"{self._uid}: broadcast state is not whole")
+            external_system().problems.append(f"{self._uid}: broadcast state is not whole")
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         self._held += [self._mark(record) for record in rows(batch)]
@@ -412,13 +414,13 @@ class _Writer(SinkWriter):
 
     def prepare_commit(self) -> list[Any]:
         values, self._values = self._values, []
-        return [outside().prepare(self._owner, values)] if values else []
+        return [external_system().prepare(self._owner, values)] if values else []
 
 
 class _Committer(Committer):
     def commit(self, committables: list[Any]) -> None:
         for name in committables:
-            outside().commit(name)
+            external_system().commit(name)
 
 
 class SimulatedTransactions(TwoPhaseCommitSink[str]):
@@ -427,19 +429,19 @@ class SimulatedTransactions(TwoPhaseCommitSink[str]):
     owner = 0
 
     def begin_transaction(self) -> str:
-        return outside().begin(self.owner)
+        return external_system().begin(self.owner)
 
     def write(self, transaction: str, values: list[Any]) -> None:
-        outside().write(transaction, values)
+        external_system().write(transaction, values)
 
     def pre_commit(self, transaction: str) -> None:
-        outside().pre_commit(transaction)
+        external_system().pre_commit(transaction)
 
     def commit(self, transaction: str) -> None:
-        outside().commit(transaction)
+        external_system().commit(transaction)
 
     def abort(self, transaction: str) -> None:
-        outside().abort(transaction)
+        external_system().abort(transaction)
 
 
 class SimulatedSinkOperator(SinkOperator):
@@ -451,18 +453,18 @@ class SimulatedSinkOperator(SinkOperator):
         self._stopped_at = CheckpointId(0)
 
     def open(self) -> None:
-        self._simulated.owner = outside().new_owner()
+        self._simulated.owner = external_system().new_owner()
         super().open()
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         if self._stopped_at:
-            outside().goes_on_behind(self.context.job_id, self._stopped_at, "a sink writes")
+            external_system().goes_on_behind(self.context.job_id, self._stopped_at, "a sink writes")
         super().process_batch(batch, input_index)
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         frozen = super().snapshot_state(barrier)
         if barrier.savepoint is not None:
-            outside().saved(barrier.savepoint.directory, self._simulated.owner)
+            external_system().saved(barrier.savepoint.directory, self._simulated.owner)
         if barrier.kind is SnapshotKind.STOP:
             self._stopped_at = barrier.checkpoint_id
         return frozen

@@ -22,7 +22,7 @@ from ...protocol.ids import Attempt, ChannelId, SubtaskId
 from ...protocol.task_events import TaskEvent
 from ...runtime.ports import TaskDeployment
 from ...runtime.tasks.task import StepOutcome, StreamTask, TaskPhase
-from .outside import outside
+from .external_system import external_system
 from .simulated_credit import SimulatedCredit
 from .simulated_event_loop import simulated_event_loop
 
@@ -131,7 +131,7 @@ class Process:
             self.stopped[channel] = announced.checkpoint_id
         elif announced is None and channel in self.stopped:
             stop = self.stopped[channel]
-            outside().goes_on_behind(self.owner.spec.job_id, stop, f"{self.subtask} sends something")
+            external_system().goes_on_behind(self.owner.spec.job_id, stop, f"{self.subtask} sends something")
 
     @property
     def is_running(self) -> bool:

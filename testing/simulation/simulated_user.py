@@ -11,7 +11,7 @@ from ...coordinator.monitoring.job_report import JobReport
 from ...protocol.checkpoints.checkpoint_events import RequestId
 from ...protocol.elements import CheckpointBarrier, SavepointFormatType, SnapshotKind
 from ...protocol.ids import JobId
-from .outside import outside
+from .external_system import external_system
 from .plan import (
     ALIGNED_TIMEOUTS_MS,
     MODES,
@@ -261,7 +261,7 @@ class SimulatedUser:
             return self._stopped_with or end.stopped_with
         if self.ending is Ending.GO_BACK and self._newest_savepoint:
             path = f"{ROOT}/{self._newest_savepoint}"
-            outside().go_back_to(path)
+            external_system().go_back_to(path)
             return path
         return end.newest_checkpoint or self.restore_path
 

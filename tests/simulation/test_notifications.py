@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate.testing.simulation.draw_plan import draw_plan
-from tidegate.testing.simulation.outside import outside
+from tidegate.testing.simulation.external_system import external_system
 from tidegate.testing.simulation.plan import Crash, Faults, Plan, StageKind, Victim
 from tidegate.testing.simulation.run_one import run_plan
 
@@ -45,7 +45,7 @@ def test_a_lost_notification_is_made_up_for_by_a_later_one() -> None:
         plan = plan_with(seed, Faults(lost_notification=0.8, crashes=(Crash(Victim.TASK, 200),)))
         outcome = run_plan(plan)
         assert outcome.problem is None
-        told += outside().notifications
+        told += external_system().notifications
         without_losses += outcome.checkpoints * listeners(plan)
     assert told < without_losses / 2, "few were lost"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.operators.sinks import SinkOperator
-from tidegate.testing.simulation.outside import outside
+from tidegate.testing.simulation.external_system import external_system
 
 from .base import Mutant
 
@@ -43,8 +43,8 @@ def _prepare_twice(original: Any) -> Any:
         ready = [pending for pending in self._pending if pending.checkpoint_id <= checkpoint_id]
         original(self, checkpoint_id)
         if len(ready) > 1 and self._writer is not None:
-            values = [value for name in ready[0].committables for value in outside().values(name)]
-            outside().commit(outside().prepare(0, values))
+            values = [value for name in ready[0].committables for value in external_system().values(name)]
+            external_system().commit(external_system().prepare(0, values))
 
     return complete
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Outside:
+class ExternalSystem:
     """Transactions as an external system keeps them, and what the operators were told and found wrong.
 
     Args:
@@ -117,16 +117,18 @@ def _opens(uid: str) -> None:
     """Every source can be opened."""
 
 
-_outside = Outside(lambda checkpoint_id: False, _opens)
+_outside = ExternalSystem(lambda checkpoint_id: False, _opens)
 
 
-def outside() -> Outside:
+def external_system() -> ExternalSystem:
     """The outside world of the run that is under way; operators find it by themselves."""
     return _outside
 
 
-def new_outside(refuses: Callable[[int], bool], opening: Callable[[str], None] = _opens) -> Outside:
+def new_external_system(
+    refuses: Callable[[int], bool], opening: Callable[[str], None] = _opens
+) -> ExternalSystem:
     """A fresh outside world for the next run."""
     global _outside
-    _outside = Outside(refuses, opening)
+    _outside = ExternalSystem(refuses, opening)
     return _outside
