@@ -79,8 +79,8 @@ def check_cluster(address: str | None, checkpoint_dir: str | None) -> Iterator[F
         try:
             nodes = look_at_nodes(where, shared, probe)
         except ClusterUnreachableError as error:
-            reason, _, mend = str(error).partition(". ")
-            yield Finding("cluster", Severity.ERROR, reason, mend)
+            reason, _, remedy = str(error).partition(". ")
+            yield Finding("cluster", Severity.ERROR, reason, remedy)
             return
         finally:
             if shared is not None:

@@ -30,7 +30,7 @@ class Finding:
     check: str
     severity: Severity
     text: str
-    mend: str = ""
+    remedy: str = ""
     """What to do; empty where nothing is to be done."""
 
 

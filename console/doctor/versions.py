@@ -53,12 +53,12 @@ def check_packages() -> Iterator[Finding]:
 
 def _package(requirement: Requirement) -> Finding:
     check = f"package {requirement.name}"
-    mend = f"pip install '{requirement.name}{requirement.specifier}'"
+    remedy = f"pip install '{requirement.name}{requirement.specifier}'"
     there = _installed(requirement)
     if there is None:
-        return Finding(check, Severity.ERROR, "is missing", mend)
+        return Finding(check, Severity.ERROR, "is missing", remedy)
     if not requirement.specifier.contains(there, prereleases=True):
-        return Finding(check, Severity.ERROR, f"{there} does not fit {requirement.specifier}", mend)
+        return Finding(check, Severity.ERROR, f"{there} does not fit {requirement.specifier}", remedy)
     return ok(check, there)
 
 
@@ -70,7 +70,7 @@ def _extras(requirements: list[Requirement]) -> Iterator[Finding]:
     for extra, wanted in sorted(extras.items()):
         if extra in _NOT_FOR_USERS:
             continue
-        check, mend = f"extra {extra}", f"pip install 'tidegate[{extra}]'"
+        check, remedy = f"extra {extra}", f"pip install 'tidegate[{extra}]'"
         there = {each: _installed(each) for each in wanted}
         missing = [each.name for each, found in there.items() if found is None]
         wrong = [
@@ -79,9 +79,9 @@ def _extras(requirements: list[Requirement]) -> Iterator[Finding]:
             if found is not None and not each.specifier.contains(found, prereleases=True)
         ]
         if wrong:
-            yield Finding(check, Severity.WARNING, "; ".join(wrong), mend)
+            yield Finding(check, Severity.WARNING, "; ".join(wrong), remedy)
         elif missing:
-            yield Finding(check, Severity.NOTE, f"is not installed: {', '.join(missing)}", mend)
+            yield Finding(check, Severity.NOTE, f"is not installed: {', '.join(missing)}", remedy)
         else:
             yield ok(check, ", ".join(f"{each.name} {found}" for each, found in there.items()))
 
@@ -98,7 +98,7 @@ def check_java() -> Iterator[Finding]:
     try:
         found = require_java()
     except ConfigurationError as error:
-        reason, _, mend = str(error).partition(". ")
-        yield Finding("java", Severity.WARNING, reason, mend)
+        reason, _, remedy = str(error).partition(". ")
+        yield Finding("java", Severity.WARNING, reason, remedy)
     else:
         yield ok("java", f"{found.version} in {found.home}, for Spark stages")

