@@ -71,7 +71,7 @@ def doctor(
                 "check": each.check,
                 "severity": each.severity.value,
                 "text": each.text,
-                "mend": each.mend or None,
+                "mend": each.remedy or None,
             }
             for each in findings
         ],
@@ -105,7 +105,7 @@ def _lines(findings: list[Finding], with_ok: bool) -> Iterator[Any]:
     shown = [each for each in findings if with_ok or each.severity is not Severity.OK]
     shown.sort(key=lambda each: -each.severity.rank)
     if shown:
-        texts = [f"{each.text}\n→ {each.mend}" if each.mend else each.text for each in shown]
+        texts = [f"{each.text}\n→ {each.remedy}" if each.remedy else each.text for each in shown]
         rows = [[each.severity.value, each.check, text] for each, text in zip(shown, texts)]
         yield table(["severity", "check", "finding"], rows)
         yield ""
