@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ...common.errors import StateError
 from ...common.type_system.type_parser import type_from_text
-from ...state.serializers.arrow_forms import arrow_form
+from ...state.serializers.type_layouts import layout_of
 from ...state.snapshots.snapshot_columns import StoredValues
 from ...state.snapshots.snapshot_files import StateLocation
 from ..exchange.exchange import arrow_schema_of
@@ -103,7 +103,7 @@ def _check_types(
     for name, text in key_types.items():
         if "CUSTOM(" in text:
             raise StateError(f"{where}: Spark cannot write a {name} of type {text}: only its codec can")
-        expected[name] = spark_type(arrow_form(type_from_text(text)).arrow_type)
+        expected[name] = spark_type(layout_of(type_from_text(text)).arrow_type)
     for field in found:
         wanted = expected.get(field.name)
         if wanted is not None and not _fits(field.type, wanted):

@@ -21,9 +21,9 @@ from ...protocol.checkpoints.handles import FileHandle, SegmentHandle
 from ...runtime.local_dirs import as_file_name
 from ...state.claims import without_mark
 from ...state.keyed.change_merge import sorted_table
-from ...state.serializers.arrow_forms import arrow_form
 from ...state.serializers.key_codec import encode_key, encode_map_key
 from ...state.serializers.key_hashing import hash_int64, hash_keys, key_groups_of_hashes
+from ...state.serializers.type_layouts import layout_of
 from ...state.snapshots.segments import (
     ENCODED_KEY,
     KEY_COLUMNS,
@@ -173,8 +173,8 @@ class KeyedWriting:
         if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
             # Only tuples can be keys among what Spark hands over as structs.
             return [tuple(key.values()) if isinstance(key, dict) else key for key in column.to_pylist()]
-        form = arrow_form(type_info)
-        return [form.back(plain) for plain in form.plains(self.cast(name, column, form.arrow_type))]
+        layout = layout_of(type_info)
+        return [layout.back(plain) for plain in layout.plains(self.cast(name, column, layout.arrow_type))]
 
     def _check_distinct(self, table: pa.Table) -> None:
         """Raise unless every key, with its namespace and map key, is there once."""

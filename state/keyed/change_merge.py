@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..serializers.key_codec import encode_keys
-from ..snapshots.segments import ENCODED_KEY, KEY_COLUMNS, expiry_form, key_values
+from ..snapshots.segments import ENCODED_KEY, KEY_COLUMNS, expiry_layout, key_values
 from ..ttl.expiry import are_live
 
 _SLICE_ROWS = 262_144
@@ -196,10 +196,10 @@ def _is_last(ranked: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 
 
 def _unexpired(table: pa.Table, now_ms: int) -> pa.Table:
-    form = expiry_form(table)
-    if form is None:
+    layout = expiry_layout(table)
+    if layout is None:
         return table
-    keep = are_live(form.latest(table["expiry"].combine_chunks()), now_ms)
+    keep = are_live(layout.latest(table["expiry"].combine_chunks()), now_ms)
     return table if keep.all() else table.filter(pa.array(keep))
 
 

@@ -18,7 +18,7 @@ from ..serializers.key_hashing import hash_int64, hash_keys, key_groups_of_hashe
 from ..serializers.packed_codec import PackedCodec
 from ..serializers.value_codecs import Opaque, ValueCodec
 from ..snapshots.segments import ENCODED_KEY
-from ..ttl.expiry import ExpiryForm
+from ..ttl.expiry import ExpiryLayout
 from .change_merge import latest_rows, sorted_table, with_one_key_type
 from .tables import DELETED, FrozenTable, PackedRows, StateTable
 
@@ -197,10 +197,10 @@ def _separated(keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -
 
 def _key_column(chunks: list[list[Any]], hints: dict[str, int], name: str) -> pa.ChunkedArray:
     """The keys as the simplest column that holds them all."""
-    for form in range(hints.get(name, 0), len(_FORMS)):
-        column = _FORMS[form](chunks)
+    for layout in range(hints.get(name, 0), len(_FORMS)):
+        column = _FORMS[layout](chunks)
         if column is not None:
-            hints[name] = form
+            hints[name] = layout
             return column
     raise AssertionError("the last form takes every key or raises KeyTypeError")
 
@@ -236,7 +236,7 @@ _FORMS = (_int_column, _text_column, _encoded_column)
 def _value_columns(
     pieces: Iterator[_Chunk],
     codec: ValueCodec,
-    form: ExpiryForm | None,
+    layout: ExpiryLayout | None,
     turns: WriteInterleaver | None,
 ) -> tuple[list[_Chunk], tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray | None]]:
     """The pieces of a buffer, and the columns of what is in them; in turns with the task's loop."""
@@ -251,12 +251,12 @@ def _value_columns(
             if chunk.values is None:
                 values.append(pa.nulls(rows, codec.arrow_type))
                 encoded.append(pa.nulls(rows, pa.large_binary()))
-                if form is not None:
-                    expiries.append(pa.nulls(rows, form.arrow_type))
+                if layout is not None:
+                    expiries.append(pa.nulls(rows, layout.arrow_type))
                 continue
             plain = chunk.values
-            if form is not None:
-                plain, column = form.split(plain)
+            if layout is not None:
+                plain, column = layout.split(plain)
                 expiries.append(column)
             column, opaque = codec.to_arrow(plain)
             values.append(column)
@@ -264,7 +264,7 @@ def _value_columns(
     return chunks, (
         pa.chunked_array(values),
         pa.chunked_array(encoded),
-        None if form is None else pa.chunked_array(expiries),
+        None if layout is None else pa.chunked_array(expiries),
     )
 
 

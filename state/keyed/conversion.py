@@ -32,15 +32,15 @@ from ...common.typeinfo import (
 )
 from ...common.types import Row
 from ..evolution import SchemaChangeKind, compare_schemas
-from ..serializers.arrow_forms import arrow_form
-from ..serializers.class_forms import default_of
+from ..serializers.class_layouts import default_of
 from ..serializers.encoded_values import PickledValue, decode_value
+from ..serializers.type_layouts import layout_of
 from ..serializers.value_codecs import TypedCodec
-from ..serializers.value_forms import ScalarForm, ValueForm, nullable, same
+from ..serializers.value_layouts import ScalarLayout, ValueLayout, nullable, same
 
 _CHUNK_ROWS = 16_384
 # In the place of pickles, wherever in a value they are: only `trusted` readers load them.
-OPAQUE = ScalarForm(pa.large_binary(), PickledValue, attrgetter("data"), PickledValue)
+OPAQUE = ScalarLayout(pa.large_binary(), PickledValue, attrgetter("data"), PickledValue)
 _Convert = Callable[[Any], Any]
 _BIG_INT = BasicTypeInfo(BasicType.BIG_INT)
 
@@ -66,7 +66,7 @@ class StateConversion:
         self.schema = schema
         self._is_list = is_list and not isinstance(type_info, PickledBytesTypeInfo)
         self._type = self._stored(type_info)
-        self._reader_codec = TypedCodec(self._type, _reader_form(self._type))
+        self._reader_codec = TypedCodec(self._type, _reader_layout(self._type))
 
     def converted(self, table: pa.Table, stored_schema: Mapping[str, object]) -> pa.Table:
         """The table with its columns `value` and `value_encoded` in the declared schema.
@@ -103,24 +103,24 @@ class StateConversion:
     ) -> tuple[pa.Array, pa.Array]:
         stored = part["value"].combine_chunks()
         # A table without rows has no chunks, and combining those gives a chunked array.
-        plains = arrow_form(before).plains(stored) if part.num_rows else []
+        plains = layout_of(before).plains(stored) if part.num_rows else []
         encoded: list[bytes | None] = part["value_encoded"].to_pylist()
-        form, old_form = _reader_form(self._type), _reader_form(before)
+        layout, old_form = _reader_layout(self._type), _reader_layout(before)
         convert = nullable(plain)
         result = plains if convert is same else list(map(convert, plains))
-        to_plain = nullable(form.plain)
+        to_plain = nullable(layout.plain)
         for row, data in enumerate(encoded):
             if data is not None:
                 value = nullable(live)(nullable(old_form.from_encoded)(decode_value(data)))
                 opaque = self._reader_codec.to_arrow([value])[1]
                 encoded[row] = opaque.get(0)
                 result[row] = None if opaque else to_plain(value)
-        return form.column(result), pa.array(encoded, type=pa.large_binary())
+        return layout.column(result), pa.array(encoded, type=pa.large_binary())
 
 
-def _reader_form(type_info: TypeInformation) -> ValueForm:
+def _reader_layout(type_info: TypeInformation) -> ValueLayout:
     """The form of a type as a reader has it that knows no classes and opens no pickles."""
-    return arrow_form(type_from_text(type_text(type_info)), OPAQUE)
+    return layout_of(type_from_text(type_text(type_info)), OPAQUE)
 
 
 def plain_conversion(before: TypeInformation, after: TypeInformation) -> _Convert:
@@ -204,12 +204,12 @@ def _plain_struct_conversion(before: Any, after: Any) -> _Convert:
     fields = _fields(before, after, plain_conversion)
     if all(at == index and convert is same for index, (_, at, convert) in enumerate(fields)):
         return same if len(fields) == len(_names(before)) else lambda parts: parts[: len(fields)]
-    forms = [arrow_form(field_type) for field_type in after.get_field_types()]
+    layouts = [layout_of(field_type) for field_type in after.get_field_types()]
 
     def added(index: int, name: str) -> Any:
         # Anew for each value: a default factory may give a list.
         default = default_of(after, name) if isinstance(after, ClassTypeInfo) else None
-        return nullable(forms[index].plain)(default)
+        return nullable(layouts[index].plain)(default)
 
     def converted(parts: Any) -> list[Any]:
         return [
@@ -249,8 +249,8 @@ def _live_class_conversion(before: ClassTypeInfo, after: ClassTypeInfo) -> _Conv
 
     def default(name: str) -> Any:
         value = default_of(after, name)
-        to_encoded = nullable(arrow_form(types[name]).to_encoded)
-        return nullable(_reader_form(types[name]).from_encoded)(to_encoded(value))
+        to_encoded = nullable(layout_of(types[name]).to_encoded)
+        return nullable(_reader_layout(types[name]).from_encoded)(to_encoded(value))
 
     def converted(value: Any) -> Any:
         present = value.as_dict()

@@ -18,7 +18,7 @@ from ..descriptors import (
 )
 from ..kinds import State
 from ..serializers.codecs import ValueCodec, value_codec
-from ..ttl.expiry import ExpiryForm, ListExpiry, SingleExpiry
+from ..ttl.expiry import ExpiryLayout, ListExpiry, SingleExpiry
 from ..ttl.ttl_cleanup import IncrementalCleanUp
 from ..ttl.ttl_tables import ExpiringFlat, ExpiringMap, Ttl
 from ..ttl_config import StateTtlConfig
@@ -86,7 +86,7 @@ class StateFactory:
             keys: where its handle finds the current key.
         """
         ttl = None if descriptor.ttl_config is None else self._ttl(descriptor.ttl_config)
-        expiry: ExpiryForm | None = None
+        expiry: ExpiryLayout | None = None
         if ttl is not None:
             expiry = ListExpiry() if isinstance(descriptor, ListStateDescriptor) else SingleExpiry()
         codec, copy = _stored_form(descriptor)

@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ...common.errors import KeyTypeError
 from ...protocol.state_backing import Backing, BackingEvent, backing_after
 from ..lmdb.write_interleaving import SMALL_ENTRIES, WriteInterleaver
-from ..serializers.arrow_forms import IMMUTABLE_TYPES
 from ..serializers.pickling import dumps
+from ..serializers.type_layouts import IMMUTABLE_TYPES
 from ..serializers.value_codecs import ValueCodec
-from ..ttl.expiry import ExpiryForm
+from ..ttl.expiry import ExpiryLayout
 from .read_ahead import ReadAhead
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class TableSettings:
     journals: bool
     store: LmdbTable | None
     is_namespaced: bool = False
-    expiry: ExpiryForm | None = None
+    expiry: ExpiryLayout | None = None
 
 
 class StateTable(ABC):

@@ -30,9 +30,9 @@ from ..serializers.key_codec import (
 )
 from ..serializers.key_hashing import key_group_of, key_groups_of
 from ..serializers.value_codecs import ValueCodec
-from ..serializers.value_forms import binary_values
+from ..serializers.value_layouts import binary_values
 from ..snapshots.segments import ENCODED_KEY, column_slice, key_values, opaque_values
-from ..ttl.expiry import ExpiryForm, is_stored_expired
+from ..ttl.expiry import ExpiryLayout, is_stored_expired
 from .environment import LmdbEnvironment, WriteBatch
 
 _PREFIX = struct.Struct(">HH")
@@ -61,7 +61,7 @@ class LmdbStore(LmdbEnvironment):
         codec: ValueCodec,
         max_parallelism: int,
         is_namespaced: bool = False,
-        expiry: ExpiryForm | None = None,
+        expiry: ExpiryLayout | None = None,
     ) -> LmdbTable:
         """A state of its own in this environment."""
         return LmdbTable(self, state_id, codec, max_parallelism, is_namespaced, expiry)
@@ -100,7 +100,7 @@ class LmdbTable:
         codec: ValueCodec,
         max_parallelism: int,
         is_namespaced: bool,
-        expiry: ExpiryForm | None,
+        expiry: ExpiryLayout | None,
     ) -> None:
         self._store = store
         self.state_id = state_id

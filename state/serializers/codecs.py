@@ -17,10 +17,10 @@ declared types are never pickled or unpickled, except for their parts of unknown
 from __future__ import annotations
 
 from ...common.typeinfo import PickledBytesTypeInfo, TypeInformation, type_text
-from .arrow_forms import arrow_form
 from .packed_codec import packed_codec
+from .type_layouts import layout_of
 from .value_codecs import PickledCodec, TypedCodec, ValueCodec
-from .value_forms import PickledForm
+from .value_layouts import PickledLayout
 
 __all__ = ["ValueCodec", "value_codec"]
 
@@ -31,7 +31,7 @@ def value_codec(type_info: TypeInformation | None) -> ValueCodec:
     packed = packed_codec(type_info)
     if packed is not None:
         return packed
-    form = arrow_form(type_info)
-    if isinstance(form, PickledForm):
+    layout = layout_of(type_info)
+    if isinstance(layout, PickledLayout):
         return PickledCodec(type_text(type_info))
-    return TypedCodec(type_info, form)
+    return TypedCodec(type_info, layout)

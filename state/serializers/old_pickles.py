@@ -24,8 +24,8 @@ from ...common.time import Instant
 from ...common.type_system.class_types import ClassTypeInfo
 from ...common.typeinfo import TypeInformation
 from ...common.types import Row, RowKind
-from .arrow_forms import arrow_form
 from .encoded_values import encode_value
+from .type_layouts import layout_of
 from .type_parts import every_type
 
 _MOST_GROWTH = 100
@@ -44,7 +44,7 @@ def encoded_column(column: pa.ChunkedArray, type_info: TypeInformation, path: st
     """
     if column.null_count == len(column):
         return column
-    form = arrow_form(type_info)
+    layout = layout_of(type_info)
     classes = {part.class_name for part in every_type(type_info) if isinstance(part, ClassTypeInfo)}
 
     def encoded(data: bytes | None) -> bytes | None:
@@ -52,7 +52,7 @@ def encoded_column(column: pa.ChunkedArray, type_info: TypeInformation, path: st
             return None
         try:
             value = _Notes(classes, _MOST_GROWTH * len(data)).value(_noted(data))
-            return encode_value(None if value is None else form.to_encoded(value))
+            return encode_value(None if value is None else layout.to_encoded(value))
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise _refused(path, f"it is damaged ({error})") from error
         except TidegateError as error:

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from ...common.bulk_comparison import all_equal
 from ...common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation, type_text
-from .arrow_forms import arrow_form
 from .encoded_values import decode_value, encode_value
+from .type_layouts import layout_of
 from .value_codecs import Opaque, ValueCodec, wrong_type
-from .value_forms import ValueForm
+from .value_layouts import ValueLayout
 
 _CODES = {
     BasicType.BYTE: "b",
@@ -53,14 +53,14 @@ class PackedCodec(ValueCodec):
     Args:
         codes: one `struct` code per field, of `b h i q d ?`.
         is_tuple: whether values are tuples.
-        form: of the type, to distinguish wrong values from those that are only encoded by themselves.
+        layout: of the type, to distinguish wrong values from those that are only encoded by themselves.
     """
 
     immutable = True
 
-    def __init__(self, text: str, codes: str, is_tuple: bool, form: ValueForm) -> None:
+    def __init__(self, text: str, codes: str, is_tuple: bool, layout: ValueLayout) -> None:
         self.type_text = text
-        self._form = form
+        self._layout = layout
         self._codes = codes
         self._is_tuple = is_tuple
         self._pack = partial(struct.Struct("<B" + codes).pack, 1)
@@ -212,14 +212,14 @@ class PackedCodec(ValueCodec):
         return b"\x00" + self._encode_opaque(value)
 
     def _encode_opaque(self, value: Any) -> bytes:
-        reason = None if value is None else self._form.refusal(value)
+        reason = None if value is None else self._layout.refusal(value)
         if reason is not None:
             raise wrong_type(value, self.type_text, reason)
-        return encode_value(None if value is None else self._form.to_encoded(value))
+        return encode_value(None if value is None else self._layout.to_encoded(value))
 
     def _decode_opaque(self, data: bytes) -> Any:
         value = decode_value(data)
-        return None if value is None else self._form.from_encoded(value)
+        return None if value is None else self._layout.from_encoded(value)
 
 
 def _nulls(column: pa.Array) -> list[int]:
@@ -252,4 +252,4 @@ def packed_codec(type_info: TypeInformation) -> PackedCodec | None:
         if not isinstance(field, BasicTypeInfo) or field.basic_type not in _CODES:
             return None
         codes += _CODES[field.basic_type]
-    return PackedCodec(type_text(type_info), codes, is_tuple, arrow_form(type_info)) if codes else None
+    return PackedCodec(type_text(type_info), codes, is_tuple, layout_of(type_info)) if codes else None

@@ -15,7 +15,7 @@ from ...common.typeinfo import TypeInformation, type_text
 from .encoded_values import VERSION as ENCODED_VERSION
 from .encoded_values import decode_value, encode_value
 from .pickling import dumps
-from .value_forms import ValueForm, binary_values, nullable, same
+from .value_layouts import ValueLayout, binary_values, nullable, same
 
 # Values that the target column cannot hold, encoded by themselves, by their position in the chunk.
 Opaque = dict[int, bytes]
@@ -94,19 +94,19 @@ class TypedCodec(ValueCodec):
     with Python's version, but the files of LMDB never outlive the process that wrote them.
     """
 
-    def __init__(self, type_info: TypeInformation, form: ValueForm) -> None:
+    def __init__(self, type_info: TypeInformation, layout: ValueLayout) -> None:
         self.type_text = type_text(type_info)
-        self.immutable = form.immutable
-        self.arrow_type = form.arrow_type
-        self._form = form
-        self._back = form.back
+        self.immutable = layout.immutable
+        self.arrow_type = layout.arrow_type
+        self._layout = layout
+        self._back = layout.back
 
     def encode_many(self, values: Sequence[Any]) -> list[bytes]:
-        form, chunk = self._form, list(values)
-        if form.are_exact(chunk):
+        layout, chunk = self._layout, list(values)
+        if layout.are_exact(chunk):
             return self._marshalled(self._plains(chunk))
         return [
-            self._marshalled(self._plains([value]))[0] if form.are_exact([value]) else self._opaque(value)
+            self._marshalled(self._plains([value]))[0] if layout.are_exact([value]) else self._opaque(value)
             for value in chunk
         ]
 
@@ -125,18 +125,18 @@ class TypedCodec(ValueCodec):
         for position in self._misfits(values, 0):
             opaque[position] = self._opaque(values[position])
         rest = [None if position in opaque else value for position, value in enumerate(values)]
-        return self._form.column(self._plains(rest)), opaque
+        return self._layout.column(self._plains(rest)), opaque
 
     def from_arrow(self, column: pa.Array, opaque: Opaque) -> list[Any]:
         back = nullable(self._back)
-        plains = self._form.plains(column)
+        plains = self._layout.plains(column)
         values = plains if back is same else list(map(back, plains))
         for position, data in opaque.items():
             values[position] = self._encoded(data)
         return values
 
     def stored_bytes(self, column: pa.Array, opaque: Opaque) -> list[bytes]:
-        stored = self._marshalled(self._form.plains(column))
+        stored = self._marshalled(self._layout.plains(column))
         for position, data in opaque.items():
             # What is damaged fails here, and not when a record needs it.
             decode_value(data)
@@ -145,10 +145,10 @@ class TypedCodec(ValueCodec):
 
     def _exact_column(self, values: list[Any]) -> pa.Array | None:
         """A column of all values; None when it cannot hold one of them exactly."""
-        if not self._form.are_exact(values):
+        if not self._layout.are_exact(values):
             return None
         try:
-            return self._form.column(self._plains(values))
+            return self._layout.column(self._plains(values))
         except (pa.ArrowException, UnicodeError, ArithmeticError, ValueError):
             # For example a lone surrogate, an integer out of range, or one too long for text.
             return None
@@ -165,7 +165,7 @@ class TypedCodec(ValueCodec):
         yield from self._misfits(values[middle:], start + middle)
 
     def _plains(self, values: list[Any]) -> list[Any]:
-        plain = nullable(self._form.plain)
+        plain = nullable(self._layout.plain)
         return values if plain is same else list(map(plain, values))
 
     def _marshalled(self, plains: list[Any]) -> list[bytes]:
@@ -173,14 +173,14 @@ class TypedCodec(ValueCodec):
         return [marshal.dumps(plain, 2) for plain in plains]
 
     def _opaque(self, value: Any) -> bytes:
-        reason = self._form.refusal(value)
+        reason = self._layout.refusal(value)
         if reason is not None:
             raise wrong_type(value, self.type_text, reason)
-        return encode_value(self._form.to_encoded(value))
+        return encode_value(self._layout.to_encoded(value))
 
     def _encoded(self, data: bytes) -> Any:
         value = decode_value(data)
-        return None if value is None else self._form.from_encoded(value)
+        return None if value is None else self._layout.from_encoded(value)
 
 
 def wrong_type(value: Any, text: str, reason: str) -> StateError:

@@ -29,8 +29,8 @@ from ...common.typeinfo import ListTypeInfo
 from ...protocol.key_groups import KeyGroupRange
 from ..serializers.key_codec import decode_key
 from ..serializers.value_codecs import Opaque, ValueCodec
-from ..serializers.value_forms import binary_values
-from ..ttl.expiry import ExpiryForm, ListExpiry, SingleExpiry
+from ..serializers.value_layouts import binary_values
+from ..ttl.expiry import ExpiryLayout, ListExpiry, SingleExpiry
 
 # pyarrow.compute and pyarrow.parquet are imported where they are used, here and in what this module imports:
 # every driver and every task imports these modules as it starts, and most need neither at once.
@@ -291,11 +291,11 @@ def decoded_values(codec: ValueCodec, table: pa.Table, start: int, length: int) 
         column_slice(table["value"], start, length),
         opaque_values(column_slice(table["value_encoded"], start, length)),
     )
-    form = expiry_form(table)
-    return values if form is None else form.join(values, column_slice(table["expiry"], start, length))
+    layout = expiry_layout(table)
+    return values if layout is None else layout.join(values, column_slice(table["expiry"], start, length))
 
 
-def expiry_form(table: pa.Table) -> ExpiryForm | None:
+def expiry_layout(table: pa.Table) -> ExpiryLayout | None:
     """How a change table holds expiries; None when its state has no TTL."""
     kind = table["expiry"].type
     if pa.types.is_null(kind):

@@ -12,10 +12,10 @@ from ...common.errors import ConfigurationError, StateError
 from ...common.type_system.type_parser import type_from_text
 from ...common.typeinfo import ListTypeInfo, PickledBytesTypeInfo, TypeInformation
 from ..keyed.conversion import OPAQUE, StateConversion
-from ..serializers.arrow_forms import arrow_form
 from ..serializers.codecs import value_codec
 from ..serializers.encoded_values import decode_value
-from ..serializers.value_forms import ValueForm, nullable
+from ..serializers.type_layouts import layout_of
+from ..serializers.value_layouts import ValueLayout, nullable
 from .segments import column_slice, key_values, opaque_values
 
 # The namespaces of a job have no declared type; a reader who knows it says so under this name.
@@ -70,7 +70,7 @@ class ColumnLayout:
     ) -> None:
         self._where = where
         self._stored = stored
-        self._forms: dict[str, _KeyForm] = {}
+        self._layouts: dict[str, _KeyLayout] = {}
         everywhere = [*types, *other_types]
         is_keyed = not any("subtask" in each for each in everywhere)
         fields: list[pa.Field] = [] if is_keyed else [pa.field("subtask", pa.int32())]
@@ -79,8 +79,8 @@ class ColumnLayout:
             found = {kind for kind in kinds if not pa.types.is_null(kind)}
             expected = (name == "key" and is_keyed) or (name == "map_key" and "map_key_type" in schema)
             if found or (not everywhere and expected):
-                self._forms[name] = form = _key_form(schema.get(declared), found)
-                fields.append(pa.field(name, form.arrow_type))
+                self._layouts[name] = layout = _key_layout(schema.get(declared), found)
+                fields.append(pa.field(name, layout.arrow_type))
         fields.append(pa.field("value", stored.arrow_type))
         self.is_pickled = stored.is_pickled
         if not self.is_pickled:
@@ -104,7 +104,7 @@ class ColumnLayout:
     @property
     def key_columns(self) -> list[str]:
         """Those of `key`, `namespace` and `map_key` that the state has."""
-        return list(self._forms)
+        return list(self._layouts)
 
     def entries(self, table: pa.Table, trusted: bool) -> Iterator[StateEntry]:
         """A change table as Python objects."""
@@ -127,9 +127,9 @@ class ColumnLayout:
 
     def _column(self, table: pa.Table, name: str, start: int, length: int) -> pa.Array:
         column = column_slice(table[name], start, length)
-        form = self._forms.get(name)
-        if form is not None:
-            return form.convert(self._where, name, column)
+        layout = self._layouts.get(name)
+        if layout is not None:
+            return layout.convert(self._where, name, column)
         target = self.schema.field(name).type
         return column if column.type == target else column.cast(target)
 
@@ -154,7 +154,7 @@ class StoredValues:
         self._where = where
         self._codec = value_codec(type_info)
         self.conversion = StateConversion(str(where), schema, type_info)
-        self._opaque_form = arrow_form(type_info, OPAQUE)
+        self._opaque_form = layout_of(type_info, OPAQUE)
         self.is_pickled = self._codec.is_pickled
         self.arrow_type = self._codec.arrow_type
 
@@ -193,7 +193,7 @@ def without_empty_encodings(table: pa.Table) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class _KeyForm:
+class _KeyLayout:
     """How a key column is shown.
 
     Attributes:
@@ -202,7 +202,7 @@ class _KeyForm:
 
     arrow_type: pa.DataType
     is_text: bool = False
-    declared: ValueForm | None = None
+    declared: ValueLayout | None = None
 
     def convert(self, where: object, name: str, column: pa.Array) -> pa.Array:
         if self.is_text:
@@ -218,7 +218,7 @@ class _KeyForm:
         return self.declared.column(list(map(self.declared.plain, keys)))
 
 
-def _key_form(declared: object, found: set[pa.DataType]) -> _KeyForm:
+def _key_layout(declared: object, found: set[pa.DataType]) -> _KeyLayout:
     """How the keys of files with these key columns are shown.
 
     Integers and text as they are; other keys in their declared type; keys of which nothing is known, or
@@ -226,14 +226,18 @@ def _key_form(declared: object, found: set[pa.DataType]) -> _KeyForm:
     """
     type_info = _parsed(declared)
     is_unknown = type_info is None or isinstance(type_info, PickledBytesTypeInfo)
-    form = None if type_info is None or is_unknown else arrow_form(type_info)
+    layout = None if type_info is None or is_unknown else layout_of(type_info)
     if len(found) == 1 and (pa.types.is_int64(*found) or pa.types.is_large_string(*found)):
-        return _KeyForm(next(iter(found)))
+        return _KeyLayout(next(iter(found)))
     if not found:
-        return _KeyForm(pa.large_string() if form is None else _widest(form.arrow_type))
-    if form is None or pa.types.is_integer(form.arrow_type) or pa.types.is_large_string(form.arrow_type):
-        return _KeyForm(pa.large_string(), is_text=True)
-    return _KeyForm(form.arrow_type, declared=form)
+        return _KeyLayout(pa.large_string() if layout is None else _widest(layout.arrow_type))
+    if (
+        layout is None
+        or pa.types.is_integer(layout.arrow_type)
+        or pa.types.is_large_string(layout.arrow_type)
+    ):
+        return _KeyLayout(pa.large_string(), is_text=True)
+    return _KeyLayout(layout.arrow_type, declared=layout)
 
 
 def _widest(arrow_type: pa.DataType) -> pa.DataType:

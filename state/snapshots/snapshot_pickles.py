@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ...common.errors import ConfigurationError
 from ...common.type_system.type_parser import type_from_text
 from ...protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
-from ..serializers.arrow_forms import arrow_form
+from ..serializers.type_layouts import layout_of
 from ..serializers.type_parts import every_type
-from ..serializers.value_forms import PickledForm
+from ..serializers.value_layouts import PickledLayout
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def _pickled_part(text: str) -> str | None:
         type_info = type_from_text(text)
     except ConfigurationError:
         return f"perhaps values of the type {text}, which this release does not know"
-    if isinstance(arrow_form(type_info), PickledForm):
+    if isinstance(layout_of(type_info), PickledLayout):
         return "values without a declared type"
-    if any(isinstance(arrow_form(part), PickledForm) for part in every_type(type_info)):
+    if any(isinstance(layout_of(part), PickledLayout) for part in every_type(type_info)):
         return f"parts of its values without a declared type ({text})"
     return None

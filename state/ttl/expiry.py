@@ -49,7 +49,7 @@ def stored_expiry(data: bytes) -> int:
     return expiry
 
 
-class ExpiryForm(ABC):
+class ExpiryLayout(ABC):
     """Takes expiries off entries and puts them back.
 
     Attributes:
@@ -83,7 +83,7 @@ class ExpiryForm(ABC):
         """When the last of each entry expires, in milliseconds; `NEVER` where it does not."""
 
 
-class SingleExpiry(ExpiryForm):
+class SingleExpiry(ExpiryLayout):
     """One expiry per entry."""
 
     arrow_type = _TIMESTAMP
@@ -109,7 +109,7 @@ class SingleExpiry(ExpiryForm):
         return milliseconds(expiries)
 
 
-class ListExpiry(ExpiryForm):
+class ListExpiry(ExpiryLayout):
     """One expiry per element of a list."""
 
     arrow_type = pa.list_(_TIMESTAMP)

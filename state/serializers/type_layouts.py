@@ -23,26 +23,26 @@ from ...common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
-from .class_forms import class_form
-from .composite_forms import ListForm, MapForm, RowForm, TupleForm
+from .class_layouts import class_layout
+from .composite_layouts import ListLayout, MapLayout, RowLayout, TupleLayout
 from .pickling import dumps
-from .value_forms import (
+from .value_layouts import (
     BASIC_FORMS,
     BYTES_FORM,
     DATE_FORM,
     TIME_FORM,
     TIMESTAMP_FORM,
     ZONED_TIMESTAMP_FORM,
-    CustomForm,
-    PickledForm,
-    ValueForm,
-    enum_form,
+    CustomLayout,
+    PickledLayout,
+    ValueLayout,
+    enum_layout,
 )
 
 IMMUTABLE_TYPES: frozenset[type] = frozenset(
     {int, float, str, bytes, bool, complex, type(None), date, datetime, time, Decimal, Instant}
 )
-_SQL_TIME_FORMS: dict[type[TypeInformation], ValueForm] = {
+_SQL_TIME_FORMS: dict[type[TypeInformation], ValueLayout] = {
     DateTypeInfo: DATE_FORM,
     TimeTypeInfo: TIME_FORM,
     TimestampTypeInfo: TIMESTAMP_FORM,
@@ -50,10 +50,10 @@ _SQL_TIME_FORMS: dict[type[TypeInformation], ValueForm] = {
 }
 
 
-_PICKLED = PickledForm(dumps)
+_PICKLED = PickledLayout(dumps)
 
 
-def arrow_form(type_info: TypeInformation, unknown: ValueForm = _PICKLED) -> ValueForm:
+def layout_of(type_info: TypeInformation, unknown: ValueLayout = _PICKLED) -> ValueLayout:
     """The form of a declared type.
 
     Args:
@@ -64,33 +64,35 @@ def arrow_form(type_info: TypeInformation, unknown: ValueForm = _PICKLED) -> Val
     if type(type_info) in _SQL_TIME_FORMS:
         return _SQL_TIME_FORMS[type(type_info)]
     if isinstance(type_info, EnumTypeInfo):
-        return enum_form(type_info)
+        return enum_layout(type_info)
     if isinstance(type_info, CustomTypeInfo):
-        return CustomForm(type_info)
+        return CustomLayout(type_info)
     if isinstance(type_info, PrimitiveArrayTypeInfo):
         is_bytes = type_info.element_type == BasicTypeInfo(BasicType.BYTE)
         return (
-            BYTES_FORM if is_bytes else ListForm(arrow_form(type_info.element_type, unknown), with_none=False)
+            BYTES_FORM
+            if is_bytes
+            else ListLayout(layout_of(type_info.element_type, unknown), with_none=False)
         )
     if isinstance(type_info, BasicArrayTypeInfo | ObjectArrayTypeInfo):
-        return ListForm(arrow_form(type_info.element_type, unknown))
+        return ListLayout(layout_of(type_info.element_type, unknown))
     if isinstance(type_info, ListTypeInfo):
-        return ListForm(arrow_form(type_info.elem_type, unknown))
+        return ListLayout(layout_of(type_info.elem_type, unknown))
     if isinstance(type_info, MapTypeInfo):
-        return MapForm(arrow_form(type_info.key_type, unknown), arrow_form(type_info.value_type, unknown))
-    return _struct_form(type_info, unknown) or unknown
+        return MapLayout(layout_of(type_info.key_type, unknown), layout_of(type_info.value_type, unknown))
+    return _struct_layout(type_info, unknown) or unknown
 
 
-def _struct_form(type_info: TypeInformation, unknown: ValueForm) -> ValueForm | None:
+def _struct_layout(type_info: TypeInformation, unknown: ValueLayout) -> ValueLayout | None:
     if not isinstance(type_info, TupleTypeInfo | RowTypeInfo | ClassTypeInfo):
         return None
-    fields = [arrow_form(field, unknown) for field in type_info.get_field_types()]
+    fields = [layout_of(field, unknown) for field in type_info.get_field_types()]
     # Parquet has no struct without fields.
     if not fields:
         return None
     if isinstance(type_info, TupleTypeInfo):
-        return TupleForm(fields)
+        return TupleLayout(fields)
     if isinstance(type_info, ClassTypeInfo):
-        return class_form(type_info, fields)
+        return class_layout(type_info, fields)
     names = type_info.get_field_names()
-    return RowForm(None if type_info._field_names is None else tuple(names), names, fields)
+    return RowLayout(None if type_info._field_names is None else tuple(names), names, fields)

@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from ...common.types import Row, RowKind
-from .value_forms import LIST_LIKE, ValueForm, checked, nullable, same
+from .value_layouts import LIST_LIKE, ValueLayout, checked, nullable, same
 
 _NONE = type(None)
 
 
-class ListForm(ValueForm):
+class ListLayout(ValueLayout):
     """A list; with `with_none` False (an array of a primitive type) no element may be None."""
 
     immutable = False
 
-    def __init__(self, element: ValueForm, with_none: bool = True) -> None:
+    def __init__(self, element: ValueLayout, with_none: bool = True) -> None:
         self.arrow_type = pa.large_list(element.arrow_type)
         self._element = element
         self._with_none = with_none
@@ -70,12 +70,12 @@ class ListForm(ValueForm):
         ]
 
 
-class MapForm(ValueForm):
+class MapLayout(ValueLayout):
     """A dict. No key may be None: Arrow's map columns have no null keys."""
 
     immutable = False
 
-    def __init__(self, key: ValueForm, value: ValueForm) -> None:
+    def __init__(self, key: ValueLayout, value: ValueLayout) -> None:
         self.arrow_type = pa.map_(key.arrow_type, value.arrow_type)
         self._key = key
         self._value = value
@@ -134,7 +134,7 @@ class MapForm(ValueForm):
         ]
 
 
-class StructForm(ValueForm):
+class StructLayout(ValueLayout):
     """Values with a fixed number of fields. Its plain form is a sequence of the fields' plain forms.
 
     Args:
@@ -145,12 +145,12 @@ class StructForm(ValueForm):
     def __init__(
         self,
         names: list[str],
-        fields: list[ValueForm],
+        fields: list[ValueLayout],
         get: Callable[[Any], Any],
         make: Callable[[Any], Any],
     ) -> None:
         self.arrow_type = pa.struct(
-            [(name, form.arrow_type) for name, form in zip(names, fields, strict=True)]
+            [(name, layout.arrow_type) for name, layout in zip(names, fields, strict=True)]
         )
         self._names = names
         self._fields = fields
@@ -176,7 +176,7 @@ class StructForm(ValueForm):
         except AttributeError:
             # An attribute was deleted from an instance.
             return False
-        return all(form.are_exact(column) for form, column in zip(self._fields, columns, strict=True))
+        return all(layout.are_exact(column) for layout, column in zip(self._fields, columns, strict=True))
 
     @abstractmethod
     def are_whole(self, values: list[Any]) -> bool:
@@ -190,8 +190,8 @@ class StructForm(ValueForm):
         parts = self.parts(value)
         if parts is None:
             return f"{value!r:.100} of type {type(value).__name__}"
-        for name, form, part in zip(self._names, self._fields, parts):
-            reason = part_refusal(form, part)
+        for name, layout, part in zip(self._names, self._fields, parts):
+            reason = part_refusal(layout, part)
             if reason is not None:
                 return f"{reason} in field {name}"
         return None
@@ -199,7 +199,8 @@ class StructForm(ValueForm):
     def of_fields(self, parts: Iterable[Any], method: str) -> list[Any]:
         """The parts of a value, each as a method of the form of its field gives it."""
         return [
-            None if part is None else getattr(form, method)(part) for form, part in zip(self._fields, parts)
+            None if part is None else getattr(layout, method)(part)
+            for layout, part in zip(self._fields, parts)
         ]
 
     def column(self, plains: list[Any]) -> pa.Array:
@@ -209,24 +210,24 @@ class StructForm(ValueForm):
             empty = (None,) * len(self._fields)
             plains = [empty if plain is None else plain for plain in plains]
         columns = zip(*plains, strict=True) if plains else [()] * len(self._fields)
-        arrays = [form.column(list(part)) for form, part in zip(self._fields, columns, strict=True)]
+        arrays = [layout.column(list(part)) for layout, part in zip(self._fields, columns, strict=True)]
         return pa.StructArray.from_arrays(arrays, names=self._names, mask=mask)
 
     def plains(self, column: pa.Array) -> list[Any]:
-        parts = [form.plains(column.field(index)) for index, form in enumerate(self._fields)]
+        parts = [layout.plains(column.field(index)) for index, layout in enumerate(self._fields)]
         rows: list[Any] = list(zip(*parts, strict=True))
         if column.null_count:
             rows = [row if is_valid else None for row, is_valid in zip(rows, _validity(column))]
         return rows
 
 
-class TupleForm(StructForm):
+class TupleLayout(StructLayout):
     """A tuple of fixed length."""
 
-    def __init__(self, fields: list[ValueForm]) -> None:
+    def __init__(self, fields: list[ValueLayout]) -> None:
         super().__init__([f"f{index}" for index in range(len(fields))], fields, same, tuple)
-        self.immutable = all(form.immutable for form in fields)
-        if all(form.plain is same for form in fields):
+        self.immutable = all(layout.immutable for layout in fields)
+        if all(layout.plain is same for layout in fields):
             self.plain = same
 
     def are_whole(self, values: list[Any]) -> bool:
@@ -244,7 +245,7 @@ class TupleForm(StructForm):
         return tuple(self.of_fields(data, "from_encoded"))
 
 
-class RowForm(StructForm):
+class RowLayout(StructLayout):
     """A `Row`, with or without field names.
 
     A row without names, with the names in another order, or of another kind than INSERT is not wrong,
@@ -253,7 +254,9 @@ class RowForm(StructForm):
 
     immutable = False
 
-    def __init__(self, row_fields: tuple[str, ...] | None, names: list[str], fields: list[ValueForm]) -> None:
+    def __init__(
+        self, row_fields: tuple[str, ...] | None, names: list[str], fields: list[ValueLayout]
+    ) -> None:
         self._row_fields = row_fields
 
         def make(parts: Any) -> Row:
@@ -297,10 +300,10 @@ class RowForm(StructForm):
         if names is None or self._row_fields is None:
             row = Row(*self.of_fields(value._values, method))
         else:
-            forms = dict(zip(self._names, self._fields))
+            layouts = dict(zip(self._names, self._fields))
             row = Row(
                 *(
-                    getattr(forms[name], method)(part) if name in forms and part is not None else part
+                    getattr(layouts[name], method)(part) if name in layouts and part is not None else part
                     for name, part in zip(names, value._values)
                 )
             )
@@ -322,11 +325,11 @@ def _elementwise(values: Any, convert: Callable[[Any], Any]) -> Any:
     return converted.reshape(values.shape)
 
 
-def part_refusal(form: ValueForm, part: Any) -> str | None:
+def part_refusal(layout: ValueLayout, part: Any) -> str | None:
     """Why a part of a value is of a wrong type; None when it is not."""
-    if part is None or form.are_exact([part]):
+    if part is None or layout.are_exact([part]):
         return None
-    return form.refusal(part)
+    return layout.refusal(part)
 
 
 def _offsets(plains: list[Any], dtype: Any) -> pa.Array:

@@ -14,19 +14,19 @@ from ...common.errors import StateMigrationError
 from ...common.type_system.class_types import ClassKind, ClassTypeInfo
 from ...common.type_system.type_inference import is_missing
 from ...common.types import Row
-from .composite_forms import RowForm, StructForm
-from .value_forms import ValueForm, checked
+from .composite_layouts import RowLayout, StructLayout
+from .value_layouts import ValueLayout, checked
 
 
-def class_form(type_info: ClassTypeInfo, fields: list[ValueForm]) -> StructForm:
+def class_layout(type_info: ClassTypeInfo, fields: list[ValueLayout]) -> StructLayout:
     """The form of a class; of rows where the class is unknown."""
     names = type_info.get_field_names()
     if type_info.python_class is None:
-        return _UnknownClassForm(tuple(names), names, fields)
-    return ClassForm(type_info.kind, type_info.python_class, names, fields)
+        return _UnknownClassLayout(tuple(names), names, fields)
+    return ClassLayout(type_info.kind, type_info.python_class, names, fields)
 
 
-class _UnknownClassForm(RowForm):
+class _UnknownClassLayout(RowLayout):
     """Rows for instances of a class that is not here. They may have more or fewer names than the class."""
 
     def parts(self, value: Any) -> Iterable[Any] | None:
@@ -36,21 +36,21 @@ class _UnknownClassForm(RowForm):
         return [by_name.get(name) for name in self._names]
 
 
-class ClassForm(StructForm):
+class ClassLayout(StructLayout):
     """Instances of exactly one class; those with more or fewer attributes are encoded by themselves.
 
     The encoding is a row of their attributes, so that it can be read without the class.
     """
 
     def __init__(
-        self, kind: ClassKind, python_class: type[Any], names: list[str], fields: list[ValueForm]
+        self, kind: ClassKind, python_class: type[Any], names: list[str], fields: list[ValueLayout]
     ) -> None:
         self._class = python_class
         self._has_dict = not _has_slots(python_class)
         self._is_pydantic = kind is ClassKind.PYDANTIC
         super().__init__(names, fields, _getter(names), self._maker(names))
         is_frozen = not self._is_pydantic and python_class.__dataclass_params__.frozen
-        self.immutable = is_frozen and all(form.immutable for form in fields)
+        self.immutable = is_frozen and all(layout.immutable for layout in fields)
 
     def are_whole(self, values: list[Any]) -> bool:
         if set(map(type, values)) != {self._class}:
@@ -65,13 +65,13 @@ class ClassForm(StructForm):
         return [getattr(value, name, None) for name in self._names]
 
     def to_encoded(self, value: Any) -> Any:
-        forms = dict(zip(self._names, self._fields))
+        layouts = dict(zip(self._names, self._fields))
         found = fields_of_instance(value, self._names)
         found |= vars(value) if self._has_dict else {}
         if self._is_pydantic:
             found |= (value.__pydantic_extra__ or {}) | (value.__pydantic_private__ or {})
         parts = {
-            name: forms[name].to_encoded(part) if name in forms and part is not None else part
+            name: layouts[name].to_encoded(part) if name in layouts and part is not None else part
             for name, part in found.items()
         }
         return Row(**parts)
@@ -79,9 +79,9 @@ class ClassForm(StructForm):
     def from_encoded(self, data: Any) -> Any:
         if type(data) is not Row or data._fields is None:
             return checked(self, data)
-        forms = dict(zip(self._names, self._fields))
+        layouts = dict(zip(self._names, self._fields))
         parts = {
-            name: forms[name].from_encoded(part) if name in forms and part is not None else part
+            name: layouts[name].from_encoded(part) if name in layouts and part is not None else part
             for name, part in data.as_dict().items()
         }
         if self._is_pydantic:

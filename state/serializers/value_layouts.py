@@ -38,11 +38,11 @@ def same(value: Any) -> Any:
     return value
 
 
-class ValueForm(ABC):
+class ValueLayout(ABC):
     """The layout of one declared type.
 
     A value that is not exact is *encoded*, by itself: `to_encoded` turns it into what `encode_value` takes,
-    and `from_encoded` turns that back. Neither runs code of the value, and only `PickledForm` unpickles.
+    and `from_encoded` turns that back. Neither runs code of the value, and only `PickledLayout` unpickles.
 
     Attributes:
         arrow_type: of the column.
@@ -93,13 +93,13 @@ class ValueForm(ABC):
         """The plain values of a column."""
 
 
-def checked(form: ValueForm, data: Any) -> Any:
+def checked(layout: ValueLayout, data: Any) -> Any:
     """What `decode_value` gave, if it is of the type of a form.
 
     Raises:
         CorruptCheckpointError: it is not.
     """
-    reason = None if form.are_exact([data]) else form.refusal(data)
+    reason = None if layout.are_exact([data]) else layout.refusal(data)
     if reason is not None:
         raise CorruptCheckpointError(
             f"a stored value contains {reason}, which does not fit its declared type; restore another "
@@ -115,7 +115,7 @@ def nullable(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
 
 
-class ScalarForm(ValueForm):
+class ScalarLayout(ValueLayout):
     """A value with no parts.
 
     Args:
@@ -180,7 +180,7 @@ class ScalarForm(ValueForm):
         return plains
 
 
-class PickledForm(ScalarForm):
+class PickledLayout(ScalarLayout):
     """Any object, pickled: a field of unknown type inside a value of a known one."""
 
     def __init__(self, dumps: Callable[[Any], bytes]) -> None:
@@ -205,7 +205,7 @@ class PickledForm(ScalarForm):
         return self.back(data.data)
 
 
-class CustomForm(ScalarForm):
+class CustomLayout(ScalarLayout):
     """Values that a user's codec turns into bytes."""
 
     def __init__(self, type_info: CustomTypeInfo) -> None:
@@ -243,7 +243,7 @@ class CustomForm(ScalarForm):
     _any_type = False
 
 
-class _EnumForm(ScalarForm):
+class _EnumLayout(ScalarLayout):
     def to_encoded(self, value: Any) -> Any:
         return self.plain(value)
 
@@ -251,11 +251,11 @@ class _EnumForm(ScalarForm):
         return self.back(checked(BASIC_FORMS[BasicType.STRING], data))
 
 
-def enum_form(type_info: EnumTypeInfo) -> ScalarForm:
+def enum_layout(type_info: EnumTypeInfo) -> ScalarLayout:
     """Members by their names; the names themselves where the class is unknown."""
     python_class = type_info.python_class
     if python_class is None:
-        return ScalarForm(pa.large_string(), str)
+        return ScalarLayout(pa.large_string(), str)
 
     def back(name: str) -> Any:
         try:
@@ -265,7 +265,7 @@ def enum_form(type_info: EnumTypeInfo) -> ScalarForm:
                 f"{class_name_of(python_class)} has no member {name}, which is stored in state"
             ) from error
 
-    return _EnumForm(pa.large_string(), python_class, lambda member: member.name, back)
+    return _EnumLayout(pa.large_string(), python_class, lambda member: member.name, back)
 
 
 def _is_naive(value: Any) -> bool:
@@ -276,7 +276,7 @@ def _micros_of_time(value: time) -> int:
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 
-def _basic(basic_type: BasicType) -> ScalarForm:
+def _basic(basic_type: BasicType) -> ScalarLayout:
     ints = {
         BasicType.BYTE: pa.int8(),
         BasicType.SHORT: pa.int16(),
@@ -284,18 +284,18 @@ def _basic(basic_type: BasicType) -> ScalarForm:
         BasicType.LONG: pa.int64(),
     }
     if basic_type in ints:
-        return ScalarForm(ints[basic_type], int, also=(np.integer,))
+        return ScalarLayout(ints[basic_type], int, also=(np.integer,))
     if basic_type in (BasicType.FLOAT, BasicType.DOUBLE):
-        return ScalarForm(pa.float64(), float, also=(int, np.floating, np.integer))
+        return ScalarLayout(pa.float64(), float, also=(int, np.floating, np.integer))
     return _OTHER_BASIC[basic_type]
 
 
 _OTHER_BASIC = {
-    BasicType.STRING: ScalarForm(pa.large_string(), str),
-    BasicType.CHAR: ScalarForm(pa.large_string(), str),
-    BasicType.BOOLEAN: ScalarForm(pa.bool_(), bool, also=(np.bool_,)),
+    BasicType.STRING: ScalarLayout(pa.large_string(), str),
+    BasicType.CHAR: ScalarLayout(pa.large_string(), str),
+    BasicType.BOOLEAN: ScalarLayout(pa.bool_(), bool, also=(np.bool_,)),
     # Text is the one column that holds every integer and every decimal, with its exponent, exactly.
-    BasicType.BIG_INT: ScalarForm(
+    BasicType.BIG_INT: ScalarLayout(
         pa.large_string(),
         int,
         str,
@@ -304,8 +304,8 @@ _OTHER_BASIC = {
         lambda value: value.bit_length() < 14_000,
         also=(np.integer,),
     ),
-    BasicType.BIG_DEC: ScalarForm(pa.large_string(), Decimal, str, Decimal, also=(int,)),
-    BasicType.INSTANT: ScalarForm(
+    BasicType.BIG_DEC: ScalarLayout(pa.large_string(), Decimal, str, Decimal, also=(int,)),
+    BasicType.INSTANT: ScalarLayout(
         pa.timestamp("ns", "UTC"),
         Instant,
         lambda value: value.seconds * _NANOS + value.nanos,
@@ -314,16 +314,16 @@ _OTHER_BASIC = {
         stored_as=pa.int64(),
     ),
 }
-BASIC_FORMS: dict[BasicType, ScalarForm] = {basic_type: _basic(basic_type) for basic_type in BasicType}
-BYTES_FORM = ScalarForm(pa.large_binary(), bytes, also=(bytearray,))
-DATE_FORM = ScalarForm(
+BASIC_FORMS: dict[BasicType, ScalarLayout] = {basic_type: _basic(basic_type) for basic_type in BasicType}
+BYTES_FORM = ScalarLayout(pa.large_binary(), bytes, also=(bytearray,))
+DATE_FORM = ScalarLayout(
     pa.date32(),
     date,
     lambda value: value.toordinal() - _UNIX_EPOCH_DAY,
     lambda day: date.fromordinal(day + _UNIX_EPOCH_DAY),
     stored_as=pa.int32(),
 )
-TIME_FORM = ScalarForm(
+TIME_FORM = ScalarLayout(
     pa.time64("us"),
     time,
     _micros_of_time,
@@ -331,7 +331,7 @@ TIME_FORM = ScalarForm(
     _is_naive,
     stored_as=pa.int64(),
 )
-TIMESTAMP_FORM = ScalarForm(
+TIMESTAMP_FORM = ScalarLayout(
     pa.timestamp("us"),
     datetime,
     lambda value: (value - _EPOCH) // _MICROSECOND,
@@ -339,7 +339,7 @@ TIMESTAMP_FORM = ScalarForm(
     _is_naive,
     stored_as=pa.int64(),
 )
-ZONED_TIMESTAMP_FORM = ScalarForm(
+ZONED_TIMESTAMP_FORM = ScalarLayout(
     pa.timestamp("us", "UTC"),
     datetime,
     lambda value: (value - _EPOCH_UTC) // _MICROSECOND,
