@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from tidegate.common.job_status import JobStatus
-from tidegate.protocol import state_backing, task_life
+from tidegate.protocol import spill_state, task_life
 from tidegate.protocol.checkpoints import alignment
 from tidegate.protocol.checkpoints import checkpoint as core
 from tidegate.protocol.checkpoints.alignment_table import TABLE
@@ -31,7 +31,7 @@ from tidegate.protocol.job import TRANSITIONS
 from tidegate.protocol.job_takeover import TAKEOVER_TRANSITIONS, TakeoverStep
 from tidegate.protocol.job_tasks import PHASES, TASKS_TRANSITIONS, TasksPhase
 from tidegate.protocol.rescale import RESCALE_TRANSITIONS, RescalePhase
-from tidegate.protocol.state_backing import Backing
+from tidegate.protocol.spill_state import SpillState
 from tidegate.protocol.task_life import TaskLifeEvent, TaskPhase
 
 PAGE = Path(__file__).parent / "protocol.md"
@@ -330,7 +330,7 @@ def page() -> str:
     return PAGE_TEXT.format(
         job=diagram(table_arrows(TRANSITIONS), JobStatus.CREATED.name, ended),
         task=diagram(task_arrows(), TaskPhase.CREATED.name, [TaskPhase.FINISHED.name]),
-        backing=diagram(table_arrows(state_backing.TRANSITIONS), Backing.NONE.name),
+        spill=diagram(table_arrows(spill_state.TRANSITIONS), SpillState.NONE.name),
         rows=alignment_rows(),
         tasks=diagram(table_arrows(TASKS_TRANSITIONS), TasksPhase.WAITING.name, [TasksPhase.ENDING.name]),
         phases=_phases(),
@@ -447,9 +447,9 @@ is *announced* when it has arrived with everything before it, and received when 
 
 ## Where the entries of LMDB state are
 
-The table is in `protocol/state_backing.py`, for one table of state in one subtask.
+The table is in `protocol/spill_state.py`, for one table of state in one subtask.
 
-{backing}
+{spill}
 
 ## The life of a checkpoint
 

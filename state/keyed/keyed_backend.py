@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...common.errors import CheckpointStorageError, KeyTypeError, StateError
 from ...common.typeinfo import Types
 from ...protocol.checkpoints.handles import KeyedStateHandle
-from ...protocol.state_backing import Backing, BackingEvent
+from ...protocol.spill_state import SpillEvent, SpillState
 from ..backend import BackendClosedError, FrozenKeyedState, KeyedStateBackend, KeyedStateBackendParameters
 from ..claims import Unclaimed
 from ..descriptors import (
@@ -271,8 +271,8 @@ class TableKeyedStateBackend(KeyedStateBackend):
         self.freeze()
         self._spilling_epoch = self._epochs
         for table in self._tables.values():
-            if table.backing is Backing.WANTED:
-                table.happened(BackingEvent.SPILL_BEGUN)
+            if table.spill is SpillState.WANTED:
+                table.happened(SpillEvent.SPILL_BEGUN)
                 self._pending[-1].filled.append(table)
         return self._frozen(is_spill=True)
 
@@ -382,7 +382,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
         contents = self._log.contents(table.name)
         if contents is not None:
             table.store.write(contents)
-        table.happened(BackingEvent.FILLED)
+        table.happened(SpillEvent.FILLED)
 
     def close(self) -> None:
         with self._persist_lock:
@@ -475,7 +475,7 @@ class TableKeyedStateBackend(KeyedStateBackend):
 
     def _fits(self, table: StateTable, stored: pa.Table) -> bool:
         """Whether memory can hold restored entries, and LMDB can be filled later if it cannot any more."""
-        if self._budget is None or table.backing is not Backing.NONE:
+        if self._budget is None or table.spill is not SpillState.NONE:
             return False
         rows = min(_SAMPLE_ROWS, stored.num_rows)
         keys = key_values(column_slice(stored["key"], 0, rows))

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any
 
-from ...protocol.state_backing import Backing
+from ...protocol.spill_state import SpillState
 from .tables import DELETED, StateTable
 
 _SAMPLE = 4
@@ -60,7 +60,7 @@ class MemoryBudget:
                 left += sizes[table.name]
                 # From now on its buffers may hold what the cache does not.
                 self._dirty_bytes = self._measured(tables)
-        awaiting = (table for table in tables if table.backing in (Backing.WANTED, Backing.FILLING))
+        awaiting = (table for table in tables if table.spill in (SpillState.WANTED, SpillState.FILLING))
         self._unbacked_bytes = sum(sizes[table.name] for table in awaiting)
 
     def has_room(

@@ -28,7 +28,7 @@ from itertools import repeat, starmap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...common.errors import KeyTypeError
-from ...protocol.state_backing import Backing, BackingEvent, backing_after
+from ...protocol.spill_state import SpillEvent, SpillState, spill_after
 from ..lmdb.write_interleaving import SMALL_ENTRIES, WriteInterleaver
 from ..serializers.pickling import dumps
 from ..serializers.type_layouts import IMMUTABLE_TYPES
@@ -159,7 +159,7 @@ class StateTable(ABC):
         self.store = settings.store
         self.is_namespaced = settings.is_namespaced
         self.expiry = settings.expiry
-        self.backing = Backing.NONE
+        self.spill = SpillState.NONE
         # Where a miss in `values` goes on: nowhere as long as `values` holds everything there is.
         self.behind: LmdbTable | None = None
         self.values: dict[Any, Any] = {}
@@ -194,14 +194,14 @@ class StateTable(ABC):
     def load(self, keys: list[Any], map_keys: list[Any] | None, values: list[Any]) -> None:
         """Put restored entries into `values`."""
 
-    def happened(self, event: BackingEvent) -> None:
+    def happened(self, event: SpillEvent) -> None:
         """Change where the entries are: on the task's thread, or for `FILLED` on the snapshot thread."""
-        self.backing = backing_after(self.backing, event)
+        self.spill = spill_after(self.spill, event)
 
     @property
     def is_backed(self) -> bool:
         """Whether LMDB must get every change."""
-        return self.backing in (Backing.FILLING, Backing.COMPLETE)
+        return self.spill in (SpillState.FILLING, SpillState.COMPLETE)
 
     def freeze(self) -> FrozenTable | None:
         """Swap the write buffer; None when it is empty, or when nobody asks what changed."""
@@ -269,12 +269,12 @@ class StateTable(ABC):
         """
         if self.cache_entries is None or self.cached_entries <= self.cache_entries:
             return False
-        if self.backing is Backing.NONE and not self.journals:
+        if self.spill is SpillState.NONE and not self.journals:
             self.back_by_store()
             return True
-        if self.backing is not Backing.COMPLETE:
-            if self.backing is Backing.NONE:
-                self.happened(BackingEvent.OUTGREW_MEMORY)
+        if self.spill is not SpillState.COMPLETE:
+            if self.spill is SpillState.NONE:
+                self.happened(SpillEvent.OUTGREW_MEMORY)
             return False
         self._discarded = self._old
         self._old = self.values
@@ -290,7 +290,7 @@ class StateTable(ABC):
         if not self.journals:
             self.values = {}
             self.journals = True
-        self.happened(BackingEvent.STORED)
+        self.happened(SpillEvent.STORED)
         self.behind = self.store
 
     def release_discarded(self) -> None:

@@ -7,7 +7,7 @@ import enum
 from .life_cycle import next_state
 
 
-class Backing(enum.Enum):
+class SpillState(enum.Enum):
     """What LMDB holds of a table."""
 
     NONE = "none"
@@ -20,7 +20,7 @@ class Backing(enum.Enum):
     """Everything but what is in the write buffers."""
 
 
-class BackingEvent(enum.Enum):
+class SpillEvent(enum.Enum):
     """What happened to a table."""
 
     OUTGREW_MEMORY = "outgrew its share of memory"
@@ -29,17 +29,17 @@ class BackingEvent(enum.Enum):
     STORED = "LMDB got all entries at once"
 
 
-TRANSITIONS: dict[tuple[Backing, BackingEvent], Backing] = {
-    (Backing.NONE, BackingEvent.OUTGREW_MEMORY): Backing.WANTED,
-    (Backing.WANTED, BackingEvent.SPILL_BEGUN): Backing.FILLING,
-    (Backing.FILLING, BackingEvent.FILLED): Backing.COMPLETE,
-    (Backing.NONE, BackingEvent.STORED): Backing.COMPLETE,
+TRANSITIONS: dict[tuple[SpillState, SpillEvent], SpillState] = {
+    (SpillState.NONE, SpillEvent.OUTGREW_MEMORY): SpillState.WANTED,
+    (SpillState.WANTED, SpillEvent.SPILL_BEGUN): SpillState.FILLING,
+    (SpillState.FILLING, SpillEvent.FILLED): SpillState.COMPLETE,
+    (SpillState.NONE, SpillEvent.STORED): SpillState.COMPLETE,
     # Another part of a restored state.
-    (Backing.COMPLETE, BackingEvent.STORED): Backing.COMPLETE,
+    (SpillState.COMPLETE, SpillEvent.STORED): SpillState.COMPLETE,
 }
 """Anything not in the table is a bug in the caller, and raises."""
 
 
-def backing_after(backing: Backing, event: BackingEvent) -> Backing:
+def spill_after(spill: SpillState, event: SpillEvent) -> SpillState:
     """Where the entries are after an event; raises `InvalidTransition` if `TRANSITIONS` does not list it."""
-    return next_state("the backing of a table", TRANSITIONS, backing, event)
+    return next_state("the backing of a table", TRANSITIONS, spill, event)
