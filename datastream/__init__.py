@@ -69,7 +69,7 @@ from ..state.backend import StateBackend
 from ..state.live_backends import HashMapStateBackend
 
 if TYPE_CHECKING:
-    from ..operators.columnar.aggregations import (
+    from ..operators.columnar.aggregate_functions import (
         Aggregation,
         Count,
         Max,
@@ -210,7 +210,7 @@ __all__ = [
 __getattr__ = lazy_attributes(
     __name__,
     {
-        "..operators.columnar.aggregations": (
+        "..operators.columnar.aggregate_functions": (
             "Aggregation",
             "Count",
             "Max",

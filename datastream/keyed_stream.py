@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import ConfigurationError
 from ..common.typeinfo import TypeInformation
 from ..common.types import Row
-from ..operators.columnar.aggregations import Aggregation, checked_aggregations
+from ..operators.columnar.aggregate_functions import Aggregation, checked_aggregations
 from ..operators.columnar.column_key import ColumnKey
 from ..operators.columnar.columnar_aggregate import Aggregates, ColumnarAggregateOperator
 from ..operators.columnar.columnar_process import KeyedBatchOperator
-from ..operators.keyed.aggregates import (
+from ..operators.keyed.keyed import KeyedProcessOperator, KeyedReduceOperator
+from ..operators.keyed.keyed_with_state import KeyedWithStateOperator
+from ..operators.keyed.rolling_aggregates import (
     Field,
     FieldReducer,
     MaxBy,
@@ -22,8 +24,6 @@ from ..operators.keyed.aggregates import (
     MinOf,
     SumOf,
 )
-from ..operators.keyed.keyed import KeyedProcessOperator, KeyedReduceOperator
-from ..operators.keyed.keyed_with_state import KeyedWithStateOperator
 from ..operators.windows.assigners import WindowAssigner
 from ..operators.windows.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from ..protocol.scheduling.partitioning import Partitioning

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import ConfigurationError
 from ..common.output_tag import OutputTag
 from ..common.typeinfo import TypeInformation
-from ..operators.columnar.aggregations import Aggregation
+from ..operators.columnar.aggregate_functions import Aggregation
 from ..operators.columnar.columnar_windows import ColumnarWindowOperator
 from ..operators.functions import NullByteKeySelector
 from ..operators.windows.assigners import MergingWindowAssigner, WindowAssigner

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from tidegate.common.typeinfo import TypeInformation
 from tidegate.operators.base import OperatorContext, StreamOperator
-from tidegate.operators.columnar.aggregations import Count, Sum
+from tidegate.operators.columnar.aggregate_functions import Count, Sum
 from tidegate.operators.columnar.column_key import ColumnKey
 from tidegate.operators.columnar.columnar_aggregate import Aggregates
 from tidegate.operators.output import Output, Receiver

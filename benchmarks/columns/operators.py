@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tidegate.common.typeinfo import Types
 from tidegate.operators.base import StreamOperator
-from tidegate.operators.columnar.aggregations import Count
+from tidegate.operators.columnar.aggregate_functions import Count
 from tidegate.operators.columnar.column_key import ColumnKey
 from tidegate.operators.columnar.columnar_aggregate import Aggregates, ColumnarAggregateOperator
 from tidegate.operators.columnar.columnar_windows import ColumnarWindowOperator

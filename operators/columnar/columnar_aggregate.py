@@ -13,12 +13,12 @@ from ...protocol.elements import Batch, CheckpointBarrier
 from ...state.backend import KeyedStateBackend
 from ..base import FrozenOperator, OperatorContext, StreamOperator
 from ..output import Output
-from .aggregations import Aggregation, Fold
+from .aggregate_functions import Aggregation, Fold
+from .aggregate_state import BatchFolds, FoldStates, result_column
 from .column_key import ColumnKey
 from .columns import as_columns, as_timestamps, timestamps_of
 from .fold_cache import FoldCache
 from .grouping import MAX_ROWS, Grouping
-from .key_folds import BatchFolds, FoldStates, result_column
 
 
 class Aggregates:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...state.kinds import ValueState
-from ..keyed.aggregates import FieldReducer, MaxOf, MinOf, SumOf
+from ..keyed.rolling_aggregates import FieldReducer, MaxOf, MinOf, SumOf
 from .column_key import ColumnKey, distinct_keys
 from .grouping import MAX_ROWS, Array, Grouping, empty_fold
 

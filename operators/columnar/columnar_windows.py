@@ -22,12 +22,12 @@ from ..late_records import LateRecords
 from ..output import Output
 from ..timers.timer_queue import Due
 from ..timers.timers import BatchTimerTarget, TimerServices
-from .aggregations import ROWS, Fold
+from .aggregate_functions import ROWS, Fold
+from .aggregate_state import BatchFolds, KeyedFolds, result_column
 from .column_key import DistinctKeys, distinct_keys
 from .columnar_aggregate import Aggregates, FoldingOperator
 from .columns import Int64s, as_columns, as_timestamps, taken, timestamps_of
 from .grouping import MAX_ROWS, Array, Grouping
-from .key_folds import BatchFolds, KeyedFolds, result_column
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from .aggregations import Fold
+from .aggregate_functions import Fold
+from .aggregate_state import FoldStates
 from .grouping import Array, Grouping
-from .key_folds import FoldStates
 from .key_slots import CAPACITY, KeySlots, key_slots
 
 MAX_CHANGED = 1 << 15

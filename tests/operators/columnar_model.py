@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidegate.operators.columnar.aggregations import Aggregation, Count, Max, Mean, Min, Sum
+from tidegate.operators.columnar.aggregate_functions import Aggregation, Count, Max, Mean, Min, Sum
 
 
 class KeyModel:

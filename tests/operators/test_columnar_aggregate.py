@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import ConfigurationError, StateMigrationError, UserCodeError
 from tidegate.operators.columnar import key_slots
-from tidegate.operators.columnar.aggregations import (
+from tidegate.operators.columnar.aggregate_functions import (
     Aggregation,
     Count,
     Max,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate.operators.columnar.column_key import ColumnKey
-from tidegate.operators.keyed.aggregates import MaxOf, MinOf, SumOf
 from tidegate.operators.keyed.keyed import KeyedReduceOperator
+from tidegate.operators.keyed.rolling_aggregates import MaxOf, MinOf, SumOf
 from tidegate.protocol.elements import Batch
 
 from .columnar_model import same

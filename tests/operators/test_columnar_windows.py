@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import ConfigurationError, UserCodeError
-from tidegate.operators.columnar.aggregations import (
+from tidegate.operators.columnar.aggregate_functions import (
     Aggregation,
     Count,
     Max,

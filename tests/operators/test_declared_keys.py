@@ -13,9 +13,9 @@ from tidegate.common.errors import KeyTypeError
 from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.operators.columnar.column_key import ColumnKey
 from tidegate.operators.functions import KeyedProcessFunction
-from tidegate.operators.keyed.aggregates import SumOf
 from tidegate.operators.keyed.declared_keys import DeclaredKeys
 from tidegate.operators.keyed.keyed import KeyedProcessOperator, KeyedReduceOperator
+from tidegate.operators.keyed.rolling_aggregates import SumOf
 
 from .harness import OperatorUnderTest
 

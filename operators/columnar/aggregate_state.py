@@ -18,7 +18,7 @@ from ...state.backend import KeyedStateBackend
 from ...state.descriptors import ValueStateDescriptor
 from ...state.kinds import ValueState
 from . import sketch
-from .aggregations import Aggregation, Count, Fold, Mean, Quantile
+from .aggregate_functions import Aggregation, Count, Fold, Mean, Quantile
 from .grouping import Array, Grouping, empty_fold
 
 _STATE = "aggregates: "
