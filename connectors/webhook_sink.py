@@ -35,7 +35,7 @@ class _Hook:
     batch_rows: int
     encode: Callable[[list[Any]], bytes]
     timeout_s: float
-    patience_s: float
+    retry_timeout_s: float
 
 
 def _as_json(records: list[Any]) -> bytes:
@@ -59,7 +59,7 @@ class WebhookSink(Sink):
         batch_rows: The most records of a request.
         encode: Makes the body of a list of records; by default a JSON array.
         timeout_s: How long to wait for an answer.
-        patience_s: How long to try a request again.
+        retry_timeout_s: How long to try a request again.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class WebhookSink(Sink):
         batch_rows: int = 100,
         encode: Callable[[list[Any]], bytes] = _as_json,
         timeout_s: float = 10.0,
-        patience_s: float = 60.0,
+        retry_timeout_s: float = 60.0,
     ) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(f"{url!r} is not the URL of a web service: http://… or https://…")
-        if batch_rows < 1 or not timeout_s > 0 or not patience_s >= 0:
+        if batch_rows < 1 or not timeout_s > 0 or not retry_timeout_s >= 0:
             raise ConfigurationError("the webhook sink's batch_rows start at 1, its times must be positive")
         every = {"Content-Type": "application/json", **(headers or {})}
-        self._hook = _Hook(url, every, batch_rows, encode, timeout_s, patience_s)
+        self._hook = _Hook(url, every, batch_rows, encode, timeout_s, retry_timeout_s)
 
     def create_writer(self) -> SinkWriter:
         return _WebhookWriter(self._hook)
@@ -135,7 +135,7 @@ class _WebhookCommitter(Committer):
 
 def _post(hook: _Hook, key: str, body: bytes, where: str) -> None:
     headers = {**hook.headers, "Idempotency-Key": key}
-    deadline = time.monotonic() + hook.patience_s
+    deadline = time.monotonic() + hook.retry_timeout_s
     pause_s = _FIRST_PAUSE_S
     while True:
         wait_s = pause_s
@@ -158,7 +158,7 @@ def _post(hook: _Hook, key: str, body: bytes, where: str) -> None:
             cause = error
         if time.monotonic() + wait_s > deadline:
             raise WebhookError(
-                f"{where}: {_shown(hook.url)} did not take a request for {hook.patience_s:g} seconds, the "
+                f"{where}: {_shown(hook.url)} did not take a request for {hook.retry_timeout_s:g} seconds, the "
                 f"last time because: {cause}; see whether the service runs"
             ) from cause
         logger.warning("%s: posting failed (%s); trying again in %.1f s", where, cause, wait_s)

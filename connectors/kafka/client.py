@@ -125,14 +125,14 @@ class KafkaProperties:
             ) from error
 
     @property
-    def patience_s(self) -> float:
+    def retry_timeout_s(self) -> float:
         """How long to go on trying when no broker answers, in seconds."""
         return self.own_ms("retry.timeout.ms") / 1_000
 
     @property
     def request_timeout_s(self) -> float:
         """How long one question to a broker may take, in seconds."""
-        return max(0.1, min(_REQUEST_TIMEOUT_S, self.patience_s))
+        return max(0.1, min(_REQUEST_TIMEOUT_S, self.retry_timeout_s))
 
     def own_flag(self, name: str) -> bool:
         """A property of this connector that is true or false."""

@@ -19,12 +19,12 @@ class ConnectionWatch:
 
     Args:
         where: The operator and subtask, for errors.
-        patience_s: How long to go on without any broker, in seconds.
+        retry_timeout_s: How long to go on without any broker, in seconds.
     """
 
-    def __init__(self, where: str, patience_s: float) -> None:
+    def __init__(self, where: str, retry_timeout_s: float) -> None:
         self._where = where
-        self._patience_s = patience_s
+        self._retry_timeout_s = retry_timeout_s
         self._problem: Any = None
         self._down_since_s: float | None = None
 
@@ -33,7 +33,7 @@ class ConnectionWatch:
         if not may_pass(error) or error.fatal():
             self._problem = error
         elif name_of(error) == "_ALL_BROKERS_DOWN" and self._down_since_s is None:
-            logger.warning("%s: no broker answers; trying for %g s", self._where, self._patience_s)
+            logger.warning("%s: no broker answers; trying for %g s", self._where, self._retry_timeout_s)
             self._down_since_s = time.monotonic()
 
     @property
@@ -58,12 +58,12 @@ class ConnectionWatch:
         problem, self._problem = self._problem, None
         if problem is not None:
             raise kafka_error(self._where, "talking to the brokers", problem)
-        if self._down_since_s is None or time.monotonic() - self._down_since_s < self._patience_s:
+        if self._down_since_s is None or time.monotonic() - self._down_since_s < self._retry_timeout_s:
             return
         try:
             self._probe(consumer, topic)
         except confluent().KafkaException as error:
-            what = f"reconnecting to the brokers for {self._patience_s:g} s"
+            what = f"reconnecting to the brokers for {self._retry_timeout_s:g} s"
             raise kafka_error(self._where, what, error) from error
 
     def answers(self, consumer: Any) -> bool:

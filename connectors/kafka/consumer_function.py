@@ -177,7 +177,7 @@ class FlinkKafkaConsumer(RichParallelSourceFunction, CheckpointedFunction, Check
         if isinstance(schema, DeserializationSchema):
             schema = KafkaRecordDeserializationSchema.value_only(schema)
         self._decoder = Decoder(schema, UndecodableMessages(), self._where)
-        self._watch = ConnectionWatch(self._where, properties.patience_s)
+        self._watch = ConnectionWatch(self._where, properties.retry_timeout_s)
         self._commits = CommitTurns(self._where)
         self._lookup = PartitionLookup(properties, self._subscription, self._starting)
         self._consumer = confluent().Consumer(self._consumer_config())

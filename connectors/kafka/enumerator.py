@@ -268,7 +268,7 @@ class Retries:
         """
         now_s = time.monotonic()
         self._since_s = since_s = now_s if self._since_s is None else self._since_s
-        if not may_pass(problem) or now_s - since_s >= self._properties.patience_s:
+        if not may_pass(problem) or now_s - since_s >= self._properties.retry_timeout_s:
             servers = self._properties.get("bootstrap.servers")
             raise kafka_error(f"the Kafka brokers {servers}", "looking for partitions", problem) from problem
         pause_ms = self._pause_ms

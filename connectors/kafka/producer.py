@@ -32,7 +32,7 @@ class MessageProducer:
         self, properties: KafkaProperties, where: str, purpose: str, fixed: dict[str, Any] | None = None
     ) -> None:
         self._where = where
-        self._patience_s = properties.patience_s
+        self._retry_timeout_s = properties.retry_timeout_s
         self._failure: Any = None
         config = producer_config(properties, purpose, fixed or {})
         config.update(on_delivery=self._delivered, error_cb=self._on_error, logger=logger)
@@ -74,11 +74,11 @@ class MessageProducer:
         Raises:
             KafkaConnectorError: They refused something, or did not answer in time.
         """
-        left = self._producer.flush(self._patience_s)
+        left = self._producer.flush(self._retry_timeout_s)
         self.raise_failure()
         if left:
             raise KafkaConnectorError(
-                f"{self._where}: the brokers have not taken {left} messages within {self._patience_s:g} s; "
+                f"{self._where}: the brokers have not taken {left} messages within {self._retry_timeout_s:g} s; "
                 f"check bootstrap.servers and that the brokers run, or raise retry.timeout.ms"
             )
 
@@ -136,13 +136,13 @@ class TransactionalProducer(MessageProducer):
         """
         kafka = confluent()
         try:
-            self._producer.init_transactions(self._patience_s)
+            self._producer.init_transactions(self._retry_timeout_s)
             self._producer.begin_transaction()
         except kafka.KafkaException as error:
             raise kafka_error(
                 self._where, f"beginning the transaction {self.transactional_id}", error
             ) from error
-        deadline_s = time.monotonic() + self._patience_s
+        deadline_s = time.monotonic() + self._retry_timeout_s
         while self.epoch < 0:
             self._producer.poll(_STATISTICS_MS / 1_000)
             self.raise_failure()
@@ -164,7 +164,7 @@ class TransactionalProducer(MessageProducer):
         Raises:
             KafkaException: It failed.
         """
-        self._producer.commit_transaction(self._patience_s)
+        self._producer.commit_transaction(self._retry_timeout_s)
 
     def abort(self) -> None:
         """Abort within some seconds; else the broker does it after `transaction.timeout.ms`.

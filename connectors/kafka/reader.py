@@ -67,7 +67,7 @@ class KafkaReader(SourceReader, CheckpointListener):
         settings = self._settings
         self._where = f"operator {context.name_with_subtask}"
         self._subtask_index = context.subtask_index
-        self._watch = ConnectionWatch(self._where, settings.properties.patience_s)
+        self._watch = ConnectionWatch(self._where, settings.properties.retry_timeout_s)
         settings.schema.open(context)
         self._decoder = Decoder(settings.schema, settings.undecodable, self._where)
         group = context.metrics.add_group("kafka")

@@ -96,7 +96,7 @@ class TransactionCoordinators:
         Returns:
             The error code of the answer, and the answer from there on.
         """
-        deadline_s = time.monotonic() + self._properties.patience_s
+        deadline_s = time.monotonic() + self._properties.retry_timeout_s
         pause_s = _FIRST_PAUSE_S
         while True:
             try:

@@ -32,11 +32,11 @@ class Database:
     Args:
         conninfo: As libpq takes it: `host=… dbname=…` or `postgresql://…`. A password is better left to
             `PGPASSWORD` or a password file of the workers than put here, since it travels with the job.
-        patience_s: How long a task tries to reach a server that does not answer.
+        retry_timeout_s: How long a task tries to reach a server that does not answer.
     """
 
     conninfo: str = field(repr=False)
-    patience_s: float = 60.0
+    retry_timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
         try:
@@ -46,8 +46,8 @@ class Database:
                 f"the connection string of PostgreSQL is malformed: {reason_of(error)}; write it as "
                 f"'host=db dbname=orders user=job' or 'postgresql://job@db/orders'"
             ) from error
-        if not self.patience_s >= 0:
-            raise ConfigurationError(f"patience_s is {self.patience_s}; it is a number of seconds")
+        if not self.retry_timeout_s >= 0:
+            raise ConfigurationError(f"retry_timeout_s is {self.retry_timeout_s}; it is a number of seconds")
 
     def __str__(self) -> str:
         """Which database it is, without its password."""
@@ -118,9 +118,9 @@ class Session:
                 chose it as the victim of a deadlock; every other error is passed on.
 
         Raises:
-            PostgresConnectorError: The server did not answer for as long as the database's patience.
+            PostgresConnectorError: The server did not answer for as long as the database's retry timeout.
         """
-        deadline = time.monotonic() + self._database.patience_s
+        deadline = time.monotonic() + self._database.retry_timeout_s
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
@@ -130,7 +130,7 @@ class Session:
                     raise
                 if time.monotonic() + pause_s > deadline:
                     raise PostgresConnectorError(
-                        f"{self._where}: {action} failed for {self._database.patience_s:g} seconds, the last "
+                        f"{self._where}: {action} failed for {self._database.retry_timeout_s:g} seconds, the last "
                         f"time because: {reason_of(error)}; see whether the {self._database} runs"
                     ) from error
                 logger.warning(

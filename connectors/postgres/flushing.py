@@ -42,7 +42,7 @@ class _FlushingSink(Sink):
         *,
         batch_rows: int = 5_000,
         flush_interval_ms: int = 1_000,
-        patience_s: float = 60.0,
+        retry_timeout_s: float = 60.0,
     ) -> None:
         if batch_rows < 1 or flush_interval_ms < 1:
             raise ConfigurationError(
@@ -50,7 +50,7 @@ class _FlushingSink(Sink):
             )
         chosen = None if columns is None else tuple(columns)
         self._flushing = _Flushing(
-            Database(conninfo, patience_s), table, chosen, batch_rows, flush_interval_ms
+            Database(conninfo, retry_timeout_s), table, chosen, batch_rows, flush_interval_ms
         )
 
     def validate(self) -> None:
@@ -74,7 +74,7 @@ class PostgresAppendSink(_FlushingSink):
             rows with field names are matched by name.
         batch_rows: A transaction is committed when it has so many rows.
         flush_interval_ms: Or when its first row is so old.
-        patience_s: How long a task tries to reach a server that does not answer.
+        retry_timeout_s: How long a task tries to reach a server that does not answer.
     """
 
     def create_writer(self) -> SinkWriter:
@@ -97,7 +97,7 @@ class PostgresUpsertSink(_FlushingSink):
             rows with field names are matched by name.
         batch_rows: Rows are written when there are so many keys.
         flush_interval_ms: Or when the first is so old.
-        patience_s: How long a task tries to reach a server that does not answer.
+        retry_timeout_s: How long a task tries to reach a server that does not answer.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class PostgresUpsertSink(_FlushingSink):
         *,
         batch_rows: int = 5_000,
         flush_interval_ms: int = 1_000,
-        patience_s: float = 60.0,
+        retry_timeout_s: float = 60.0,
     ) -> None:
         super().__init__(
             conninfo,
@@ -117,7 +117,7 @@ class PostgresUpsertSink(_FlushingSink):
             columns,
             batch_rows=batch_rows,
             flush_interval_ms=flush_interval_ms,
-            patience_s=patience_s,
+            retry_timeout_s=retry_timeout_s,
         )
         self._keys = (keys,) if isinstance(keys, str) else tuple(keys)
         if not self._keys or (columns is not None and not set(self._keys) <= set(columns)):

@@ -45,7 +45,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresTransaction], CheckpointedFunction
         transaction_prefix: A name of your own for the sink's transactions. A job that starts from a
             checkpoint of a killed one then rolls back what that one left behind; no two jobs may run with
             the same at once. Without it only restarts of one job do so.
-        patience_s: How long a task tries to reach a server that does not answer.
+        retry_timeout_s: How long a task tries to reach a server that does not answer.
     """
 
     # With the doubling pauses this outlasts the restart of a server: some 25 seconds.
@@ -58,10 +58,10 @@ class PostgresSink(TwoPhaseCommitSink[PostgresTransaction], CheckpointedFunction
         columns: Sequence[str] | None = None,
         *,
         transaction_prefix: str | None = None,
-        patience_s: float = 60.0,
+        retry_timeout_s: float = 60.0,
     ) -> None:
         check_prefix(transaction_prefix)
-        self._database = Database(conninfo, patience_s)
+        self._database = Database(conninfo, retry_timeout_s)
         self._table = table
         self._columns = None if columns is None else tuple(columns)
         self._prefix = transaction_prefix

@@ -67,7 +67,7 @@ class PostgresSource(Source):
             one value; it must not be null. Rows with equal keys are held in memory together.
         partitions: How many ranges; by default four a subtask.
         fetch_rows: Rows that are fetched at a time.
-        patience_s: How long a task tries to reach a server that does not answer.
+        retry_timeout_s: How long a task tries to reach a server that does not answer.
     """
 
     def __init__(
@@ -78,14 +78,17 @@ class PostgresSource(Source):
         *,
         partitions: int | None = None,
         fetch_rows: int = 10_000,
-        patience_s: float = 60.0,
+        retry_timeout_s: float = 60.0,
     ) -> None:
         if fetch_rows < 1 or (partitions is not None and partitions < 1):
             raise ConfigurationError("the PostgreSQL source's partitions and fetch_rows start at 1")
         text = query.strip().rstrip(";")
         is_query = text.split(None, 1)[:1] and text.split(None, 1)[0].lower() in ("select", "with", "values")
         self._query = _Query(
-            Database(conninfo, patience_s), text if is_query else f"SELECT * FROM {text}", key, fetch_rows
+            Database(conninfo, retry_timeout_s),
+            text if is_query else f"SELECT * FROM {text}",
+            key,
+            fetch_rows,
         )
         self._partitions = partitions
 

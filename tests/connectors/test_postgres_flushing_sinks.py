@@ -116,7 +116,7 @@ def test_a_server_that_comes_back_gets_the_batch_again(
 def test_a_server_that_stays_away_is_one_clear_error_after_some_patience(
     totals: Any, operator_context: MakeContext
 ) -> None:
-    operator = opened(PostgresAppendSink(totals.conninfo, "totals", patience_s=0.3), operator_context())
+    operator = opened(PostgresAppendSink(totals.conninfo, "totals", retry_timeout_s=0.3), operator_context())
     operator.process_batch(Batch([("a", 1, 1.0)]), 0)
     totals.server.crash()
     try:

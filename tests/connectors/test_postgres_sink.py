@@ -88,7 +88,7 @@ STEPS = [Run.open, *EPOCH, *EPOCH]
 def test_every_record_is_written_once_if_the_process_dies_between_any_two_steps(
     numbers: Any, operator_context: MakeContext, crash_after: int
 ) -> None:
-    sink = PostgresSink(numbers.conninfo, "numbers", patience_s=5)
+    sink = PostgresSink(numbers.conninfo, "numbers", retry_timeout_s=5)
     completed: tuple[OperatorSnapshot | None, int] = (None, 0)
     runs = []  # those that crashed keep their sessions, as a process does that was only cut off
     for attempt, steps in enumerate((STEPS[:crash_after], STEPS[: 1 + crash_after // 2], STEPS), start=1):

@@ -112,7 +112,7 @@ def test_a_request_that_is_refused_is_one_clear_error(
 def test_a_service_that_is_away_is_one_clear_error_after_some_patience(
     operator_context: Callable[..., OperatorContext],
 ) -> None:
-    writer, committer = opened(WebhookSink("http://127.0.0.1:1/", patience_s=0.2), operator_context())
+    writer, committer = opened(WebhookSink("http://127.0.0.1:1/", retry_timeout_s=0.2), operator_context())
     writer.write_batch([1])
     with pytest.raises(WebhookError, match=r"did not take a request for 0\.2 seconds.*refused"):
         committer.commit(writer.prepare_commit())
