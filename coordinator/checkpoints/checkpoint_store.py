@@ -35,11 +35,11 @@ from ...protocol.ids import CheckpointId, JobId, SubtaskId
 from ...protocol.job_takeover import TakeoverStep
 from ...state.storage.checkpoint_storage import CheckpointStorage
 from ..restore.claim_mode import ClaimedCheckpoint
-from ..taking_over import TakingOver
+from ..takeover_execution import TakeoverExecution
 from .coordinator_epochs import Epochs, check_not_restored
 from .id_blocks import IdBlocks
 from .job_directory import delete_files, own_paths, remove_directory, remove_rest
-from .takeovers import Takeovers, incomplete
+from .takeover_records import TakeoverRecords, incomplete
 
 
 class FencedError(CheckpointStorageError):
@@ -75,7 +75,7 @@ class CheckpointStore:
     ) -> None:
         self._storage = storage
         self.job_id = job_id
-        self._takeovers = Takeovers(storage, job_id)
+        self._takeovers = TakeoverRecords(storage, job_id)
         self._num_retained = num_retained
         self._deleting_threads = deleting_threads
         self._retained: dict[CheckpointId, CheckpointManifest] = {}
@@ -172,7 +172,7 @@ class CheckpointStore:
             CorruptCheckpointError: The newest one is missing, or a record of which there are is damaged.
             FencedError: Another coordinator took over in the meantime.
         """
-        takeover = TakingOver(
+        takeover = TakeoverExecution(
             self._storage, self._takeovers, self.epoch, self.first_free_id, read, self.check_fence
         ).perform()
         if takeover.loss is not None:

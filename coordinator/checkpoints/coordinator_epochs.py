@@ -21,7 +21,7 @@ from ...protocol.checkpoints.restorers import (
 )
 from ...protocol.ids import JobId
 from ...state.storage.checkpoint_storage import CheckpointStorage, MissingFileError
-from .takeovers import Takeovers
+from .takeover_records import TakeoverRecords
 
 _OLD_TOKEN = re.compile(rb"[0-9a-f]{32}|")
 _REMEDY = (
@@ -72,7 +72,7 @@ class Epochs:
         Returns:
             The epoch, higher than any before, and the jobs that had started from a checkpoint of this one.
         """
-        records = Takeovers(self._storage, self._job_id)
+        records = TakeoverRecords(self._storage, self._job_id)
         epoch = max([self.newest, *records.epochs()]) + 1
         # Unique: a retry whose first answer was lost must not take another coordinator's claim for its own.
         token = uuid.uuid4().hex

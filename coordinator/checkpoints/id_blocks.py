@@ -6,7 +6,7 @@ from ...protocol.checkpoints.checkpoint_paths import numbers, stored_ids
 from ...protocol.checkpoints.control_file import encode_control_file
 from ...protocol.ids import JobId
 from ...state.storage.checkpoint_storage import CheckpointStorage
-from .takeovers import Takeovers
+from .takeover_records import TakeoverRecords
 
 ID_BLOCK = 256
 
@@ -20,7 +20,7 @@ class IdBlocks:
         takeovers: What its coordinators recorded.
     """
 
-    def __init__(self, storage: CheckpointStorage, job_id: JobId, takeovers: Takeovers) -> None:
+    def __init__(self, storage: CheckpointStorage, job_id: JobId, takeovers: TakeoverRecords) -> None:
         self._storage = storage
         self._job_id = job_id
         self._takeovers = takeovers

@@ -30,7 +30,7 @@ from ...protocol.ids import CheckpointId, JobId
 from ...state.storage.checkpoint_storage import CheckpointStorage, MissingFileError, open_storage
 from ...state.storage.stored_checkpoint import MANIFEST_NAME, read_checkpoint
 from ..checkpoints.coordinator_epochs import Epochs
-from ..checkpoints.takeovers import Takeovers
+from ..checkpoints.takeover_records import TakeoverRecords
 from ..spec import JobSpec
 from .restore_fence import fence_checkpoint, fence_job, restoring_job
 
@@ -201,7 +201,7 @@ def _with_restorers(storage: CheckpointStorage, stored: set[CheckpointId]) -> St
         return StoredJob(frozenset(stored), restorers)
     try:
         # A coordinator that was replaced may have written one too late: it must not end a job that has none.
-        takeovers = Takeovers(storage, JobId(_name(storage))).all()
+        takeovers = TakeoverRecords(storage, JobId(_name(storage))).all()
     except MissingFileError:
         # The job has ended and is being removed.
         return StoredJob(frozenset(), restorers)

@@ -17,7 +17,7 @@ from ...state.storage.checkpoint_storage import open_storage
 from ...state.storage.stored_checkpoint import read_checkpoint
 from ..checkpoints.checkpoint_store import CheckpointStore, FencedError
 from ..checkpoints.coordinator_epochs import Epochs
-from ..checkpoints.takeovers import Takeovers
+from ..checkpoints.takeover_records import TakeoverRecords
 from ..spec import JobSpec
 from .claim_mode import checkpoint_directory, storage_root
 
@@ -57,7 +57,7 @@ def fence_job(directory: str, restoring: RestoringJob, job_id: str = "") -> Stor
         return StoredJob(frozenset(store.stored_ids()))
     try:
         restorers = epochs.restorers(newest)
-        found = Takeovers(storage, known_id).find(newest) if restorers[-1:] == (restoring,) else None
+        found = TakeoverRecords(storage, known_id).find(newest) if restorers[-1:] == (restoring,) else None
         if found is not None:
             there = found.checkpoints.intersection(store.stored_ids())
             return StoredJob(frozenset(map(CheckpointId, there)), _others(restorers, restoring))

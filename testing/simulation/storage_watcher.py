@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from ...coordinator.checkpoints.savepoints import CLAIM_NAME, decode_claim
-from ...coordinator.checkpoints.takeovers import decode_takeover
+from ...coordinator.checkpoints.takeover_records import decode_takeover
 from ...protocol.checkpoints.checkpoint_paths import numbers
 from ...protocol.checkpoints.handles import FileHandle
 from ...protocol.checkpoints.manifest import decode_manifest

@@ -1,4 +1,4 @@
-"""Takeovers against a model: coordinators that take over, complete checkpoints and stop in any order."""
+"""TakeoverRecords against a model: coordinators that take over, complete checkpoints and stop in any order."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from ..protocol.checkpoints.checkpoint_paths import manifest_path
 from ..protocol.ids import CheckpointId
 from ..protocol.job_takeover import JobTakeover, TakeoverStep
 from ..state.storage.checkpoint_storage import CheckpointStorage
-from .checkpoints.takeovers import Takeovers
+from .checkpoints.takeover_records import TakeoverRecords
 
 
-class TakingOver:
+class TakeoverExecution:
     """One takeover of a job.
 
     Args:
@@ -26,7 +26,7 @@ class TakingOver:
     def __init__(
         self,
         storage: CheckpointStorage,
-        records: Takeovers,
+        records: TakeoverRecords,
         epoch: int,
         find_first_id: Callable[[], int],
         read: Callable[[CheckpointId], None],

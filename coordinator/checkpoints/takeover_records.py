@@ -41,7 +41,7 @@ def decode_takeover(data: bytes, path: str, job_id: JobId, epoch: int) -> Takeov
     return Takeover(epoch, fields.integer("first_id"), frozenset(fields.integers("checkpoints")))
 
 
-class Takeovers:
+class TakeoverRecords:
     """The records of all coordinators of one job.
 
     Args:
