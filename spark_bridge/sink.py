@@ -24,7 +24,7 @@ from ..protocol.channels.listening import ANY_PORT, ListenRule
 from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
 from .epochs import EpochBuffer
-from .exchange import exchange
+from .exchange import exchange_frames as exchange
 from .exchange.exchange_server import ExchangeServer
 from .failures import cause_of
 from .java import require_java

@@ -16,7 +16,7 @@ from ..operators.base import OperatorContext
 from ..operators.sources.enumerators import Boundedness
 from ..operators.sources.sources import Source, SourceReader
 from ..protocol.elements import Batch
-from .exchange.exchange import packing
+from .exchange.exchange_frames import packing
 from .java import require_java
 from .session import SparkSessionLease, SparkSettings, session_host
 

@@ -26,7 +26,7 @@ from ..protocol.stages.epochs import EpochLimits
 from .epoch_runner import EpochRunner
 from .epoch_trace import EpochParts
 from .epochs import RecordTables
-from .exchange import exchange
+from .exchange import exchange_frames as exchange
 from .exchange.exchange_server import Endpoint, Pushed, Run
 from .failures import cause_of
 from .java import require_java

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from tidegate.spark_bridge.exchange import exchange
+from tidegate.spark_bridge.exchange import exchange_frames as exchange
 from tidegate.spark_bridge.exchange.exchange_server import ExchangeServer
 
 from .flight import FlightEnd

@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
-from tidegate.spark_bridge.exchange import exchange
+from tidegate.spark_bridge.exchange import exchange_frames as exchange
 from tidegate.spark_bridge.exchange.exchange_server import ExchangeServer
 from tidegate.spark_bridge.session import SparkSettings, session_host
 

@@ -27,7 +27,7 @@ from ...state.snapshots.snapshot_columns import StoredValues
 from ...state.snapshots.snapshot_files import StateLocation
 from ...state.storage.checkpoint_storage import CheckpointStorage
 from ...state.ttl.expiration import Expiration
-from ..exchange.exchange import to_arrow
+from ..exchange.exchange_frames import to_arrow
 from ..failures import errors_of_tasks
 from .state_types import spark_schema
 from .state_writing import COPIED, PLACE, WRITTEN, Copying, KeyedWriting

@@ -12,7 +12,7 @@ from ...common.type_system.type_parser import type_from_text
 from ...state.serializers.type_layouts import layout_of
 from ...state.snapshots.snapshot_columns import StoredValues
 from ...state.snapshots.snapshot_files import StateLocation
-from ..exchange.exchange import arrow_schema_of
+from ..exchange.exchange_frames import arrow_schema_of
 from .state_types import EXPIRY, spark_type
 
 _OPTIONAL = {"key_group", "subtask", "key", "value", "value_encoded", "expiry"}

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
-from tidegate.spark_bridge.exchange import exchange
+from tidegate.spark_bridge.exchange import exchange_frames as exchange
 from tidegate.spark_bridge.exchange.exchange_server import ExchangeServer, Run
 
 from . import jobs

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from tidegate.runtime.network.listeners import ListenOn
 from tidegate.runtime.network.tls_files import AUTHORITY, CERTIFICATE, KEY
-from tidegate.spark_bridge.exchange import exchange
 from tidegate.spark_bridge.exchange import exchange_client as client
+from tidegate.spark_bridge.exchange import exchange_frames as exchange
 from tidegate.spark_bridge.exchange.exchange_server import Endpoint, ExchangeServer, Pushed, Run
 
 from ..certificates import Authority
