@@ -158,8 +158,8 @@ def _post(hook: _Hook, key: str, body: bytes, where: str) -> None:
             cause = error
         if time.monotonic() + wait_s > deadline:
             raise WebhookError(
-                f"{where}: {_shown(hook.url)} did not take a request for {hook.retry_timeout_s:g} seconds, the "
-                f"last time because: {cause}; see whether the service runs"
+                f"{where}: {_shown(hook.url)} did not take a request for {hook.retry_timeout_s:g} seconds, "
+                f"the last time because: {cause}; see whether the service runs"
             ) from cause
         logger.warning("%s: posting failed (%s); trying again in %.1f s", where, cause, wait_s)
         time.sleep(wait_s)

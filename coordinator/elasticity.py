@@ -1,7 +1,7 @@
 """Lets a job follow its cluster or its load, and leave nodes that are about to go: when to ask for a rescale.
 
-The decisions are made by pure policies (`protocol.scheduling.reactive`, `protocol.scheduling.autoscaler`); here they are fed, and
-what they say is asked of the coordinator like any other rescale.
+The decisions are made by pure policies (`reactive` and `autoscaler` in `protocol.scheduling`); here they are
+fed, and what they say is asked of the coordinator like any other rescale.
 """
 
 from __future__ import annotations

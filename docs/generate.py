@@ -422,15 +422,15 @@ fail in every phase.
 
 ## Barrier alignment of one task (exactly-once)
 
-`BarrierAligner` in `protocol/checkpoints/alignment.py`. A label reads: event / commands. A task is *flowing* while
-it takes records from every open channel. It is *aligning* while the channels that delivered the barrier
+`BarrierAligner` in `protocol/checkpoints/alignment.py`. A label reads: event / commands. A task is *flowing*
+while it takes records from every open channel. It is *aligning* while the channels that delivered the barrier
 of a checkpoint are blocked, so that no record behind the barrier gets into the snapshot. For a task
 with a single open channel every barrier is the last missing one.
 
 {alignment}
 
-The diagram shows examples; the machine is this table, `TABLE` in `protocol/checkpoints/alignment_table.py`. What it does
-not list changes nothing.
+The diagram shows examples; the machine is this table, `TABLE` in `protocol/checkpoints/alignment_table.py`.
+What it does not list changes nothing.
 
 {rows}
 
@@ -453,8 +453,8 @@ The table is in `protocol/spill_state.py`, for one table of state in one subtask
 
 ## The life of a checkpoint
 
-The table is in `protocol/checkpoints/pending_checkpoint.py`, and `CheckpointCoordinator` in `protocol/checkpoints/checkpoint.py`
-follows it. A label reads: event / commands about this checkpoint. A checkpoint exists from the moment at
+The table is in `protocol/checkpoints/pending_checkpoint.py`, and `CheckpointCoordinator` in
+`protocol/checkpoints/checkpoint.py` follows it. A label reads: event / commands about this checkpoint. A checkpoint exists from the moment at
 which its manifest is in storage; everything before can be given up without a trace.
 
 {checkpoint}

@@ -396,7 +396,7 @@ class StreamOperator(ABC):
     def snapshot_raw_keyed(self, output: RawKeyedStateOutput) -> None:
         """Write raw keyed state: `output.start_new_key_group(n)`, then `output.write(data)`, and so on.
 
-        Runs in the synchronous part. `state.serializers.key_hashing.key_group_of` gives the key group of a key.
+        Runs in the synchronous part. `state.serializers.key_hashing.key_group_of` gives a key's key group.
         """
 
     def snapshot_raw_operator(self, output: RawOperatorStateOutput) -> None:

@@ -168,7 +168,7 @@ class _TransactionWriter(SinkWriter, Generic[Txn]):
 
 
 class _TransactionCommitter(Committer, Generic[Txn]):
-    """Commits with some patience. It is opened before the writer, and so opens the sink."""
+    """Commits, and retries for a time. It is opened before the writer, and so opens the sink."""
 
     def __init__(self, sink: TwoPhaseCommitSink[Txn]) -> None:
         self._sink = sink

@@ -42,4 +42,4 @@ TRANSITIONS: dict[tuple[SpillState, SpillEvent], SpillState] = {
 
 def spill_after(spill: SpillState, event: SpillEvent) -> SpillState:
     """Where the entries are after an event; raises `InvalidTransition` if `TRANSITIONS` does not list it."""
-    return next_state("the backing of a table", TRANSITIONS, spill, event)
+    return next_state("the spill state of a table", TRANSITIONS, spill, event)

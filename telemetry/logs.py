@@ -14,8 +14,8 @@ the one before to `….log.2`, and so on; `env.log.max` older ones are kept. So 
 What functions log with Python's `logging` is in it as well, from `env.log.level` on. `tidegate.log.format`
 chooses `text`, for people, or `json`, with one object a line:
 
-    {"time": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "tidegate.runtime.tasks.task", "message": "…",
-     "host": "…", "process_id": 4711, "thread": "…", "role": "task", "job_id": "…", "job_name": "…",
+    {"time": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "tidegate.runtime.tasks.task",
+     "message": "…", "host": "…", "process_id": 4711, "thread": "…", "role": "task", "job_id": "…", "job_name": "…",
      "operator": "Map -> Filter", "subtask_index": 0, "attempt": 2, "trace_id": "…", "exception": "…"}
 
 `operator` is the chain of operators of the subtask, `attempt` how often the job was started before,

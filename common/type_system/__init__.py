@@ -1,1 +1,1 @@
-"""Declared types: their classes, how they are inferred, written as text and read, and the conversion of values."""
+"""Declared types: classes, inference, their form as text, and the conversion of values to them."""

@@ -24,7 +24,7 @@ _MOST_BYTES = 16 << 20
 
 
 class SchemaRegistry:
-    """Asks a registry, with some patience.
+    """Asks a registry, and retries for a time.
 
     Args:
         url: Where it is.

@@ -130,8 +130,8 @@ class Session:
                     raise
                 if time.monotonic() + pause_s > deadline:
                     raise PostgresConnectorError(
-                        f"{self._where}: {action} failed for {self._database.retry_timeout_s:g} seconds, the last "
-                        f"time because: {reason_of(error)}; see whether the {self._database} runs"
+                        f"{self._where}: {action} failed for {self._database.retry_timeout_s:g} seconds, the "
+                        f"last time because: {reason_of(error)}; see whether the {self._database} runs"
                     ) from error
                 logger.warning(
                     "%s: %s failed (%s); trying again in %.1f s",

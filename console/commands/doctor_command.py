@@ -1,4 +1,4 @@
-"""`tidegate doctor`: what is missing or wrong here, and the mend."""
+"""`tidegate doctor`: what is missing or wrong here, and its remedy."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def doctor(
                 "check": each.check,
                 "severity": each.severity.value,
                 "text": each.text,
-                "mend": each.remedy or None,
+                "remedy": each.remedy or None,
             }
             for each in findings
         ],

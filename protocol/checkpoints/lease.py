@@ -2,8 +2,8 @@
 
 A process can stop for any time (SIGSTOP, a suspended machine, a hypervisor that moves it) without noticing.
 Meanwhile its node counts as dead, and a successor runs the job. Storage fences what must be exact
-(`coordinator/checkpoints/checkpoint_store.py`); the lease keeps a coordinator that was stopped from acting on what it
-knew before: after a silence of its own that is longer than the lease it may no longer be the owner.
+(`coordinator/checkpoints/checkpoint_store.py`); the lease keeps a coordinator that was stopped from acting on
+what it knew before: after a silence of its own that is longer than the lease it may no longer be the owner.
 
 The idea is that of leases (Gray and Cheriton, 1989), with one difference: the lease itself proves nothing to
 others, so clocks of different machines are never compared.

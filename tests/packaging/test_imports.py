@@ -67,7 +67,8 @@ def test_importing_tidegate_loads_nothing_heavy() -> None:
             "from tidegate.datastream import StreamExecutionEnvironment",
             "ray asyncio packaging pyarrow.compute pyarrow.parquet lmdb tidegate.coordinator.job_coordinator "
             "tidegate.coordinator.monitoring.statistics tidegate.protocol.checkpoints.checkpoint_events "
-            "tidegate.protocol.task_events tidegate.protocol.scheduling.autoscaler tidegate.state.storage.stored_checkpoint",
+            "tidegate.protocol.task_events tidegate.protocol.scheduling.autoscaler "
+            "tidegate.state.storage.stored_checkpoint",
         ),
         (
             "import tidegate.actors.job_host",

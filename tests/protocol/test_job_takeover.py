@@ -1,4 +1,4 @@
-"""TakeoverRecords against a model: coordinators that take over, complete checkpoints and stop in any order."""
+"""`JobTakeover` against a model: coordinators that take over, complete checkpoints and stop in any order."""
 
 from __future__ import annotations
 
