@@ -454,8 +454,9 @@ The table is in `protocol/spill_state.py`, for one table of state in one subtask
 ## The life of a checkpoint
 
 The table is in `protocol/checkpoints/pending_checkpoint.py`, and `CheckpointCoordinator` in
-`protocol/checkpoints/checkpoint.py` follows it. A label reads: event / commands about this checkpoint. A checkpoint exists from the moment at
-which its manifest is in storage; everything before can be given up without a trace.
+`protocol/checkpoints/checkpoint.py` follows it. A label reads: event / commands about this
+checkpoint. A checkpoint exists from the moment at which its manifest is in storage; everything before can be
+given up without a trace.
 
 {checkpoint}
 

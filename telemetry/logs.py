@@ -15,8 +15,9 @@ What functions log with Python's `logging` is in it as well, from `env.log.level
 chooses `text`, for people, or `json`, with one object a line:
 
     {"time": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "tidegate.runtime.tasks.task",
-     "message": "…", "host": "…", "process_id": 4711, "thread": "…", "role": "task", "job_id": "…", "job_name": "…",
-     "operator": "Map -> Filter", "subtask_index": 0, "attempt": 2, "trace_id": "…", "exception": "…"}
+     "message": "…", "host": "…", "process_id": 4711, "thread": "…", "role": "task", "job_id": "…",
+     "job_name": "…", "operator": "Map -> Filter", "subtask_index": 0, "attempt": 2, "trace_id": "…",
+     "exception": "…"}
 
 `operator` is the chain of operators of the subtask, `attempt` how often the job was started before,
 `trace_id` that of the checkpoint the line belongs to. What a line has nothing to say to is left out. What

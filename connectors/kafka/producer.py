@@ -79,7 +79,8 @@ class MessageProducer:
         if left:
             raise KafkaConnectorError(
                 f"{self._where}: the brokers have not taken {left} messages within "
-                f"{self._retry_timeout_s:g} s; check bootstrap.servers and that the brokers run, or raise retry.timeout.ms"
+                f"{self._retry_timeout_s:g} s; check bootstrap.servers and that the brokers run, or "
+                f"raise retry.timeout.ms"
             )
 
     def raise_failure(self) -> None:
