@@ -11,7 +11,11 @@ import tidegate.common
 
 MODULES = [
     "tidegate.common",
-    *(f"tidegate.common.{module.name}" for module in pkgutil.iter_modules(tidegate.common.__path__)),
+    *(
+        f"tidegate.common.{module.name}"
+        for module in pkgutil.iter_modules(tidegate.common.__path__)
+        if not module.ispkg
+    ),
 ]
 
 
