@@ -137,7 +137,7 @@ docs: $(STAMP) ## draw the diagrams and pictures in docs/
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/settings_page.py
 	$(BIN)/python docs/pictures.py
-	$(BIN)/python docs/console_pictures.py
+	$(BIN)/python -m docs.console_pictures
 	$(BIN)/python docs/trace.py
 
 # Not --quiet, since MkDocs counts only warnings that it prints. The variable silences a notice of the theme.

@@ -1,6 +1,6 @@
 """Takes the pictures of the web console for the guide, of a simulated job whose figures move.
 
-Run it with `python docs/console_pictures.py` (extra `dev`, and Chromium: `make chromium`). With a directory
+Run it with `python -m docs.console_pictures` (extra `dev`, and Chromium: `make chromium`). With a directory
 as its argument it puts more there, to look at: every page, light, dark and narrow.
 """
 
@@ -24,7 +24,8 @@ from tidegate.coordinator.control.job_client import JobClient
 from tidegate.coordinator.monitoring.job_details import JobDetails, SubtaskDetails
 from tidegate.coordinator.monitoring.statistics import TaskShape
 from tidegate.protocol.task_metrics import TaskRates
-from tidegate.testing.simulated_jobs import SimulatedJob, simulated_job
+
+from tests.fake_jobs import FakeJob, fake_job
 
 PICTURES_DIR = Path(__file__).parent / "guide" / "pictures"
 WAIT_MS = 120_000
@@ -43,7 +44,7 @@ LOADS = {"task-1": (0.22, 0.71), "task-2": (0.31, 0.52), "task-4": (0.97, 0.0), 
 """Busy and backpressured, by task."""
 
 
-class MovingJob(SimulatedJob):
+class MovingJob(FakeJob):
     """The simulated job of today, with another throughput at every look."""
 
     def details(self) -> JobDetails:
@@ -88,7 +89,7 @@ def _moved(subtask: SubtaskDetails, now_ms: int, later_ms: int) -> SubtaskDetail
 
 def job() -> JobClient:
     """A job with the names of the flights demo."""
-    told = simulated_job(1, parallelism=4, checkpoints=69)
+    told = fake_job(1, parallelism=4, checkpoints=69)
     nodes = [{**node, "type": _named(str(node["type"]))} for node in told.plan["nodes"]]
     statistics = told.report.statistics
     statistics.checkpoints = type(statistics.checkpoints)(

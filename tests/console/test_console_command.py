@@ -13,14 +13,15 @@ import httpx
 import pytest
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.monitoring.job_archive import JobArchive
-from tidegate.testing.simulated_jobs import simulated_job
+
+from tests.fake_jobs import fake_job
 
 COMMAND = [sys.executable, "-c", "from tidegate.console.main import main; main()", "console"]
 
 
 @pytest.mark.slow
 def test_the_printed_address_holds_the_token_behind_its_hash(tmp_path: Path) -> None:
-    JobArchive(str(tmp_path / "archive")).write(simulated_job(5, JobStatus.FINISHED))
+    JobArchive(str(tmp_path / "archive")).write(fake_job(5, JobStatus.FINISHED))
     token_file = tmp_path / "token"
     command = [*COMMAND, "--archive", str(tmp_path / "archive"), "--port", "0"]
     command += ["--token-file", str(token_file), "--json"]

@@ -20,11 +20,12 @@ from tidegate.console.stages import (
 from tidegate.coordinator.monitoring.job_archive import decode_job, encode_job
 from tidegate.coordinator.monitoring.job_details import JobDetails
 from tidegate.protocol.stages.stage_reports import PhaseTotals, RunTotals, StageReport
-from tidegate.testing.simulated_jobs import simulated_client, simulated_job
+
+from tests.fake_jobs import fake_client, fake_job
 
 from .stages import JOIN, STAGE_TASK, with_stage
 
-DETAILS = with_stage(simulated_job())
+DETAILS = with_stage(fake_job())
 
 
 def rows(details: JobDetails) -> list[dict[str, object]]:
@@ -83,13 +84,13 @@ ON_LOOPBACK = " (listens on loopback: open it on node-2 or forward its port)"
     ],
 )
 def test_the_address_of_sparks_web_ui_comes_with_a_note(address: str, line: str | None) -> None:
-    details = with_stage(simulated_job(), replace(JOIN, web_ui=address))
+    details = with_stage(fake_job(), replace(JOIN, web_ui=address))
     found = list(web_ui_lines(stage_documents(details.subtasks)))
     assert found[:1] == ([] if line is None else [line])
 
 
 def test_the_live_document_has_an_entry_for_each_subtask_of_a_stage() -> None:
-    live = live_job(FoundJob(DETAILS, simulated_client(DETAILS)))
+    live = live_job(FoundJob(DETAILS, fake_client(DETAILS)))
     stages = {vertex.id: vertex.stages for vertex in live.vertices}
     assert [stage.subtask for stage in stages.pop(STAGE_TASK)] == [0, 1]
     assert not any(stages.values())
@@ -133,7 +134,7 @@ def test_the_guide_shows_what_status_prints(capsys: pytest.CaptureFixture[str]) 
         runs=RunTotals(5, 1_250, 6_400),
         web_ui="http://127.0.0.1:38331",
     )
-    subtasks = with_stage(simulated_job(), stage).subtasks[:3]
+    subtasks = with_stage(fake_job(), stage).subtasks[:3]
     whole, documents = whole_stage_documents(subtasks), stage_documents(subtasks)
     say({}, lambda: [table(STAGE_HEADINGS, stage_rows(whole, documents)), *web_ui_lines(documents)])
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text("utf-8")

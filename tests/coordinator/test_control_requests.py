@@ -24,7 +24,8 @@ from tidegate.coordinator.control.control_requests import (
 from tidegate.coordinator.control.job_control import JobControl
 from tidegate.coordinator.control.terminated_job import TerminatedJob
 from tidegate.protocol.elements import CheckpointingMode, SavepointFormatType, SnapshotKind
-from tidegate.testing.simulated_jobs import SimulatedJob, simulated_job
+
+from tests.fake_jobs import FakeJob, fake_job
 
 from .fakes import FakeCluster
 
@@ -64,7 +65,7 @@ def test_these_are_all_requests() -> None:
 def test_a_running_job_answers_every_request(request_: ControlRequest[object]) -> None:
     cluster = FakeCluster()
     cluster.run()
-    report, details = simulated_job().report, simulated_job()
+    report, details = fake_job().report, fake_job()
     control = JobControl(cluster.coordinator, lambda: report, lambda: details, lambda: {"a": 1})
     answers: list[object] = []
     control.ask(request_, answers.append)
@@ -79,7 +80,7 @@ def test_a_running_job_answers_every_request(request_: ControlRequest[object]) -
 def test_an_ended_job_refuses_every_action_with_its_status(
     request_: ControlRequest[object], status: JobStatus
 ) -> None:
-    details = simulated_job(status=status)
+    details = fake_job(status=status)
     job = TerminatedJob(details.report, lambda: details)
     if isinstance(request_, TakeCheckpoint | TakeSavepoint | Rescale | SetBarrierMode):
         with pytest.raises(JobExecutionError, match=f"the job is {status.name}; it takes no more requests"):
@@ -94,7 +95,7 @@ def test_an_ended_job_refuses_every_action_with_its_status(
 def test_a_simulated_job_answers_every_request_and_records_the_actions(
     request_: ControlRequest[object],
 ) -> None:
-    job = SimulatedJob(simulated_job())
+    job = FakeJob(fake_job())
     job.ask(request_)
     is_look = isinstance(request_, GetReport | GetDetails | GetProcesses | StateQuery | SetBarrierMode)
     assert job.asked == ([] if is_look else [request_])

@@ -15,12 +15,13 @@ from tidegate.coordinator.monitoring.job_archive import JobArchive, decode_job, 
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.task_metrics import ExecutionState
-from tidegate.testing.simulated_jobs import large_job, simulated_job
+
+from tests.fake_jobs import fake_job, large_job
 
 
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.FAILED, JobStatus.RESTARTING])
 def test_a_job_comes_back_from_its_document(status: JobStatus) -> None:
-    job = simulated_job(7, status)
+    job = fake_job(7, status)
     back = decode_job(encode_job(job), "somewhere")
     assert encode_job(back) == encode_job(job)
     assert back.report.statistics.summaries().keys() == job.report.statistics.summaries().keys()
@@ -36,7 +37,7 @@ def test_a_job_comes_back_from_its_document(status: JobStatus) -> None:
     ],
 )
 def test_a_damaged_document_is_an_error_that_names_it(old: bytes, new: bytes, why: str) -> None:
-    data = encode_job(simulated_job())
+    data = encode_job(fake_job())
     assert old in data
     with pytest.raises(CorruptArchiveError, match=f"the/place.*{why}"):
         decode_job(data.replace(old, new), "the/place")
@@ -51,15 +52,15 @@ def test_a_document_with_a_right_checksum_and_wrong_contents_is_an_error() -> No
 
 def test_the_first_story_of_a_job_stays(tmp_path: Path) -> None:
     archive = JobArchive(str(tmp_path))
-    assert archive.write(simulated_job(1, JobStatus.FINISHED))
-    assert not archive.write(simulated_job(1, JobStatus.FAILED))
+    assert archive.write(fake_job(1, JobStatus.FINISHED))
+    assert not archive.write(fake_job(1, JobStatus.FAILED))
     (job_id,) = archive.job_ids()
     assert archive.read(job_id).report.status is JobStatus.FINISHED
 
 
 def test_a_document_under_the_id_of_another_job_is_refused(tmp_path: Path) -> None:
     archive = JobArchive(str(tmp_path))
-    (tmp_path / f"{2:032x}").write_bytes(encode_job(simulated_job(1)))
+    (tmp_path / f"{2:032x}").write_bytes(encode_job(fake_job(1)))
     with pytest.raises(CorruptArchiveError, match="archive of job"):
         archive.read(f"{2:032x}")
 

@@ -13,18 +13,17 @@ from tidegate.console.rest.app import create_app, document_of
 from tidegate.console.rest.directory import LiveJobs
 from tidegate.console.rest.server import ServerSettings, served
 from tidegate.console.rest.tokens import ConsoleSecret
-from tidegate.testing.simulated_jobs import simulated_client, simulated_job
+
+from tests.fake_jobs import fake_client, fake_job
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rest-api.md").read_text("utf-8")
 
 
 def test_every_request_of_the_page_is_answered() -> None:
     (script,) = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    job = simulated_job(1)
+    job = fake_job(1)
     secret = "a-token-of-this-test"
-    with served(
-        LiveJobs.of([simulated_client(job)]), ServerSettings(port=0, secret=ConsoleSecret(secret))
-    ) as url:
+    with served(LiveJobs.of([fake_client(job)]), ServerSettings(port=0, secret=ConsoleSecret(secret))) as url:
         environment = {**os.environ, "URL": url, "TOKEN": secret, "JOB": job.job_id, "no_proxy": "*"}
         for line in script.splitlines():
             answer = subprocess.run(

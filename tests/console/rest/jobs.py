@@ -8,7 +8,8 @@ from tidegate.common.job_status import JobStatus
 from tidegate.console.rest.archived_jobs import ArchivedJobs
 from tidegate.console.rest.directory import AllJobs, LiveJobs
 from tidegate.coordinator.monitoring.job_archive import JobArchive
-from tidegate.testing.simulated_jobs import simulated_client, simulated_job
+
+from tests.fake_jobs import fake_client, fake_job
 
 RUNNING, FAILED, RESTARTING, FINISHED, ARCHIVED, DAMAGED, UNKNOWN = range(1, 8)
 
@@ -23,14 +24,12 @@ def all_jobs(archive: Path, newest_checkpoint: str | None = None) -> AllJobs:
     live = {RUNNING: JobStatus.RUNNING, FAILED: JobStatus.FAILED, RESTARTING: JobStatus.RESTARTING}
     live[FINISHED] = JobStatus.FINISHED
     clients = [
-        simulated_client(
-            simulated_job(
-                number, status, newest_checkpoint=newest_checkpoint, savepoint_directory="/savepoints"
-            )
+        fake_client(
+            fake_job(number, status, newest_checkpoint=newest_checkpoint, savepoint_directory="/savepoints")
         )
         for number, status in live.items()
     ]
-    JobArchive(str(archive)).write(simulated_job(ARCHIVED, JobStatus.FAILED))
+    JobArchive(str(archive)).write(fake_job(ARCHIVED, JobStatus.FAILED))
     (archive / id_of(DAMAGED)).write_bytes(b"tidegate-job 1 0000\n{}")
     (archive / "notes.txt").write_text("not a job")
     return AllJobs([LiveJobs.of(clients), ArchivedJobs(str(archive))])

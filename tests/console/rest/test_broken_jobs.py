@@ -21,7 +21,8 @@ from tidegate.coordinator.monitoring.job_archive import encode_job
 from tidegate.protocol.checkpoints.manifest import CheckpointManifest, encode_manifest
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import CheckpointId
-from tidegate.testing.simulated_jobs import simulated_job
+
+from tests.fake_jobs import fake_job
 
 GOOD, BAD = (f"{number:032x}" for number in (10, 11))
 STATISTICS = {"counts": {}, "acknowledgements": {}, "restored_count": 0, "checkpoints": []}
@@ -161,7 +162,7 @@ def test_a_small_file_of_very_many_rows_is_not_sampled(stored: Path) -> None:
 
 
 def archived(of_job: str, **changed: Any) -> bytes:
-    data = encode_job(simulated_job(int(of_job, 16), JobStatus.FINISHED))
+    data = encode_job(fake_job(int(of_job, 16), JobStatus.FINISHED))
     body = json.loads(data.partition(b"\n")[2])
     body["report"] |= {
         name: value

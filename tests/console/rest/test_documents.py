@@ -14,10 +14,10 @@ from tidegate.console.rest.server import ServerSettings, served
 from tidegate.console.rest.tokens import ConsoleSecret
 from tidegate.coordinator.control.control_requests import Rescale
 from tidegate.coordinator.control.job_client import JobClient
-from tidegate.testing.simulated_jobs import SimulatedJob, large_job, simulated_client, simulated_job
 
 from tests.console.rest.conftest import TOKEN
 from tests.console.rest.jobs import ARCHIVED, FAILED, RUNNING, id_of
+from tests.fake_jobs import FakeJob, fake_client, fake_job, large_job
 
 JOB = f"/v1/jobs/{id_of(RUNNING)}"
 LARGE = f"/v1/jobs/{id_of(99)}"
@@ -158,7 +158,7 @@ def test_metrics_of_a_job_have_flinks_names(reader: httpx.Client) -> None:
 
 
 def test_rescaling_names_the_operators_of_a_vertex(tmp_path: Path) -> None:
-    handle = SimulatedJob(simulated_job(1))
+    handle = FakeJob(fake_job(1))
     jobs = LiveJobs.of([JobClient(JobID(id_of(1)), handle)])
     with (
         served(jobs, ServerSettings(port=0, secret=ConsoleSecret(TOKEN))) as address,
@@ -182,7 +182,7 @@ def test_rescaling_names_the_operators_of_a_vertex(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[httpx.Client]:
-    jobs = LiveJobs.of([simulated_client(large_job(99))])
+    jobs = LiveJobs.of([fake_client(large_job(99))])
     with (
         served(jobs, ServerSettings(port=0)) as address,
         httpx.Client(base_url=address, timeout=60) as client,

@@ -23,9 +23,9 @@ from tidegate.console.rest.views import job_views
 from tidegate.coordinator.monitoring.job_archive import decode_job, encode_job
 from tidegate.coordinator.monitoring.statistics import CheckpointStatistics
 from tidegate.coordinator.monitoring.stored_statistics import read_statistics, stored_statistics
-from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.rest.jobs import RUNNING, all_jobs, id_of
+from tests.fake_jobs import fake_job
 
 pytestmark = pytest.mark.slow
 
@@ -147,13 +147,13 @@ def mutated(document: Any, data: st.DataObject) -> Any:
 
 
 def _history() -> Any:
-    statistics = simulated_job(1, JobStatus.RUNNING).report.statistics
+    statistics = fake_job(1, JobStatus.RUNNING).report.statistics
     newest = next(each for each in reversed(statistics.checkpoints) if isinstance(each, CheckpointStatistics))
     return json.loads(json.dumps(stored_statistics(statistics, newest)))
 
 
 _HISTORY = _history()
-_ARCHIVE = json.loads(encode_job(simulated_job(1, JobStatus.FAILED)).partition(b"\n")[2])
+_ARCHIVE = json.loads(encode_job(fake_job(1, JobStatus.FAILED)).partition(b"\n")[2])
 
 
 @_OFTEN

@@ -16,7 +16,8 @@ from tidegate.console.rest.tokens import ConsoleSecret
 from tidegate.coordinator.control.control_requests import ControlRequest
 from tidegate.coordinator.control.job_client import JobClient
 from tidegate.coordinator.monitoring.job_details import JobDetails
-from tidegate.testing.simulated_jobs import SimulatedJob
+
+from tests.fake_jobs import FakeJob
 
 TOKEN = "a-token-of-these-tests"
 
@@ -26,12 +27,12 @@ class ToldJobs:
 
     def __init__(self) -> None:
         self._clients: dict[str, JobClient] = {}
-        self._handles: dict[str, SimulatedJob] = {}
+        self._handles: dict[str, FakeJob] = {}
         self._archived: dict[str, ListedJob] = {}
 
     def tell(self, details: JobDetails) -> None:
         """There is a simulated job, or it is otherwise than before."""
-        self._handles[details.job_id] = SimulatedJob(details)
+        self._handles[details.job_id] = FakeJob(details)
         self._clients[details.job_id] = JobClient(JobID(details.job_id), self._handles[details.job_id])
 
     def asked(self, number: int) -> list[ControlRequest[Any]]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 from tidegate.common.job_status import JobStatus
-from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.web.serving import ToldJobs
+from tests.fake_jobs import fake_job
 
 JOB = f"/#/jobs/{1:032x}"
 PAGES = {
@@ -76,8 +76,8 @@ FAINT = """() => {
 
 def open_pages(page: Page, jobs: ToldJobs) -> Iterator[str]:
     """Each page in turn, as soon as it is filled."""
-    jobs.tell(simulated_job(1, JobStatus.RESTARTING, checkpoints=29))
-    jobs.tell_of_archived(simulated_job(2, JobStatus.FAILED))
+    jobs.tell(fake_job(1, JobStatus.RESTARTING, checkpoints=29))
+    jobs.tell_of_archived(fake_job(2, JobStatus.FAILED))
     for where, filled in PAGES.items():
         page.goto(where)
         expect(page.locator(filled).first).to_be_visible()
@@ -105,7 +105,7 @@ def test_a_narrow_page_does_not_scroll_sideways(page: Page, jobs: ToldJobs) -> N
 
 
 def test_the_console_can_be_used_with_the_keyboard_alone(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     page.goto("/")
     job = page.get_by_role("link", name="job 1")
     expect(job).to_be_visible()

@@ -9,17 +9,17 @@ from playwright.sync_api import Page, expect
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.control.control_requests import Cancel, Rescale, TakeCheckpoint, TakeSavepoint
 from tidegate.protocol.elements import SnapshotKind
-from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.web.conftest import Watch
 from tests.console.web.serving import TOKEN, ToldJobs
+from tests.fake_jobs import fake_job
 
 JOB = f"jobs/{1:032x}"
 
 
 @pytest.fixture(autouse=True)
 def _one_job(jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, savepoint_directory="/savepoints"))
+    jobs.tell(fake_job(1, savepoint_directory="/savepoints"))
 
 
 def open_job(page: Page) -> None:
@@ -118,14 +118,14 @@ def test_an_action_that_is_refused_says_why(page: Page, jobs: ToldJobs, watch: W
 
 
 def test_a_job_without_a_directory_for_savepoints_says_so_before(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     open_job(page)
     page.get_by_role("button", name="Savepoint…").click()
     expect(page.get_by_role("dialog")).to_contain_text("execution.checkpointing.savepoint-dir")
 
 
 def test_actions_wait_while_the_job_restarts_but_it_can_be_cancelled(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, JobStatus.RESTARTING))
+    jobs.tell(fake_job(1, JobStatus.RESTARTING))
     open_job(page)
     expect(page.get_by_text("Not while the job is restarting.")).to_be_visible()
     expect(page.get_by_role("button", name="Savepoint…")).to_have_attribute("aria-disabled", "true")

@@ -13,10 +13,10 @@ from tidegate.coordinator.monitoring.critical_path import critical_path
 from tidegate.coordinator.monitoring.job_details import JobDetails
 from tidegate.coordinator.monitoring.statistics import CheckpointOutcome, CheckpointStatistics
 from tidegate.protocol.ids import CheckpointId
-from tidegate.testing.simulated_jobs import large_job, simulated_job
 
 from tests.console.web.conftest import Watch
 from tests.console.web.serving import ToldJobs
+from tests.fake_jobs import fake_job, large_job
 
 PAGE = f"#/jobs/{1:032x}/checkpoints"
 
@@ -45,7 +45,7 @@ def in_progress(job: JobDetails, acknowledged: int) -> JobDetails:
 
 
 def test_the_timeline_has_a_bar_for_each_checkpoint_with_its_outcome(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, checkpoints=30))
+    jobs.tell(fake_job(1, checkpoints=30))
     page.goto(f"/{PAGE}")
     bars = page.locator(".timeline .outcome")
     expect(bars).to_have_count(30)
@@ -53,12 +53,12 @@ def test_the_timeline_has_a_bar_for_each_checkpoint_with_its_outcome(page: Page,
     expect(page.locator(".timeline .cross")).to_have_count(3)
     expect(page.locator(".timeline .diamond")).to_have_count(4)
     heights = bars.evaluate_all("bars => bars.map(bar => bar.getBBox().height)")
-    durations = [each.duration_ms for each in simulated_job(1, checkpoints=30).report.statistics.checkpoints]
+    durations = [each.duration_ms for each in fake_job(1, checkpoints=30).report.statistics.checkpoints]
     assert [heights.index(max(heights))] == [durations.index(max(durations))]
 
 
 def test_the_summary_gives_percentiles(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, checkpoints=30))
+    jobs.tell(fake_job(1, checkpoints=30))
     page.goto(f"/{PAGE}")
     summary = page.get_by_role("region", name="Summary")
     expect(summary).to_contain_text("27 completed · 3 failed")
@@ -68,7 +68,7 @@ def test_the_summary_gives_percentiles(page: Page, jobs: ToldJobs) -> None:
 
 
 def test_a_new_checkpoint_appears_by_itself(page: Page, jobs: ToldJobs) -> None:
-    job = simulated_job(1, checkpoints=8)
+    job = fake_job(1, checkpoints=8)
     jobs.tell(job)
     page.goto(f"/{PAGE}")
     expect(page.locator(".timeline .outcome")).to_have_count(8)
@@ -78,7 +78,7 @@ def test_a_new_checkpoint_appears_by_itself(page: Page, jobs: ToldJobs) -> None:
 
 
 def test_a_checkpoint_shows_what_each_subtask_did(page: Page, jobs: ToldJobs) -> None:
-    job = simulated_job(1, checkpoints=29)
+    job = fake_job(1, checkpoints=29)
     jobs.tell(job)
     page.goto(f"/{PAGE}")
     page.get_by_role("link", name="#29", exact=True).click()
@@ -104,7 +104,7 @@ def test_a_checkpoint_shows_what_each_subtask_did(page: Page, jobs: ToldJobs) ->
 
 
 def test_the_critical_path_is_drawn_with_its_causes(page: Page, jobs: ToldJobs) -> None:
-    job = simulated_job(1, checkpoints=29)
+    job = fake_job(1, checkpoints=29)
     path = critical_path(job.report.statistics.checkpoints[-1])
     jobs.tell(job)
     page.goto(f"/{PAGE}/29")
@@ -125,7 +125,7 @@ def test_the_critical_path_is_drawn_with_its_causes(page: Page, jobs: ToldJobs) 
 
 
 def test_a_failed_checkpoint_says_why(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, checkpoints=30))
+    jobs.tell(fake_job(1, checkpoints=30))
     page.goto(f"/{PAGE}/30")
     detail = page.get_by_role("region", name="Checkpoint 30")
     expect(detail).to_contain_text("it did not complete within its timeout")
@@ -133,7 +133,7 @@ def test_a_failed_checkpoint_says_why(page: Page, jobs: ToldJobs) -> None:
 
 
 def test_a_checkpoint_under_way_is_followed_to_its_end(page: Page, jobs: ToldJobs) -> None:
-    job = simulated_job(1, checkpoints=29)
+    job = fake_job(1, checkpoints=29)
     jobs.tell(in_progress(job, 3))
     page.goto(f"/{PAGE}/99")
     detail = page.get_by_role("region", name="Checkpoint 99")
@@ -151,7 +151,7 @@ def test_a_checkpoint_that_is_not_kept_any_more_is_said_to_be_gone(
     page: Page, jobs: ToldJobs, watch: Watch
 ) -> None:
     watch.expected.append("404")
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     page.goto(f"/{PAGE}/4711")
     expect(page.get_by_text("checkpoint 4711 is not in the job's history")).to_be_visible()
 
@@ -174,7 +174,7 @@ def test_10000_checkpoints_stay_usable(page: Page, jobs: ToldJobs) -> None:
 
 
 def test_arrow_keys_walk_along_the_timeline(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, checkpoints=12))
+    jobs.tell(fake_job(1, checkpoints=12))
     page.goto(f"/{PAGE}")
     timeline = page.get_by_role("group", name=re.compile("^Timeline of 12"))
     timeline.focus()
@@ -186,6 +186,6 @@ def test_arrow_keys_walk_along_the_timeline(page: Page, jobs: ToldJobs) -> None:
 
 
 def test_a_job_without_checkpoints_says_so(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, checkpoints=0))
+    jobs.tell(fake_job(1, checkpoints=0))
     page.goto(f"/{PAGE}")
     expect(page.get_by_text("No checkpoint yet.")).to_be_visible()

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 from tidegate.coordinator.monitoring.job_details import JobDetails
-from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.web.serving import ToldJobs
+from tests.fake_jobs import fake_job
 
 OLD_MS = 1_500_000_000_123
 """Long ago, and still so near that the lag is shown."""
@@ -30,7 +30,7 @@ def with_watermarks(details: JobDetails, watermark_ms: int | None) -> JobDetails
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_tabs_have_no_scrollbar(page: Page, jobs: ToldJobs, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     page.goto(f"/{JOB}")
     tabs = page.get_by_role("navigation", name="Pages of the job")
     expect(tabs.get_by_role("link").last).to_be_visible()
@@ -43,7 +43,7 @@ def test_the_tabs_have_no_scrollbar(page: Page, jobs: ToldJobs, width: int) -> N
 @pytest.mark.parametrize("width", [1280, 400])
 def test_watermarks_of_other_years_are_shown_in_full(page: Page, jobs: ToldJobs, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
-    jobs.tell(with_watermarks(simulated_job(1), watermark_ms=OLD_MS))
+    jobs.tell(with_watermarks(fake_job(1), watermark_ms=OLD_MS))
     page.goto(f"/{JOB}/graph/task-2")
     expect(page.locator(".node-watermark").first).to_contain_text("lag")
     assert page.locator(".node-watermark").evaluate_all(CUT) == []
@@ -64,12 +64,12 @@ def test_watermarks_of_other_years_are_shown_in_full(page: Page, jobs: ToldJobs,
 
 def test_boxes_that_grow_by_a_line_keep_their_distance(page: Page, jobs: ToldJobs) -> None:
     page.set_viewport_size({"width": 700, "height": 900})
-    jobs.tell(with_watermarks(simulated_job(1), watermark_ms=None))
+    jobs.tell(with_watermarks(fake_job(1), watermark_ms=None))
     page.goto(f"/{JOB}")
     watermark = page.locator(".node-watermark")
     expect(watermark.first).to_have_text("no watermark")
     before = gaps(page)
-    jobs.tell(with_watermarks(simulated_job(1), watermark_ms=OLD_MS))
+    jobs.tell(with_watermarks(fake_job(1), watermark_ms=OLD_MS))
     expect(watermark.last).to_contain_text("lag")
     expect(page.locator(".node").nth(1)).not_to_have_css("top", before[0][1])
     assert [gap for gap, _ in gaps(page)] == [gap for gap, _ in before]

@@ -9,9 +9,9 @@ from dataclasses import replace
 from playwright.sync_api import Locator, Page, expect
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.monitoring.job_details import JobDetails
-from tidegate.testing.simulated_jobs import large_job, simulated_job
 
 from tests.console.web.serving import ToldJobs, with_rates, with_wide_tasks
+from tests.fake_jobs import fake_job, large_job
 
 JOB = f"#/jobs/{1:032x}"
 
@@ -25,7 +25,7 @@ def rows(page: Page) -> Locator:
 
 
 def test_every_task_is_a_box_with_its_operators_and_figures(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(with_rates(simulated_job(1), records_in=1_500.0, records_out=750.0))
+    jobs.tell(with_rates(fake_job(1), records_in=1_500.0, records_out=750.0))
     page.goto(f"/{JOB}")
     expect(page.locator(".node")).to_have_count(4)
     box = node(page, "enrich 1: decode")
@@ -39,7 +39,7 @@ def test_every_task_is_a_box_with_its_operators_and_figures(page: Page, jobs: To
 
 
 def test_boxes_stand_in_the_order_of_the_stream_and_do_not_overlap(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, tasks=5))
+    jobs.tell(fake_job(1, tasks=5))
     page.goto(f"/{JOB}")
     expect(page.locator(".node")).to_have_count(5)
     names = ["Source: read", "enrich 1: decode", "enrich 2: decode", "enrich 3: decode", "write: decode"]
@@ -51,7 +51,7 @@ def test_boxes_stand_in_the_order_of_the_stream_and_do_not_overlap(page: Page, j
 
 
 def test_arrows_say_how_records_go_and_how_many(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(with_rates(simulated_job(1), records_in=1_500.0))
+    jobs.tell(with_rates(fake_job(1), records_in=1_500.0))
     page.goto(f"/{JOB}")
     labels = page.locator(".edge-label")
     expect(labels).to_have_count(3)
@@ -72,7 +72,7 @@ window.setTimeout = (work, ms, ...rest) => {
 
 def test_figures_change_after_a_second_and_what_a_question_takes(page: Page, jobs: ToldJobs) -> None:
     page.add_init_script(PAUSES)
-    job = simulated_job(1)
+    job = fake_job(1)
     jobs.tell(with_rates(job, records_in=1_500.0))
     page.goto(f"/{JOB}")
     expect(node(page, "enrich 2: decode")).to_contain_text("in 3,000/s")
@@ -84,7 +84,7 @@ def test_figures_change_after_a_second_and_what_a_question_takes(page: Page, job
 
 
 def test_the_task_that_holds_others_up_is_named(page: Page, jobs: ToldJobs) -> None:
-    job = with_rates(simulated_job(1), busy_ms=100.0, backpressured_ms=0.0, idle_ms=900.0)
+    job = with_rates(fake_job(1), busy_ms=100.0, backpressured_ms=0.0, idle_ms=900.0)
     slow, waiting = {"busy_ms": 980.0, "idle_ms": 20.0}, {"backpressured_ms": 800.0, "idle_ms": 100.0}
     jobs.tell(tasks_with(tasks_with(job, 2, slow), 1, waiting))
     page.goto(f"/{JOB}")
@@ -110,7 +110,7 @@ def tasks_with(job: JobDetails, task: int, rates: dict[str, float]) -> JobDetail
 
 
 def test_a_task_opens_with_its_subtasks_and_closes_again(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, parallelism=3))
+    jobs.tell(fake_job(1, parallelism=3))
     page.goto(f"/{JOB}")
     node(page, "enrich 1: decode").click()
     panel = page.get_by_role("region", name="Task")
@@ -125,7 +125,7 @@ def test_a_task_opens_with_its_subtasks_and_closes_again(page: Page, jobs: ToldJ
 
 
 def test_subtasks_are_sorted_by_the_figure_that_is_chosen(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, parallelism=8))
+    jobs.tell(fake_job(1, parallelism=8))
     page.goto(f"/{JOB}/graph/task-2")
     expect(rows(page)).to_have_count(8)
     page.get_by_role("columnheader", name="In", exact=True).get_by_role("button").click()
@@ -151,7 +151,7 @@ def test_500_subtasks_stay_usable(page: Page, jobs: ToldJobs) -> None:
 
 
 def test_one_task_with_500_subtasks_keeps_few_rows_in_the_page(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(with_wide_tasks(simulated_job(1, tasks=2), 500))
+    jobs.tell(with_wide_tasks(fake_job(1, tasks=2), 500))
     page.goto(f"/{JOB}/graph/task-2")
     expect(page.get_by_role("table", name=re.compile("Subtasks of"))).to_have_attribute(
         "aria-rowcount", "501"
@@ -162,7 +162,7 @@ def test_one_task_with_500_subtasks_keeps_few_rows_in_the_page(page: Page, jobs:
 
 def test_a_narrow_page_draws_the_graph_from_top_to_bottom(page: Page, jobs: ToldJobs) -> None:
     page.set_viewport_size({"width": 700, "height": 900})
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     page.goto(f"/{JOB}")
     expect(page.locator(".node")).to_have_count(4)
     first, second = node(page, "Source: read").bounding_box(), node(page, "enrich 1: decode").bounding_box()
@@ -173,7 +173,7 @@ def test_a_narrow_page_draws_the_graph_from_top_to_bottom(page: Page, jobs: Told
 
 
 def test_a_job_from_storage_shows_its_graph_and_takes_no_actions(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell_of_archived(simulated_job(1, JobStatus.FINISHED))
+    jobs.tell_of_archived(fake_job(1, JobStatus.FINISHED))
     page.goto(f"/{JOB}")
     expect(page.locator(".node")).to_have_count(4)
     expect(page.locator("#pulse")).to_have_text("from storage")
@@ -184,7 +184,7 @@ def test_a_job_from_storage_shows_its_graph_and_takes_no_actions(page: Page, job
 
 
 def test_zoom_makes_the_graph_larger_and_fits_it_again(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1, tasks=8))
+    jobs.tell(fake_job(1, tasks=8))
     page.goto(f"/{JOB}")
     width = "document.querySelector('.sheet').offsetWidth"
     expect(page.locator(".node")).to_have_count(8)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from playwright.sync_api import Page, expect
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.monitoring.job_details import JobDetails
-from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.web.conftest import Watch
 from tests.console.web.serving import ToldJobs
+from tests.fake_jobs import fake_job
 
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script><b>bold</b>'
 PAGES = {
@@ -25,7 +25,7 @@ MADE_OF_TEXT = "main img, main script, main b:not(.edge-label b):not(.node b)"
 
 
 def hostile_job() -> JobDetails:
-    job = simulated_job(1, JobStatus.FAILED, checkpoints=9)
+    job = fake_job(1, JobStatus.FAILED, checkpoints=9)
     nodes = [
         {**node, "type": f"{node['type']}{HOSTILE}", "contents": HOSTILE, "uid": f"{node['uid']}{HOSTILE}"}
         for node in job.plan["nodes"]
@@ -66,7 +66,7 @@ def test_nor_in_the_list_of_jobs(page: Page, jobs: ToldJobs) -> None:
 
 def test_an_address_made_by_somebody_else_is_text_too(page: Page, jobs: ToldJobs, watch: Watch) -> None:
     watch.expected.append("40[04]")
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     page.goto("/#/jobs/%3Cimg%20src=x%20onerror=alert(1)%3E")
     expect(page.get_by_role("heading", name="No such job")).to_be_visible()
     page.goto("/#/jobs/..%2F..%2Fetc%2Fpasswd")

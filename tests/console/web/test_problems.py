@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tidegate.console.rest.tokens import ConsoleSecret
-from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.web.conftest import Watch
 from tests.console.web.serving import TOKEN, ServedConsole, ToldJobs, with_rates
+from tests.fake_jobs import fake_job
 
 JOB = f"#/jobs/{1:032x}"
 
@@ -26,7 +26,7 @@ def own_console(jobs: ToldJobs) -> Iterator[ServedConsole]:
 def test_a_server_that_is_gone_leaves_the_last_figures_and_is_asked_again(
     browser: Browser, jobs: ToldJobs, own_console: ServedConsole
 ) -> None:
-    job = simulated_job(1)
+    job = fake_job(1)
     jobs.tell(with_rates(job, records_in=1_500.0))
     page = browser.new_page(base_url=own_console.url)
     page.goto(f"/{JOB}")
@@ -58,7 +58,7 @@ def test_waits_between_two_tries_grow_up_to_a_bound(page: Page) -> None:
 
 def test_a_job_that_is_gone_is_said_to_be_gone(page: Page, jobs: ToldJobs, watch: Watch) -> None:
     watch.expected.append("404")
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     page.goto(f"/{JOB}")
     expect(page.locator(".node")).to_have_count(4)
     jobs.forget(f"{1:032x}")
@@ -92,7 +92,7 @@ def open_page(browser: Browser) -> Iterator[Callable[[ServedConsole], Page]]:
 def test_a_console_beyond_this_machine_shows_nothing_without_its_token(
     jobs: ToldJobs, open_page: Callable[[ServedConsole], Page]
 ) -> None:
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     console = ServedConsole(jobs, host="0.0.0.0")
     page = open_page(console)
     page.goto(f"/{JOB}")
@@ -113,7 +113,7 @@ def test_a_console_beyond_this_machine_shows_nothing_without_its_token(
 def test_a_console_without_a_token_of_its_own_only_shows(
     jobs: ToldJobs, open_page: Callable[[ServedConsole], Page]
 ) -> None:
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     console = ServedConsole(jobs, secret=None)
     page = open_page(console)
     page.goto(f"/{JOB}")
@@ -127,7 +127,7 @@ def test_an_action_with_a_wrong_token_says_so_and_can_be_done_with_another(
     page: Page, jobs: ToldJobs, watch: Watch
 ) -> None:
     watch.expected.append("401")
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     page.goto("/#token=wrong-and-longer-than-16-characters")
     page.get_by_role("link", name="job 1").click()
     page.get_by_role("button", name="Checkpoint now").click()
@@ -139,7 +139,7 @@ def test_an_action_with_a_wrong_token_says_so_and_can_be_done_with_another(
 
 
 def test_an_action_without_a_token_asks_for_it(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     page.goto(f"/{JOB}")
     page.get_by_role("button", name="Checkpoint now").click()
     dialog = page.get_by_role("dialog", name="Token")

@@ -7,10 +7,10 @@ import re
 from dataclasses import replace
 
 from playwright.sync_api import Locator, Page, expect
-from tidegate.testing.simulated_jobs import simulated_job
 
 from tests.console.stages import JOIN, STAGE_TASK, with_stage
 from tests.console.web.serving import ToldJobs
+from tests.fake_jobs import fake_job
 
 TITLE = re.compile(r"^epoch 4: 20,000 records, 156\sKiB$")
 PANEL = f"#/jobs/{1:032x}/graph/{STAGE_TASK}"
@@ -23,7 +23,7 @@ def epochs(page: Page) -> Locator:
 def test_the_panel_of_a_task_shows_the_epochs_of_its_stage_and_of_each_subtask(
     page: Page, jobs: ToldJobs
 ) -> None:
-    jobs.tell(with_stage(simulated_job(1)))
+    jobs.tell(with_stage(fake_job(1)))
     page.goto(f"/{PANEL}")
     expect(epochs(page)).to_have_count(3)
     if picture := os.environ.get("TIDEGATE_PICTURE"):
@@ -44,14 +44,14 @@ def test_the_panel_of_a_task_shows_the_epochs_of_its_stage_and_of_each_subtask(
 
 
 def test_an_address_that_is_none_is_no_link(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(with_stage(simulated_job(1), replace(JOIN, web_ui="javascript:alert(1)")))
+    jobs.tell(with_stage(fake_job(1), replace(JOIN, web_ui="javascript:alert(1)")))
     page.goto(f"/{PANEL}")
     expect(epochs(page)).to_have_count(3)
     expect(page.get_by_text("Spark's web UI")).to_have_count(0)
 
 
 def test_a_task_without_a_stage_shows_no_epochs(page: Page, jobs: ToldJobs) -> None:
-    jobs.tell(simulated_job(1))
+    jobs.tell(fake_job(1))
     page.goto(f"/{PANEL}")
     expect(page.get_by_role("table", name="Subtasks of enrich 1: decode → enrich 1")).to_be_visible()
     expect(page.get_by_role("heading", name="Epochs in Spark")).to_be_hidden()

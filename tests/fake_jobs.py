@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..common.job_id import JobID
-from ..common.job_status import JobStatus
-from ..coordinator.control.control_requests import (
+from tidegate.common.job_id import JobID
+from tidegate.common.job_status import JobStatus
+from tidegate.coordinator.control.control_requests import (
     Cancel,
     ControlRequest,
     Rescale,
@@ -23,11 +23,11 @@ from ..coordinator.control.control_requests import (
     TakeCheckpoint,
     TakeSavepoint,
 )
-from ..coordinator.control.job_client import JobClient
-from ..coordinator.control.terminated_job import TerminatedJob
-from ..coordinator.monitoring.job_details import JobDetails, JobException, SubtaskDetails
-from ..coordinator.monitoring.job_report import JobReport
-from ..coordinator.monitoring.statistics import (
+from tidegate.coordinator.control.job_client import JobClient
+from tidegate.coordinator.control.terminated_job import TerminatedJob
+from tidegate.coordinator.monitoring.job_details import JobDetails, JobException, SubtaskDetails
+from tidegate.coordinator.monitoring.job_report import JobReport
+from tidegate.coordinator.monitoring.statistics import (
     CheckpointOutcome,
     CheckpointStatistics,
     JobStatistics,
@@ -35,17 +35,17 @@ from ..coordinator.monitoring.statistics import (
     RescaleStatistics,
     job_shape,
 )
-from ..protocol.checkpoints.abort_reasons import AbortReason
-from ..protocol.checkpoints.checkpoint_events import AnswerRequest, RequestId, SubtaskMetrics
-from ..protocol.elements import SnapshotKind
-from ..protocol.ids import Attempt, CheckpointId, SubtaskId
-from ..protocol.scheduling.execution_graph import ExecutionGraph, build_execution_graph
-from ..protocol.scheduling.execution_plan import execution_plan
-from ..protocol.scheduling.partitioning import Partitioning
-from ..protocol.scheduling.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
-from ..protocol.task_metrics import ExecutionState, TaskMetrics, TaskRates
+from tidegate.protocol.checkpoints.abort_reasons import AbortReason
+from tidegate.protocol.checkpoints.checkpoint_events import AnswerRequest, RequestId, SubtaskMetrics
+from tidegate.protocol.elements import SnapshotKind
+from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
+from tidegate.protocol.scheduling.execution_graph import ExecutionGraph, build_execution_graph
+from tidegate.protocol.scheduling.execution_plan import execution_plan
+from tidegate.protocol.scheduling.partitioning import Partitioning
+from tidegate.protocol.scheduling.plan import StreamEdge, StreamGraph, StreamNode, build_job_graph
+from tidegate.protocol.task_metrics import ExecutionState, TaskMetrics, TaskRates
 
-__all__ = ["SimulatedJob", "large_job", "simulated_client", "simulated_job"]
+__all__ = ["FakeJob", "fake_client", "fake_job", "large_job"]
 
 NOW_MS = 1_700_000_000_000
 _CHECKPOINT_MS = 10_000
@@ -62,7 +62,7 @@ _STATES = {
 }
 
 
-def simulated_job(
+def fake_job(
     number: int = 1,
     status: JobStatus = JobStatus.RUNNING,
     tasks: int = 4,
@@ -115,15 +115,15 @@ def simulated_job(
 
 def large_job(number: int = 1) -> JobDetails:
     """A running job with 500 subtasks in ten tasks, and 10,000 checkpoints in its history."""
-    return simulated_job(number, tasks=10, parallelism=50, checkpoints=10_000)
+    return fake_job(number, tasks=10, parallelism=50, checkpoints=10_000)
 
 
-def simulated_client(details: JobDetails) -> JobClient:
+def fake_client(details: JobDetails) -> JobClient:
     """A client of a simulated job, which takes part in every action."""
-    return JobClient(JobID(details.job_id), SimulatedJob(details))
+    return JobClient(JobID(details.job_id), FakeJob(details))
 
 
-class SimulatedJob:
+class FakeJob:
     """The `JobHandle` of a job that is only told of. What it is asked to do it does at once.
 
     Attributes:
