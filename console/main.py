@@ -44,7 +44,7 @@ class _Commands(Group):
         if cmd_name not in _COMMANDS:
             return None
         module, name = _COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(f".{module}", __package__), name)
+        command: click.Command = getattr(importlib.import_module(f".commands.{module}", __package__), name)
         return command
 
 
