@@ -1,4 +1,4 @@
-"""Takes the pictures of the web console for the guide, of a simulated job whose figures move.
+"""Takes the pictures of the web console for the guide, of a fake job whose figures move.
 
 Run it with `python -m docs.console_pictures` (extra `dev`, and Chromium: `make chromium`). With a directory
 as its argument it puts more there, to look at: every page, light, dark and narrow.
@@ -45,7 +45,7 @@ LOADS = {"task-1": (0.22, 0.71), "task-2": (0.31, 0.52), "task-4": (0.97, 0.0), 
 
 
 class MovingJob(FakeJob):
-    """The simulated job of today, with another throughput at every look."""
+    """The fake job of today, with another throughput at every look."""
 
     def details(self) -> JobDetails:
         told = super().details()

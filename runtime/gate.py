@@ -61,6 +61,14 @@ class _Channel:
         return bool(self.ready) and not self.is_blocked and self.ready[0].announces is None
 
     @property
+    def has_barrier(self) -> bool:
+        """Whether the next element may be taken and is a barrier which tries to overtake."""
+        if self.current or not self.ready or self.is_blocked:
+            return False
+        announced = self.ready[0].announces
+        return isinstance(announced, CheckpointBarrier) and announced.aligned_timeout_ms is not None
+
+    @property
     def lacks_marker(self) -> bool:
         """Whether the message that is awaited is a marker, which others have overtaken.
 
@@ -203,6 +211,13 @@ class InputGate:
             if isinstance(element, Batch) and len(element) < enough_records:
                 element = self._join(index, element, enough_records)
             return index, element
+        return None
+
+    def poll_barrier(self) -> tuple[int, StreamElement] | None:
+        """The next element of a channel if that is a barrier which tries to overtake, as `poll` gives it."""
+        for index, channel in enumerate(self._channels):
+            if channel.has_barrier and not any(waiting == index for waiting, _ in self._recovered):
+                return index, self._take_turn(index)
         return None
 
     def _take_turn(self, index: int) -> StreamElement:

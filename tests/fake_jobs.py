@@ -1,4 +1,4 @@
-"""Jobs that are only told of, for tests of what shows jobs: nothing runs, every figure is made up.
+"""Jobs that are only described, for tests of what shows jobs: nothing runs, every figure is made up.
 
 `large_job` is as large as a console has to bear: 500 subtasks, 10,000 checkpoints.
 """
@@ -119,12 +119,12 @@ def large_job(number: int = 1) -> JobDetails:
 
 
 def fake_client(details: JobDetails) -> JobClient:
-    """A client of a simulated job, which takes part in every action."""
+    """A client of a fake job, which takes part in every action."""
     return JobClient(JobID(details.job_id), FakeJob(details))
 
 
 class FakeJob:
-    """The `JobHandle` of a job that is only told of. What it is asked to do it does at once.
+    """The `JobHandle` of a job that is only described. What it is asked to do it does at once.
 
     Attributes:
         asked: The actions that were requested, in order.
@@ -141,9 +141,9 @@ class FakeJob:
     def ask(self, request: ControlRequest[Any]) -> Any:
         match request:
             case StateQuery():
-                return StateAnswer(b"", "a simulated job has no state")
+                return StateAnswer(b"", "a fake job has no state")
             case SetBarrierMode():
-                return "a simulated job has no barriers"
+                return "a fake job has no barriers"
             case TakeCheckpoint():
                 self.asked.append(request)
                 return self._answered("")

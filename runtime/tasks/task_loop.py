@@ -286,9 +286,13 @@ class TaskLoop:
             How long to wait in ns if there was nothing to do.
         """
         if not self._output.has_credit():
+            if self._take_barrier():
+                return 0
             self.waiting_as = Activity.BACKPRESSURED if self._has_input() else Activity.IDLE
             return POLL_NS if self._controls.is_waiting else IDLE_NS
         if not self._chain.is_ready():
+            if self._take_barrier():
+                return 0
             # This task holds the others up, and no receiver holds this one up.
             self.waiting_as = Activity.BUSY if self._has_input() else Activity.IDLE
             return POLL_NS
@@ -346,6 +350,17 @@ class TaskLoop:
 
     def _poll_gate(self) -> bool:
         entry = self._gate.poll(self._deployment.settings.batch_size)
+        if entry is None:
+            return False
+        self._process_element(*entry)
+        return True
+
+    def _take_barrier(self) -> bool:
+        """Take a barrier that has no records before it to wait for, though the task takes none now.
+
+        Where channels are never overtaken this is the only way for a barrier past a receiver that is stuck.
+        """
+        entry = None if self._chain.is_advancing else self._gate.poll_barrier()
         if entry is None:
             return False
         self._process_element(*entry)

@@ -130,6 +130,7 @@ def subtask_of(
     downstream: int = 1,
     partitioning: Partitioning = Partitioning.REBALANCE,
     key_selector: Callable[[Any], Any] | None = None,
+    upstream: Partitioning = Partitioning.REBALANCE,
 ) -> Subtask:
     """A subtask with a chain of operators, so many input channels and so many downstream subtasks.
 
@@ -146,7 +147,7 @@ def subtask_of(
             graph.edges.append(StreamEdge(number, number - 1, number, Partitioning.FORWARD))
     if channels:
         graph.nodes[1] = StreamNode(1, "upstream", "upstream", b"", channels, 128, is_source=True)
-        graph.edges.append(StreamEdge(1, 1, first, Partitioning.REBALANCE))
+        graph.edges.append(StreamEdge(1, 1, first, upstream))
     if downstream:
         graph.nodes[99] = StreamNode(99, "downstream", "downstream", b"", downstream, 128)
         selector = cloudpickle.dumps(key_selector) if key_selector is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from tidegate.operators.base import FrozenOperator
 from tidegate.operators.elementwise import MapOperator
 from tidegate.protocol import task_events as events
@@ -20,6 +21,7 @@ from tidegate.protocol.elements import (
     EndOfInput,
 )
 from tidegate.protocol.ids import ChannelId, CheckpointId
+from tidegate.protocol.scheduling.partitioning import Partitioning
 from tidegate.runtime.checkpoints.channel_state import recovered_elements
 from tidegate.state.storage.inline_storage import InlineStorage
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
@@ -43,10 +45,31 @@ class FullDisk(MemoryCheckpointStorage):
         return super().write_file(path, data)
 
 
-def stuck_task(channels: int = 1, operator: Any = None, **settings: Any) -> TaskUnderTest:
+class Unready(MapOperator):
+    """Takes no records after the first."""
+
+    def open(self) -> None:
+        super().open()
+        self._is_ready = True
+
+    def is_ready(self) -> bool:
+        return self._is_ready
+
+    def process_batch(self, batch: Batch, input_index: int) -> None:
+        super().process_batch(batch, input_index)
+        self._is_ready = False
+
+
+def stuck_task(
+    channels: int = 1,
+    operator: Any = None,
+    upstream: Partitioning = Partitioning.REBALANCE,
+    **settings: Any,
+) -> TaskUnderTest:
     """A task whose output has no credit, so that what arrives waits. One record has been processed."""
     settings = {"channel_credit_bytes": 10, "batch_size": 1, **settings}
-    test = TaskUnderTest(subtask_of([operator or MapOperator(str)], channels=channels), **settings).start()
+    subtask = subtask_of([operator or MapOperator(str)], channels=channels, upstream=upstream)
+    test = TaskUnderTest(subtask, **settings).start()
     test.receive(Batch(["first"]))
     return test
 
@@ -164,6 +187,37 @@ def test_a_barrier_that_is_aligned_in_time_overtakes_nothing() -> None:
     assert test.ports.elements()[-1] == barrier(1, timeout_ms=50), "downstream has its own try"
     settle(test)
     assert stored(test) == []
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 50])
+@pytest.mark.parametrize("credit_bytes", [10, 10_000])
+def test_a_barrier_with_nothing_before_it_waits_neither_for_credit_nor_for_operators(
+    timeout_ms: int, credit_bytes: int
+) -> None:
+    test = stuck_task(2, Unready(str), upstream=Partitioning.BROADCAST, channel_credit_bytes=credit_bytes)
+    test.receive(barrier(1, timeout_ms), channel=0)
+    assert barrier(1, timeout_ms) not in test.ports.elements()
+    test.receive(barrier(1, timeout_ms), channel=1)
+    assert test.ports.elements() == [Batch(["first"]), barrier(1, timeout_ms)]
+    settle(test)
+    assert len(test.ports.reported(SubtaskAcknowledged)) == 1
+
+
+def test_a_barrier_behind_records_that_it_may_not_overtake_waits_with_them() -> None:
+    test = stuck_task(upstream=Partitioning.BROADCAST)
+    test.receive(Batch(["before"]))
+    test.receive(barrier(1))
+    assert test.ports.elements() == [Batch(["first"])]
+    free(test)
+    assert test.ports.elements() == [Batch(["first"]), Batch(["before"]), barrier(1)]
+
+
+def test_a_barrier_that_may_overtake_nothing_waits_for_credit() -> None:
+    test = stuck_task(upstream=Partitioning.BROADCAST)
+    test.receive(barrier(1, timeout_ms=None))
+    assert test.ports.elements() == [Batch(["first"])]
+    free(test)
+    assert test.ports.elements() == [Batch(["first"]), barrier(1, timeout_ms=None)]
 
 
 def test_nothing_is_acted_on_before_the_task_runs() -> None:
