@@ -113,7 +113,7 @@ def test_a_server_that_comes_back_gets_the_batch_again(
     assert "writing table totals failed" in caplog.text
 
 
-def test_a_server_that_stays_away_is_one_clear_error_after_some_patience(
+def test_a_server_that_stays_away_is_one_clear_error_after_the_retry_timeout(
     totals: Any, operator_context: MakeContext
 ) -> None:
     operator = opened(PostgresAppendSink(totals.conninfo, "totals", retry_timeout_s=0.3), operator_context())

@@ -109,7 +109,7 @@ def test_a_request_that_is_refused_is_one_clear_error(
     assert len(service.requests) == 1
 
 
-def test_a_service_that_is_away_is_one_clear_error_after_some_patience(
+def test_a_service_that_is_away_is_one_clear_error_after_the_retry_timeout(
     operator_context: Callable[..., OperatorContext],
 ) -> None:
     writer, committer = opened(WebhookSink("http://127.0.0.1:1/", retry_timeout_s=0.2), operator_context())

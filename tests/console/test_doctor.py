@@ -57,7 +57,7 @@ def open_directory() -> Iterator[Path]:
         yield Path(directory)
 
 
-def test_what_is_wrong_here_is_found_with_its_mend(tmp_path: Path, open_directory: Path) -> None:
+def test_what_is_wrong_here_is_found_with_its_remedy(tmp_path: Path, open_directory: Path) -> None:
     token = open_directory / "token"
     token.write_text("a" * 64)
     token.chmod(0o644)
