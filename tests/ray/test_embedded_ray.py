@@ -28,7 +28,7 @@ numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").
 numbers.add_sink(lambda number: None).uid("sink")
 env.execute_async("endless")
 other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-from tidegate.coordinator import embedded_ray
+from tidegate.actors import embedded_ray
 print(embedded_ray._mark, other.pid, flush=True)
 input()
 """

@@ -150,7 +150,7 @@ def test_a_subtask_without_some_columns_gives_nulls(server: ExchangeServer) -> N
 AS_A_TASK = """
 import pickle, sys
 import pyarrow as pa
-from tidegate.spark_bridge import exchange_client as client
+from tidegate.spark_bridge.exchange import exchange_client as client
 
 reach, schema, report = pickle.load(sys.stdin.buffer)
 client.prepare_worker()
