@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,22 +45,118 @@ class SnapshotKind(enum.Enum):
         return self in (SnapshotKind.FINAL, SnapshotKind.STOP)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Batch:
-    """Records that travel together. `values` is a list of objects or an Arrow RecordBatch.
+    """Records that travel together: a `RowBatch` or a `ColumnBatch`.
 
-    `timestamps`, when present, holds one event time in milliseconds per record. `keys`, when present,
-    holds one key per record (a list, or an integer array), computed by the sender of a hash exchange
-    so that the receiver need not call the key selector again.
+    `Batch(values, timestamps, keys)` creates the variant for its values. A pickle names only this class, so
+    that every version of a checkpoint can be read.
+
+    Attributes:
+        values: The records, in the form of the variant.
+        timestamps: One event time in milliseconds per record (a list, or an array of 64-bit integers), `None`
+            if they have none.
+        keys: One key per record (a list, or a NumPy array of 64-bit integers), computed by the sender of a
+            hash exchange so that the receiver need not call the key selector again; `None` if there are none.
     """
 
     values: Any
     timestamps: Sequence[int] | None = None
     keys: Any = None
 
+    def __init__(self, values: Any, timestamps: Sequence[int] | None = None, keys: Any = None) -> None:
+        # Not in `__new__`, which would also be called for each `RowBatch`.
+        self.__class__ = RowBatch if isinstance(values, list) else ColumnBatch
+        self.values = values
+        self.timestamps = timestamps
+        self.keys = keys
+
     def __len__(self) -> int:
         # An Arrow RecordBatch's own len() counts rows too.
         return len(self.values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Batch, (self.values, self.timestamps, self.keys)
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        """Restore a pickle of the time when there was one class for both variants."""
+        Batch.__init__(self, **state[1])
+
+    def rows(self) -> list[Any]:
+        """The records as Python objects. Do not change the list: it may be the batch's own."""
+        raise NotImplementedError
+
+    def part(self, start: int, end: int) -> Batch:
+        """The records from position `start` up to `end`, without it; all of them are the batch itself."""
+        if start == 0 and end >= len(self):
+            return self
+        timestamps, keys = self.timestamps, self.keys
+        return type(self)(
+            self._values_of_part(start, end),
+            None if timestamps is None else timestamps[start:end],
+            None if keys is None else keys[start:end],
+        )
+
+    def _values_of_part(self, start: int, end: int) -> Any:
+        raise NotImplementedError
+
+    def with_timestamps(self, timestamps: Sequence[int] | None) -> Batch:
+        """The same records and keys with other event times."""
+        return type(self)(self.values, timestamps, self.keys)
+
+    def without_keys(self) -> Batch:
+        """The same records and event times."""
+        return type(self)(self.values, self.timestamps)
+
+    def converted(self, convert: Callable[[list[Any]], list[Any]]) -> Batch:
+        """The same records with their Python objects converted by `convert`; columns have types of their own.
+
+        Returns:
+            The batch itself if `convert` returned the list that it was given.
+        """
+        raise NotImplementedError
+
+    @property
+    def has_integer_keys(self) -> bool:
+        """Whether the keys are an array of 64-bit integers."""
+        return self.keys is not None and not isinstance(self.keys, list)
+
+    def key_list(self) -> list[Any] | None:
+        """The keys as Python objects, `None` if there are none."""
+        keys: list[Any] | None = self.keys.tolist() if self.has_integer_keys else self.keys
+        return keys
+
+
+@dataclass(slots=True)
+class RowBatch(Batch):
+    """Records as Python objects, in the list `values`."""
+
+    values: list[Any]
+
+    def rows(self) -> list[Any]:
+        return self.values
+
+    def _values_of_part(self, start: int, end: int) -> list[Any]:
+        return self.values[start:end]
+
+    def converted(self, convert: Callable[[list[Any]], list[Any]]) -> Batch:
+        converted = convert(self.values)
+        return self if converted is self.values else RowBatch(converted, self.timestamps, self.keys)
+
+
+@dataclass(slots=True)
+class ColumnBatch(Batch):
+    """Records as the rows of the Arrow RecordBatch `values`."""
+
+    def rows(self) -> list[Any]:
+        """One tuple per row, made by each call."""
+        return list(zip(*[column.to_pylist() for column in self.values.columns]))
+
+    def _values_of_part(self, start: int, end: int) -> Any:
+        return self.values.slice(start, end - start)
+
+    def converted(self, convert: Callable[[list[Any]], list[Any]]) -> Batch:
+        return self
 
 
 @dataclass(frozen=True, slots=True)
