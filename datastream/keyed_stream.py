@@ -114,6 +114,8 @@ class KeyedStream(DataStream):
     def sum(self, position_to_sum: Field = 0) -> DataStream:
         """The sum of one field per key, in the first record of the key; emitted as `reduce` does.
 
+        None is left out. Integer sums of Python records have no bound.
+
         Args:
             position_to_sum: Position of the field, or its name. A record that is itself a number has the
                 one field 0.
@@ -121,7 +123,10 @@ class KeyedStream(DataStream):
         return self._aggregate(SumOf(self._position(position_to_sum)))
 
     def min(self, position_to_min: Field = 0) -> DataStream:
-        """The least value of one field per key, in the first record of the key; emitted as `reduce` does."""
+        """The least value of one field per key, in the first record of the key; emitted as `reduce` does.
+
+        None and NaN are left out, also by `max`, `min_by` and `max_by`.
+        """
         return self._aggregate(MinOf(self._position(position_to_min)))
 
     def max(self, position_to_max: Field = 0) -> DataStream:

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 from tidegate.operators.columnar.grouping import Grouping
 from tidegate.operators.columnar.key_slots import IntegerSlots
+from tidegate.operators.running_folds import SUM
 
 from ..parts import row
 from .common import ROUNDS, Rate, batches, median, prepare_process, timed
@@ -39,7 +40,7 @@ class NumpyEngine:
         grouping = Grouping(slots)
         counts = grouping.running_count(self.counts[grouping.codes], None)
         values = batch["v"].to_numpy()[grouping.order]
-        sums = grouping.running_sum(self.sums[grouping.codes], values)
+        sums = grouping.running(SUM, self.sums[grouping.codes], values)
         self.counts[grouping.codes] = counts[grouping.ends]
         self.sums[grouping.codes] = sums[grouping.ends]
         return grouping.in_order(counts), grouping.in_order(sums)

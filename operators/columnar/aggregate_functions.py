@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from ...common.errors import ConfigurationError
+from ..running_folds import MAX, MIN, SUM, RunningFold
 from .columns import schema_text
 
 ROWS = "rows"
@@ -85,8 +86,8 @@ class Aggregation(ABC):
     def _is_integer(self, schema: pa.Schema) -> bool:
         return not pa.types.is_floating(schema.field(self.column).type)
 
-    def _fold(self, kind: str, schema: pa.Schema) -> Fold:
-        return Fold(kind, self.column, self._is_integer(schema))
+    def _fold(self, fold: RunningFold, schema: pa.Schema) -> Fold:
+        return Fold(fold.kind, self.column, self._is_integer(schema))
 
 
 class Count(Aggregation):
@@ -118,7 +119,7 @@ class Sum(Aggregation):
     """
 
     def folds(self, schema: pa.Schema) -> list[Fold]:
-        return [Fold("count", self.column), self._fold("sum", schema)]
+        return [Fold("count", self.column), self._fold(SUM, schema)]
 
     def output_type(self, schema: pa.Schema) -> pa.DataType:
         return pa.int64() if self._is_integer(schema) else pa.float64()
@@ -128,7 +129,7 @@ class Mean(Aggregation):
     """The arithmetic mean: the sum divided by the count, as a float."""
 
     def folds(self, schema: pa.Schema) -> list[Fold]:
-        return [Fold("count", self.column), self._fold("sum", schema)]
+        return [Fold("count", self.column), self._fold(SUM, schema)]
 
     def output_type(self, schema: pa.Schema) -> pa.DataType:
         return pa.float64()
@@ -137,13 +138,13 @@ class Mean(Aggregation):
 class Extreme(Aggregation):
     """What `Min` and `Max` share: numbers, dates, times and timestamps; NaN is left out like null."""
 
-    kind: str
+    fold: ClassVar[RunningFold]
 
     def takes(self, kind: pa.DataType) -> bool:
         return is_number(kind) or is_time(kind)
 
     def folds(self, schema: pa.Schema) -> list[Fold]:
-        return [Fold("count", self.column), self._fold(self.kind, schema)]
+        return [Fold("count", self.column), self._fold(self.fold, schema)]
 
     def output_type(self, schema: pa.Schema) -> pa.DataType:
         return schema.field(self.column).type
@@ -152,13 +153,13 @@ class Extreme(Aggregation):
 class Min(Extreme):
     """The smallest value."""
 
-    kind = "min"
+    fold = MIN
 
 
 class Max(Extreme):
     """The largest value."""
 
-    kind = "max"
+    fold = MAX
 
 
 class Quantile(Aggregation):

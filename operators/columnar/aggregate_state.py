@@ -17,9 +17,10 @@ from ...protocol.checkpoints.handles import KeyedStateHandle
 from ...state.backend import KeyedStateBackend
 from ...state.descriptors import ValueStateDescriptor
 from ...state.kinds import ValueState
+from ..running_folds import FOLDS
 from . import sketch
 from .aggregate_functions import Aggregation, Count, Fold, Mean, Quantile
-from .grouping import Array, Grouping, empty_fold
+from .grouping import Array, Grouping
 
 _STATE = "aggregates: "
 Sketches = Mapping[Fold, list[sketch.Sketch]]
@@ -206,7 +207,7 @@ class BatchFolds(Folded):
         if fold.kind == "count":
             counted = np.asarray(column.is_valid())[grouping.rows] if column.null_count else None
             return grouping.running_count(before, counted)
-        return self._added(partial(grouping.running, fold.kind), fold)
+        return self._added(partial(grouping.running, FOLDS[fold.kind]), fold)
 
     def _added(self, add: Callable[[Array, Array], Array], fold: Fold) -> Array:
         values = _numbers(self._batch[fold.column], fold)[self._grouping.rows]
@@ -257,11 +258,11 @@ def _numbers(column: pa.Array, fold: Fold) -> Array:
     if fold.is_integer:
         if pa.types.is_date32(column.type) or pa.types.is_time32(column.type):
             column = column.cast(pa.int32())
-        column, neutral = column.cast(pa.int64()), 0 if fold.kind == "sum" else _empty(fold)
+        column = column.cast(pa.int64())
     else:
-        column, neutral = column.cast(pa.float64()), 0.0 if fold.kind == "sum" else math.nan
+        column = column.cast(pa.float64())
     if column.null_count:
-        column = column.fill_null(neutral)
+        column = column.fill_null(_empty(fold))
     numbers: Array = column.to_numpy(zero_copy_only=False)
     return numbers
 
@@ -271,5 +272,7 @@ def _dtype(fold: Fold) -> str:
 
 
 def _empty(fold: Fold) -> int | float:
-    """The fold of no records."""
-    return 0 if fold.kind in ("rows", "count") else empty_fold(fold.kind, fold.is_integer)
+    """The fold of no records; of a sketch: no number."""
+    if fold.kind == "sketch":
+        return math.nan
+    return 0 if fold.kind in ("rows", "count") else FOLDS[fold.kind].neutral(fold.is_integer)

@@ -1,7 +1,7 @@
 """The fast path of `sum`, `min` and `max` of a field: Arrow batches of a stream that is keyed by a column.
 
 State and results are those of the path for records, so the two may take turns. Whatever does not fit into
-64-bit numbers, or holds nulls or NaN, is left to that path.
+64-bit numbers, or holds nulls, is left to that path.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from ...state.kinds import ValueState
-from ..keyed.rolling_aggregates import FieldReducer, MaxOf, MinOf, SumOf
+from ..keyed.rolling_aggregates import RunningReducer
 from .column_key import ColumnKey, distinct_keys
-from .grouping import MAX_ROWS, Array, Grouping, empty_fold
-
-_KINDS: dict[type, str] = {SumOf: "sum", MinOf: "min", MaxOf: "max"}
+from .grouping import MAX_ROWS, Array, Grouping
 
 
 def column_reduce(function: Any, selector: Any, state: ValueState[Any]) -> ColumnReduce | None:
     """The fast path of a reduce function; None where there is none."""
-    if type(function) in _KINDS and isinstance(selector, ColumnKey):
+    if isinstance(function, RunningReducer) and isinstance(selector, ColumnKey):
         return ColumnReduce(function, selector, state)
     return None
 
@@ -29,9 +27,9 @@ def column_reduce(function: Any, selector: Any, state: ValueState[Any]) -> Colum
 class ColumnReduce:
     """Reduces Arrow batches by one column."""
 
-    def __init__(self, function: FieldReducer, key: ColumnKey, state: ValueState[Any]) -> None:
+    def __init__(self, function: RunningReducer, key: ColumnKey, state: ValueState[Any]) -> None:
         self._field = function.field
-        self._kind = _KINDS[type(function)]
+        self._fold = function.fold
         self._key = key
         self._state = state
 
@@ -54,7 +52,7 @@ class ColumnReduce:
             return None
         first = _records(batch.take(pa.array(grouping.order[grouping.starts])), stored)
         try:
-            running = grouping.running(self._kind, before, values[grouping.order])
+            running = grouping.running(self._fold, before, values[grouping.order])
             columns = [
                 pa.array([record[index] for record in first], field.type).take(pa.array(distinct.codes))
                 for index, field in enumerate(batch.schema)
@@ -78,20 +76,19 @@ class ColumnReduce:
         if not pa.types.is_floating(kind):
             return None
         values: Array = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return None if np.isnan(values).any() else values
+        return values
 
     def _before(self, stored: list[Any], position: int, is_integer: bool) -> Array | None:
         """What each key has so far; None if that is not what a column of this type gives."""
         kind = int if is_integer else float
-        # Not 0.0 for a sum: the first value is taken as it is, also -0.0.
-        empty = -0.0 if self._kind == "sum" and not is_integer else empty_fold(self._kind, is_integer)
+        empty = self._fold.neutral(is_integer)
         numbers = []
         for record in stored:
             if record is None:
                 numbers.append(empty)
                 continue
             value = record[position] if type(record) is tuple and len(record) > position else None
-            if type(value) is not kind or value != value:
+            if type(value) is not kind:
                 return None
             numbers.append(value)
         try:

@@ -7,26 +7,18 @@ batch serves all groups.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ..running_folds import INT64_MAX, INT64_MIN, SUM, RunningFold
 
 Array = npt.NDArray[Any]
 
 MAX_ROWS = 1 << 16
 """Records of a grouping: their codes fit into 16 bits, which are sorted by radix, ten times faster."""
 _ROUNDS = 64
-_INT64_MAX = (1 << 63) - 1
-_INT64_MIN = -1 << 63
-_FOLDS = {
-    ("min", True): np.minimum,
-    ("max", True): np.maximum,
-    # These two leave NaN out, as the empty fold that they start from.
-    ("min", False): np.fmin,
-    ("max", False): np.fmax,
-}
 
 
 class Grouping:
@@ -75,33 +67,22 @@ class Grouping:
         total = np.cumsum(counted)
         return total + self.repeated(before - (total[self.starts] - counted[self.starts]))
 
-    def running(self, kind: str, before: Array, values: Array) -> Array:
+    def running(self, fold: RunningFold, before: Array, values: Array) -> Array:
         """Sorted: the sum, minimum or maximum up to each record.
 
         Args:
-            kind: `sum`, `min` or `max`.
-            before: per group, the fold so far; `empty_fold` where there is none.
-            values: sorted; `int64` or `float64`, of which minimum and maximum leave NaN out.
+            before: per group, the fold so far; `fold.neutral()` where there is none.
+            values: sorted; `int64` or `float64`.
 
         Raises:
             OverflowError: An integer sum does not fit into 64 bits.
         """
-        if kind == "sum":
-            return self.running_sum(before, values)
-        return self.running_fold(_FOLDS[kind, values.dtype == np.int64], before, values)
+        is_integer = values.dtype == np.int64
+        if fold is SUM and is_integer:
+            return self._running_integer_sum(before, values)
+        return self._running_fold(fold.of_integers if is_integer else fold.of_floats, before, values)
 
-    def running_sum(self, before: Array, values: Array) -> Array:
-        """Sorted: the sum up to each record.
-
-        Args:
-            before: per group, the sum so far.
-            values: sorted; `int64`, or `float64`, which is added one record after the other.
-
-        Raises:
-            OverflowError: An integer sum does not fit into 64 bits.
-        """
-        if values.dtype != np.int64:
-            return self.running_fold(np.add, before, values)
+    def _running_integer_sum(self, before: Array, values: Array) -> Array:
         self._check_bound(before, values)
         # Sums over several groups may wrap around; their differences do not.
         with np.errstate(over="ignore"):
@@ -125,7 +106,7 @@ class Grouping:
             found: Array = np.add.reduceat(values, self.starts) + before
         return found
 
-    def running_fold(self, fold: np.ufunc, before: Array, values: Array) -> Array:
+    def _running_fold(self, fold: np.ufunc, before: Array, values: Array) -> Array:
         """Sorted: the fold up to each record, taken strictly one record after the other.
 
         The first records of all groups are folded in one step, then the second ones, and so on; the rest
@@ -155,26 +136,14 @@ class Grouping:
         return result
 
     def _check_bound(self, before: Array, values: Array) -> None:
-        if _largest(before) + _largest(values) * self.size > _INT64_MAX:
+        if _largest(before) + _largest(values) * self.size > INT64_MAX:
             self._check_sums(before, values)
 
     def _check_sums(self, before: Array, values: Array) -> None:
         exact = np.cumsum(values.astype(object))
         exact += self.repeated(before.astype(object) - (exact[self.starts] - values[self.starts]))
-        if int(np.max(exact)) > _INT64_MAX or int(np.min(exact)) < -_INT64_MAX - 1:
+        if int(np.max(exact)) > INT64_MAX or int(np.min(exact)) < INT64_MIN:
             raise OverflowError("the sum does not fit into a 64-bit integer")
-
-
-def empty_fold(kind: str, is_integer: bool) -> int | float:
-    """The sum, minimum or maximum of nothing: the fold of it with a value is that value.
-
-    A sum of floats starts from 0.0, so that it is never -0.0.
-    """
-    if kind == "sum":
-        return 0 if is_integer else 0.0
-    if not is_integer:
-        return math.nan
-    return _INT64_MAX if kind == "min" else _INT64_MIN
 
 
 def _largest(values: Array) -> int:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import operator
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ...common.errors import ConfigurationError
 from ...common.types import Row
 from ..functions import ReduceFunction
+from ..running_folds import MAX, MIN, SUM, RunningFold
 
 Field = int | str
 """Where a field is: its position, or its name."""
@@ -48,59 +47,65 @@ class FieldReducer(ReduceFunction):
         """The record so far with another one."""
 
 
-class _Combining(FieldReducer):
-    """Combines the values of the field, and keeps the rest of the first record."""
+class RunningReducer(FieldReducer):
+    """Folds the values of the field, and keeps the rest of the first record."""
 
-    combine: Callable[[Any, Any], Any]
+    fold: ClassVar[RunningFold]
 
     def reduce(self, value1: Any, value2: Any) -> Any:
         field = self.field
         if type(value1) is tuple and type(field) is int:
             # What nearly every program has, and 4 times as fast as the general way.
             items = list(value1)
-            items[field] = self.combine(items[field], value2[field])
+            items[field] = self.fold.combine(items[field], value2[field])
             return tuple(items)
-        combined = self.combine(get_field(value1, field), get_field(value2, field))
+        combined = self.fold.combine(get_field(value1, field), get_field(value2, field))
         return with_field(value1, field, combined)
 
 
-class SumOf(_Combining):
+class SumOf(RunningReducer):
     """The sum of a field."""
 
     name = "Sum"
-    combine = staticmethod(operator.add)
+    fold = SUM
 
 
-class MinOf(_Combining):
+class MinOf(RunningReducer):
     """The least value of a field."""
 
     name = "Min"
-    combine = staticmethod(min)
+    fold = MIN
 
 
-class MaxOf(_Combining):
+class MaxOf(RunningReducer):
     """The greatest value of a field."""
 
     name = "Max"
-    combine = staticmethod(max)
+    fold = MAX
 
 
-class MinBy(FieldReducer):
+class _RecordReducer(FieldReducer):
+    """The record whose field has the value that the fold chooses."""
+
+    fold: ClassVar[RunningFold]
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        first = get_field(value1, self.field)
+        return value1 if self.fold.combine(first, get_field(value2, self.field)) is first else value2
+
+
+class MinBy(_RecordReducer):
     """The record with the least value of a field."""
 
     name = "MinBy"
-
-    def reduce(self, value1: Any, value2: Any) -> Any:
-        return value2 if get_field(value2, self.field) < get_field(value1, self.field) else value1
+    fold = MIN
 
 
-class MaxBy(FieldReducer):
+class MaxBy(_RecordReducer):
     """The record with the greatest value of a field."""
 
     name = "MaxBy"
-
-    def reduce(self, value1: Any, value2: Any) -> Any:
-        return value2 if get_field(value2, self.field) > get_field(value1, self.field) else value1
+    fold = MAX
 
 
 def get_field(record: Any, field: Field) -> Any:

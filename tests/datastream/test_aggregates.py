@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -89,13 +90,20 @@ def test_a_plain_stream_is_summed_by_default() -> None:
         ([1, 2], 1, "one value, which has the field 0 and no field 1"),
         ([(1,), (2,)], 1, "IndexError"),
         ([Row(a=1), Row(a=2)], "b", r"no field 'b': it has \['a'\]"),
-        ([(1, None), (2, 3)], 1, "NoneType"),
+        ([(1, "x"), (2, 3)], 1, "TypeError: can only concatenate str"),
         ([{"a": 1}, {"b": 1}], "a", "KeyError: 'a'"),
     ],
 )
 def test_a_missing_field_names_operator_and_record(records: list[Any], field: Any, message: str) -> None:
     with pytest.raises(JobExecutionError, match=rf"operator Sum \(1/1\): .*{message}"):
         aggregated(records, lambda keyed: keyed.sum(field), lambda record: 0)
+
+
+def test_none_and_nan_are_left_out() -> None:
+    records = [(None,), (math.nan,), (2.0,), (None,), (1.0,)]
+    found = aggregated(records, lambda keyed: keyed.max(0), lambda record: 0)
+    assert [str(value) for (value,) in found] == ["None", "nan", "2.0", "2.0", "2.0"]
+    assert aggregated([(None,), (1,), (None,)], lambda keyed: keyed.sum(0), lambda record: 0)[-1] == (1,)
 
 
 @pytest.mark.parametrize("field", [1.5, None, True, -1, ""])
