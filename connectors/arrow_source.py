@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ..common.errors import ConfigurationError
 from ..operators.columnar.columns import Int64s, as_timestamps, schema_text
 from ..operators.sources.sources import Source, SourceReader
-from ..protocol.elements import Batch
+from ..protocol.elements import Batch, ColumnBatch
 
 DEFAULT_BATCH_ROWS = 65_536
 
@@ -82,7 +82,7 @@ class _ArrowReader(SourceReader):
         else:
             self._splits.pop(0)
         times = None if self._times is None else self._times[row:stop]
-        return Batch(batch, as_timestamps(times))
+        return ColumnBatch(batch, as_timestamps(times))
 
     def snapshot_state(self) -> list[Any]:
         return list(self._splits)

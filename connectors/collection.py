@@ -7,7 +7,7 @@ from typing import Any
 
 from ..operators.sources.enumerators import Boundedness
 from ..operators.sources.sources import Source, SourceReader
-from ..protocol.elements import Batch
+from ..protocol.elements import Batch, RowBatch
 
 
 class CollectionSource(Source):
@@ -45,7 +45,7 @@ class _CollectionReader(SourceReader):
             return None
         values = self._records[self._position : self._position + max_records]
         self._position += len(values)
-        return Batch(values)
+        return RowBatch(values)
 
     def snapshot_state(self) -> list[Any]:
         return [self._position]

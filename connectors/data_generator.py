@@ -12,7 +12,7 @@ from ..common.errors import ConfigurationError
 from ..operators.base import OperatorContext
 from ..operators.sources.enumerators import Boundedness
 from ..operators.sources.sources import Source, SourceReader
-from ..protocol.elements import Batch
+from ..protocol.elements import Batch, RowBatch
 from .number_sequence import NumberSequenceSource
 
 
@@ -77,12 +77,12 @@ class _GeneratingReader(SourceReader):
     def poll(self, max_records: int) -> Batch | None:
         allowed = self._allowed(max_records)
         if not allowed:
-            return Batch([])
+            return RowBatch([])
         numbers = self._numbers.poll(allowed)
         if numbers is None:
             return None
         self._emitted += len(numbers)
-        return Batch([self._function(number) for number in numbers.values])
+        return RowBatch([self._function(number) for number in numbers.values])
 
     def _allowed(self, max_records: int) -> int:
         """What the rate leaves for now; the first record is due at once."""

@@ -8,7 +8,7 @@ from typing import Any
 from ..common.errors import ConfigurationError
 from ..operators.sources.enumerators import Boundedness
 from ..operators.sources.sources import Source, SourceReader
-from ..protocol.elements import Batch
+from ..protocol.elements import Batch, RowBatch
 
 
 class NumberSequenceSource(Source):
@@ -54,7 +54,7 @@ class _NumberReader(SourceReader):
             self._splits[0] = (stop, end)
         else:
             self._splits.pop(0)
-        return Batch(list(range(position, stop)))
+        return RowBatch(list(range(position, stop)))
 
     def snapshot_state(self) -> list[Any]:
         return list(self._splits)

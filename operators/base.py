@@ -462,12 +462,3 @@ class StreamOperator(ABC):
         )
         raised.record = record
         return raised
-
-
-def rows(batch: Batch) -> list[Any]:
-    """The records of a batch as Python objects; an Arrow batch gives one tuple per row."""
-    values = batch.values
-    if isinstance(values, list):
-        return values
-    columns: Sequence[list[Any]] = [column.to_pylist() for column in values.columns]
-    return list(zip(*columns))

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from ..common.type_system.type_hints import element_type_of, result_type_of
 from ..common.typeinfo import TypeInformation
-from ..protocol.elements import Batch
-from .base import StreamOperator, rows
+from ..protocol.elements import Batch, RowBatch
+from .base import StreamOperator
 from .checkpointed import CheckpointHooks
 from .functions import ProcessFunction, as_callable
 from .process import RecordContext, not_iterable
@@ -63,7 +63,7 @@ class MapOperator(FunctionOperator):
         super().__init__(function, "map")
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        self.emit(Batch(self.apply(rows(batch), mapped), batch.timestamps))
+        self.emit(RowBatch(self.apply(batch.rows(), mapped), batch.timestamps))
 
 
 class FilterOperator(FunctionOperator):
@@ -75,7 +75,7 @@ class FilterOperator(FunctionOperator):
         super().__init__(function, "filter")
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        values = rows(batch)
+        values = batch.rows()
         if batch.timestamps is None:
             kept, timestamps = self.apply(values, filtered), None
         else:
@@ -83,7 +83,7 @@ class FilterOperator(FunctionOperator):
             kept = list(compress(values, mask))
             timestamps = list(compress(batch.timestamps, mask))
         if kept:
-            self.emit(Batch(kept, timestamps))
+            self.emit(RowBatch(kept, timestamps))
 
 
 class FlatMapOperator(FunctionOperator):
@@ -93,7 +93,7 @@ class FlatMapOperator(FunctionOperator):
         super().__init__(function, "flat_map")
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        values, times = rows(batch), batch.timestamps
+        values, times = batch.rows(), batch.timestamps
         if times is None:
             results, timestamps = self.apply(values, flattened), None
         else:
@@ -101,7 +101,7 @@ class FlatMapOperator(FunctionOperator):
                 values, lambda call, records: flattened_with_times(call, records, times)
             )
         if results:
-            self.emit(Batch(results, timestamps))
+            self.emit(RowBatch(results, timestamps))
 
 
 class ProcessOperator(FunctionOperator):
@@ -140,7 +140,7 @@ def process_unkeyed(
     value: Any = None
     produced: Any = None
     try:
-        for value, context.time in zip(rows(batch), times or repeat(None)):
+        for value, context.time in zip(batch.rows(), times or repeat(None)):
             produced = call(value, context)
             if produced is not None:
                 results.extend(produced)

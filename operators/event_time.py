@@ -15,7 +15,7 @@ from ..common.watermark_generators import (
 from ..common.watermark_strategy import WatermarkStrategy
 from ..protocol.elements import MAX_WATERMARK_MS, Batch
 from ..protocol.watermarks import MIN_WATERMARK_MS
-from .base import OperatorContext, StreamOperator, rows
+from .base import OperatorContext, StreamOperator
 from .output import Emit
 from .timestamps import check_timestamp, check_watermark, highest, packed
 
@@ -100,7 +100,7 @@ class EventTime(WatermarkOutput):
 
     def _assigned(self, batch: Batch) -> Sequence[int]:
         assert self._assigner is not None
-        extract, values = self._assigner.extract_timestamp, rows(batch)
+        extract, values = self._assigner.extract_timestamp, batch.rows()
         before = [NO_TIMESTAMP] * len(values) if batch.timestamps is None else batch.timestamps
         timestamps: list[int] = []
         try:
@@ -120,7 +120,7 @@ class EventTime(WatermarkOutput):
         self, generator: WatermarkGenerator, batch: Batch, timestamps: Sequence[int] | None
     ) -> None:
         """Cut the batch where the generator emits: what it says holds behind the record it saw."""
-        values = rows(batch)
+        values = batch.rows()
         held: list[Callable[[], None]] = []
         held_output = _Held(self, held)
         start = 0

@@ -7,7 +7,7 @@ from itertools import compress
 from typing import Any
 
 from ..common.output_tag import OutputTag
-from ..protocol.elements import Batch
+from ..protocol.elements import Batch, RowBatch
 from .output import Output
 
 
@@ -26,10 +26,10 @@ def emit_results(output: Output, results: list[Any], timestamps: Sequence[int] |
 def split_side_results(output: Output, results: list[Any], timestamps: Sequence[int] | None) -> Batch:
     """Emit what is for side outputs, and return the rest."""
     if not OutputTag.was_used:
-        return Batch(results, timestamps)
+        return RowBatch(results, timestamps)
     is_main = [not _is_side_result(result) for result in results]
     if all(is_main):
-        return Batch(results, timestamps)
+        return RowBatch(results, timestamps)
     sides: dict[str, tuple[list[Any], list[int]]] = {}
     for position, is_one in enumerate(is_main):
         if not is_one:
@@ -39,9 +39,9 @@ def split_side_results(output: Output, results: list[Any], timestamps: Sequence[
             if timestamps is not None:
                 times.append(timestamps[position])
     for tag_id, (values, times) in sides.items():
-        output.emit_side(tag_id, Batch(values, None if timestamps is None else times))
+        output.emit_side(tag_id, RowBatch(values, None if timestamps is None else times))
     kept = None if timestamps is None else list(compress(timestamps, is_main))
-    return Batch(list(compress(results, is_main)), kept)
+    return RowBatch(list(compress(results, is_main)), kept)
 
 
 def _is_side_result(result: Any) -> bool:

@@ -19,7 +19,7 @@ from ..protocol.elements import Batch, CheckpointBarrier
 from ..protocol.ids import CheckpointId
 from ..state.descriptors import ListStateDescriptor
 from ..state.kinds import ListState
-from .base import FrozenOperator, OperatorContext, StreamOperator, rows
+from .base import FrozenOperator, OperatorContext, StreamOperator
 from .checkpointed import CheckpointHooks
 from .elementwise import FunctionOperator
 from .functions import SinkFunction
@@ -45,7 +45,7 @@ class SinkWriter(ABC):
 
         By default `write_batch` gets its records. A writer that can do more with it overrides this.
         """
-        self.write_batch(rows(batch))
+        self.write_batch(batch.rows())
 
     def prepare_commit(self) -> list[Any]:
         """Make everything written so far durable and return its committables (picklable)."""
@@ -303,7 +303,7 @@ class SinkFunctionOperator(FunctionOperator):
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
         if not self._takes_context:
-            self.apply(rows(batch), _invoke_all)
+            self.apply(batch.rows(), _invoke_all)
             return
         context = _SinkContext(self, batch.timestamps)
 
@@ -312,7 +312,7 @@ class SinkFunctionOperator(FunctionOperator):
                 call(value, context)
             return []
 
-        self.apply(rows(batch), invoke_each)
+        self.apply(batch.rows(), invoke_each)
 
 
 class _SinkContext(SinkFunction.Context):

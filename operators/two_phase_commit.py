@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ..common.errors import ConfigurationError, TidegateError, UserCodeError
-from ..protocol.elements import Batch
+from ..protocol.elements import Batch, RowBatch
 from ..protocol.ids import CheckpointId
-from .base import OperatorContext, rows
+from .base import OperatorContext
 from .sinks import Committer, Sink, SinkWriter
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class TwoPhaseCommitSink(Sink, Generic[Txn]):
 
         By default `write` gets its records.
         """
-        self.write(transaction, rows(batch))
+        self.write(transaction, batch.rows())
 
     def pre_commit(self, transaction: Txn) -> None:
         """Make everything written durable, but not visible. Nothing more is written to it."""
@@ -131,7 +131,7 @@ class _TransactionWriter(SinkWriter, Generic[Txn]):
         self._open = [self._sink.begin_transaction()]
 
     def write_batch(self, values: list[Any]) -> None:
-        self.write_elements(Batch(values))
+        self.write_elements(RowBatch(values))
 
     def write_elements(self, batch: Batch) -> None:
         if len(batch):

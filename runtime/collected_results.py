@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..protocol.elements import Batch
+from ..protocol.elements import RowBatch
 from ..protocol.task_events import ResultsCollected
 from .ports import TaskDeployment, TaskPorts
 
@@ -20,7 +20,7 @@ class CoordinatorResults:
 
     def offer(self, key: str, values: list[Any]) -> None:
         """Send records to the coordinator; `key` tells a repeated delivery."""
-        payload, size_bytes = self._ports.encode([Batch(values)])
+        payload, size_bytes = self._ports.encode([RowBatch(values)])
         self._outstanding_bytes += size_bytes
         self._unconfirmed += 1
         self._ports.report(

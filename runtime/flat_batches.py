@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..protocol.elements import Batch
+from ..protocol.elements import ColumnBatch
 
 _FLAT = frozenset(
     kind.id
@@ -33,7 +33,7 @@ class FlatBatch:
 
     __slots__ = ("_batch", "_columns")
 
-    def __init__(self, batch: Batch, columns: Columns) -> None:
+    def __init__(self, batch: ColumnBatch, columns: Columns) -> None:
         self._batch = batch
         self._columns = columns
 
@@ -47,7 +47,7 @@ class FlatBatch:
         return _batch_of, (schema, len(batch), columns, batch.timestamps, batch.keys)
 
 
-def flat(batch: Batch, least_bytes: int) -> FlatBatch | None:
+def flat(batch: ColumnBatch, least_bytes: int) -> FlatBatch | None:
     """The batch in this form, `None` if a column has another type, or no buffer has `least_bytes`."""
     values = batch.values
     if values.get_total_buffer_size() < least_bytes:
@@ -60,7 +60,7 @@ def flat(batch: Batch, least_bytes: int) -> FlatBatch | None:
     return FlatBatch(batch, parts) if is_large else None
 
 
-def _batch_of(schema_bytes: bytes, rows: int, columns: Columns, timestamps: Any, keys: Any) -> Batch:
+def _batch_of(schema_bytes: bytes, rows: int, columns: Columns, timestamps: Any, keys: Any) -> ColumnBatch:
     schema = _schema_of(schema_bytes)
     arrays = [
         pa.Array.from_buffers(
@@ -71,7 +71,7 @@ def _batch_of(schema_bytes: bytes, rows: int, columns: Columns, timestamps: Any,
         )
         for field, (offset, buffers) in zip(schema, columns, strict=True)
     ]
-    return Batch(pa.RecordBatch.from_arrays(arrays, schema=schema), timestamps, keys)
+    return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), timestamps, keys)
 
 
 @lru_cache(_SCHEMAS)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..common.errors import KeyTypeError, UserCodeError
-from ..operators.base import rows
 from ..operators.columnar.column_key import ColumnKey
 from ..operators.keyed.key_hashing import hash_int64, key_groups_of, key_groups_of_hashes
 from ..operators.output import Emit
@@ -105,7 +104,7 @@ class CustomPartitioner:
 
     def emit(self, batch: Batch) -> None:
         """Ask for the subtask of every record of a batch."""
-        values = rows(batch)
+        values = batch.rows()
         select, choose, count = self._select, self._choose, len(self._channels)
         targets = np.empty(len(values), np.int64)
         value: Any = None
@@ -148,7 +147,7 @@ class HashPartitioner:
         if self._columns is not None and not isinstance(batch.values, list):
             self._columns.emit(batch)
             return
-        values = rows(batch)
+        values = batch.rows()
         if not values:
             return
         found = self._keys(values)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..operators.base import rows
 from ..protocol.checkpoints.handles import ChannelStateHandle
 from ..protocol.elements import Batch, StreamElement, Watermark
 from ..runtime.checkpoints.channel_state import stored_messages
@@ -86,7 +85,7 @@ def _opened(element: StreamElement) -> Iterator[tuple[Any, ...]]:
     if isinstance(element, Watermark):
         yield "watermark", element.timestamp_ms, None, None
     elif isinstance(element, Batch):
-        values = rows(element)
+        values = element.rows()
         timestamps = [None] * len(values) if element.timestamps is None else element.timestamps
         for value, timestamp_ms in zip(values, timestamps, strict=True):
             yield "record", timestamp_ms, repr(value), dumps(value)

@@ -15,7 +15,7 @@ from ..common.errors import ConfigurationError, UserCodeError
 from ..operators.base import OperatorContext
 from ..operators.sources.enumerators import Boundedness
 from ..operators.sources.sources import Source, SourceReader
-from ..protocol.elements import Batch
+from ..protocol.elements import Batch, ColumnBatch, RowBatch
 from .exchange.exchange_frames import packing
 from .java import require_java
 from .session import SparkSessionLease, SparkSettings, session_host
@@ -106,7 +106,7 @@ class _SparkReader(SourceReader):
             return None
         if self._batches is None:
             if self._lease.is_starting():
-                return Batch([])
+                return RowBatch([])
             session = self._lease.session()
             with self._lease.losses(self._where):
                 self._batches = self._open_batches(session, self._position)
@@ -118,7 +118,7 @@ class _SparkReader(SourceReader):
         self._rest = rest.slice(max_records) if rest.num_rows > max_records else None
         self._position = SparkPosition(self._position.rows + taken.num_rows, self._order_of_last(taken))
         # A slice would drag its whole batch along wherever it is pickled; a copy does not.
-        return Batch(taken.take(pa.array(range(taken.num_rows), pa.int64())))
+        return ColumnBatch(taken.take(pa.array(range(taken.num_rows), pa.int64())))
 
     def snapshot_state(self) -> list[Any]:
         return [] if self._position is None else [self._position]

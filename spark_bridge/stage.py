@@ -21,7 +21,7 @@ from ..operators.base import OperatorContext
 from ..operators.epoch_stage import RUNNING_SUBTASK, EpochStageOperator
 from ..operators.output import Output
 from ..protocol.channels.listening import ANY_PORT, ListenRule
-from ..protocol.elements import Batch
+from ..protocol.elements import Batch, ColumnBatch
 from ..protocol.stages.epochs import EpochLimits
 from .epoch_runner import EpochRunner
 from .epoch_trace import EpochParts
@@ -170,7 +170,7 @@ class SparkStageOperator(EpochStageOperator):
     def emit_results(self, results: pa.Table) -> None:
         for batch in results.to_batches():
             # A slice shares its table; where it leaves the process only its own rows are copied.
-            self.emit(Batch(batch))
+            self.emit(ColumnBatch(batch))
 
     @property
     def web_ui(self) -> str:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from ..common.errors import CheckpointStorageError, StateError, TidegateError
 from ..operators.async_io.async_loop import TaskEventLoop
-from ..operators.base import rows
 from ..operators.keyed.key_hashing import key_groups_of
 from ..protocol import task_events as events
 from ..protocol.checkpoints.checkpoint_events import SubtaskAcknowledged, SubtaskDeclined
@@ -377,7 +376,7 @@ class _Capture:
         """Keep what a message holds."""
         for element in message.elements:
             if isinstance(element, Batch):
-                values = rows(element)
+                values = element.rows()
                 times = repeat(None) if element.timestamps is None else element.timestamps
                 self._captured.records += zip(values, times)
             elif isinstance(element, Watermark):

@@ -11,7 +11,6 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...common.errors import ConfigurationError, UserCodeError
-from ...operators.base import rows
 from ...protocol.elements import Batch
 
 MIB = 1 << 20
@@ -90,7 +89,7 @@ class BucketAssigner(ABC):
         times = batch.timestamps
         context = BucketAssigner.Context(None, now_ms)
         found = []
-        for position, element in enumerate(rows(batch)):
+        for position, element in enumerate(batch.rows()):
             context.timestamp = None if times is None else times[position]
             found.append(self.get_bucket_id(element, context))
         return found

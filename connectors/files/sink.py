@@ -17,7 +17,7 @@ from ...common.errors import ConfigurationError
 from ...common.serialization import BulkWriterFactory, Encoder
 from ...operators.base import OperatorContext
 from ...operators.two_phase_commit import TwoPhaseCommitSink
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, RowBatch
 from ...protocol.ids import CheckpointId
 from .compaction import FileCompactor, FileCompactStrategy
 from .errors import file_errors
@@ -130,7 +130,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction]):
         return FileTransaction()
 
     def write(self, transaction: FileTransaction, values: list[Any]) -> None:
-        self._files.write(Batch(values))
+        self._files.write(RowBatch(values))
 
     def write_elements(self, transaction: FileTransaction, batch: Batch) -> None:
         self._files.write(batch)

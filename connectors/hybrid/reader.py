@@ -10,7 +10,7 @@ from ...common.output_tag import OutputTag
 from ...operators.base import OperatorContext
 from ...operators.checkpointed import CheckpointHooks, CheckpointListener
 from ...operators.sources.sources import Source, SourceReader
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, RowBatch
 from ...protocol.ids import CheckpointId
 from ...protocol.source_events import ReaderEvent, SourceEventSent
 from ...protocol.stages.epoch_messages import ToLeader
@@ -106,7 +106,7 @@ class HybridReader(SourceReader, CheckpointListener):
         if self._is_new or self._reader is None or self._is_finished:
             # Once without records after a switch: the operator has to hear of the new splits first.
             self._is_new = False
-            return Batch([])
+            return RowBatch([])
         batch = self._reader.poll(max_records)
         self._follow_splits()
         if batch is None:
@@ -127,7 +127,7 @@ class HybridReader(SourceReader, CheckpointListener):
         elif not self._has_asked:
             self._has_asked = True
             self._context.send_source_event(SplitRequested(self._index))
-        return Batch([])
+        return RowBatch([])
 
     def take_side_outputs(self) -> Sequence[tuple[OutputTag, Batch]]:
         return () if self._reader is None else self._reader.take_side_outputs()

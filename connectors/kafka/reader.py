@@ -15,7 +15,7 @@ from ...common.output_tag import OutputTag
 from ...operators.base import OperatorContext
 from ...operators.checkpointed import CheckpointListener
 from ...operators.sources.sources import SourceReader
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, RowBatch
 from .client import KafkaProperties, confluent, name_of
 from .commits import OffsetCommits
 from .connections import ConnectionWatch, end
@@ -137,7 +137,7 @@ class KafkaReader(SourceReader, CheckpointListener):
             partition, messages = self._fetched.popleft()
             if partition in self._splits:
                 return self._handed_over(partition, messages)
-        return Batch([])
+        return RowBatch([])
 
     def take_side_outputs(self) -> Sequence[tuple[OutputTag, Batch]]:
         if not self._aside:
@@ -178,7 +178,7 @@ class KafkaReader(SourceReader, CheckpointListener):
             position = stop
         else:
             position = messages[-1].offset() + 1
-        batch = self._decoded(messages) if messages else Batch([])
+        batch = self._decoded(messages) if messages else RowBatch([])
         # Only now: a message that fails the job comes again after the restart.
         self._splits[partition] = split.at(position)
         self._polled = str(partition)
@@ -192,14 +192,14 @@ class KafkaReader(SourceReader, CheckpointListener):
             self._skipped.inc(len(bad))
             tag = self._settings.undecodable.dead_letters
             if tag is not None:
-                self._aside.append((tag, Batch(list(bad))))
+                self._aside.append((tag, RowBatch(list(bad))))
         if not messages:
-            return Batch([])
+            return RowBatch([])
         self._decoded_from = messages
         # A topic of an old format has no times; all messages of a partition are of one kind.
         if messages[0].timestamp()[0] == self._kafka.TIMESTAMP_NOT_AVAILABLE:
-            return Batch(records)
-        return Batch(records, list(map(_SECOND, map(self._kafka.Message.timestamp, messages))))
+            return RowBatch(records)
+        return RowBatch(records, list(map(_SECOND, map(self._kafka.Message.timestamp, messages))))
 
     # ------------------------------------------------------------ trouble
 

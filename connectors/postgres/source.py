@@ -18,7 +18,7 @@ from ...common.errors import ConfigurationError
 from ...operators.base import OperatorContext
 from ...operators.sources.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ...operators.sources.sources import Source, SourceReader
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, RowBatch
 from .connection import Connection, Database, Session
 from .errors import PostgresConnectorError, postgres_errors, reason_of
 
@@ -196,7 +196,7 @@ class _RangeReader(SourceReader):
         else:
             whole = self._up_to_last_key(self._held + rows)
         # The first field is the key.
-        return Batch([row[1:] for row in whole])
+        return RowBatch([row[1:] for row in whole])
 
     def _fetch(self, connection: Connection) -> list[Any]:
         if self._cursor is None or self._cursor.connection is not connection:

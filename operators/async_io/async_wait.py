@@ -10,11 +10,11 @@ from itertools import chain, groupby, repeat
 from typing import Any
 
 from ...common.errors import ConfigurationError, StateError
-from ...protocol.elements import Batch, CheckpointBarrier, Watermark, WatermarkStatus
+from ...protocol.elements import Batch, CheckpointBarrier, RowBatch, Watermark, WatermarkStatus
 from ...state.backend import KeyedStateBackend
 from ...state.descriptors import ListStateDescriptor
 from ...state.kinds import ListState
-from ..base import FrozenOperator, OperatorContext, rows
+from ..base import FrozenOperator, OperatorContext
 from ..elementwise import FunctionOperator
 from ..functions import Function
 from ..runtime_context import RuntimeContext
@@ -80,7 +80,7 @@ class AsyncWaitOperator(FunctionOperator):
     # ------------------------------------------------------------ what comes in
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        self._start(list(map(InFlight, rows(batch), batch.timestamps or repeat(None))))
+        self._start(list(map(InFlight, batch.rows(), batch.timestamps or repeat(None))))
 
     def _start(self, records: list[InFlight]) -> None:
         assert self._event_loop is not None
@@ -146,7 +146,7 @@ class AsyncWaitOperator(FunctionOperator):
         groups = [record.results or () for record in records]
         values = list(chain.from_iterable(groups))
         if values:
-            self.emit(Batch(values, None if untimed else _repeated(times, groups)))
+            self.emit(RowBatch(values, None if untimed else _repeated(times, groups)))
 
     # ------------------------------------------------------------ life cycle
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...common.errors import ConfigurationError, UserCodeError
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, ColumnBatch
 from ..base import StreamOperator
 from ..elementwise import FunctionOperator
 from .columns import (
@@ -109,7 +109,7 @@ class MapBatchesOperator(FunctionOperator):
                 f"and watermarks after map_batches()"
             )
         if len(mapped):
-            self.emit(Batch(mapped, batch.timestamps))
+            self.emit(ColumnBatch(mapped, batch.timestamps))
 
 
 class FilterBatchesOperator(FunctionOperator):
@@ -136,9 +136,9 @@ class FilterBatchesOperator(FunctionOperator):
             raise self.user_error("filter_batches()", error) from error
         rows = np.flatnonzero(_mask(result, len(columns), where))
         if len(rows) == len(columns):
-            self.emit(Batch(columns, batch.timestamps))
+            self.emit(ColumnBatch(columns, batch.timestamps))
         elif len(rows):
-            self.emit(taken(Batch(columns, batch.timestamps), rows))
+            self.emit(taken(ColumnBatch(columns, batch.timestamps), rows))
 
 
 class ToColumnsOperator(StreamOperator):
@@ -155,7 +155,7 @@ class ToColumnsOperator(StreamOperator):
         where = f"operator {self.context.name_with_subtask}"
         columns = as_columns(batch, self._schema, where)
         times: Int64s | None = timestamps_of(batch)
-        self.emit(Batch(columns, as_timestamps(times)))
+        self.emit(ColumnBatch(columns, as_timestamps(times)))
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:

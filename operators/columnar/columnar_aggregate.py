@@ -9,7 +9,7 @@ import pyarrow as pa
 from ...common.errors import ConfigurationError, TidegateError, UserCodeError
 from ...common.typeinfo import TypeInformation
 from ...protocol.checkpoints.handles import OperatorSnapshot
-from ...protocol.elements import Batch, CheckpointBarrier
+from ...protocol.elements import Batch, CheckpointBarrier, ColumnBatch
 from ...state.backend import KeyedStateBackend
 from ..base import FrozenOperator, OperatorContext, StreamOperator
 from ..output import Output
@@ -106,9 +106,8 @@ class ColumnarAggregateOperator(FoldingOperator):
             part = columns.slice(start, MAX_ROWS)
             results = self._processed(part)
             self.keyed.records_processed(len(part))
-            self.emit(
-                Batch(results, as_timestamps(None if times is None else times[start : start + MAX_ROWS]))
-            )
+            part_times = None if times is None else times[start : start + MAX_ROWS]
+            self.emit(ColumnBatch(results, as_timestamps(part_times)))
 
     def _processed(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         aggregates = self._aggregates

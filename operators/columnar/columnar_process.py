@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...common.typeinfo import TypeInformation
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, ColumnBatch
 from ..functions import Function
 from ..keyed.keyed import KeyedOperator
 from .batch_functions import BatchFormat
@@ -86,7 +86,7 @@ class KeyedBatchOperator(KeyedOperator):
             return
         results = self._format.taken(result, self._schema, where)
         if len(results):
-            self.emit(Batch(results, _times_of_results(times, len(results))))
+            self.emit(ColumnBatch(results, _times_of_results(times, len(results))))
 
 
 def _times_of_results(times: Int64s | None, count: int) -> Sequence[int] | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ...common.errors import ConfigurationError, TidegateError, UserCodeError
 from ...common.typeinfo import TypeInformation
-from ...protocol.elements import MAX_WATERMARK_MS, Batch
+from ...protocol.elements import MAX_WATERMARK_MS, Batch, ColumnBatch
 from ..base import OperatorContext
 from ..late_records import LateRecords
 from ..output import Output
@@ -121,7 +121,7 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
             is_open = is_inside & (numbers > over)
             late = np.flatnonzero((times <= watermark) & ~is_open.any(axis=1))
             if len(late):
-                self._late(Batch(columns, as_timestamps(times)), late)
+                self._late(ColumnBatch(columns, as_timestamps(times)), late)
             rows, numbers = np.nonzero(is_open)[0], numbers[is_open]
             if not len(rows):
                 return
@@ -200,7 +200,7 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
             self.keyed.current_namespace = window
             results = self._results(window, keys)
             self._states.clear(keys)
-            self.emit(Batch(results, as_timestamps(np.full(len(keys), window[1] - 1))))
+            self.emit(ColumnBatch(results, as_timestamps(np.full(len(keys), window[1] - 1))))
         self.keyed.current_namespace = None
 
     def _results(self, window: tuple[int, int], keys: list[Any]) -> pa.RecordBatch:

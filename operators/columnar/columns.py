@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...common.errors import ConfigurationError, UserCodeError
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, ColumnBatch
 from .arrow_records import records_to_batch
 
 Int64s = npt.NDArray[np.int64]
@@ -89,7 +89,8 @@ def as_timestamps(times: Int64s | None) -> Sequence[int] | None:
 def taken(batch: Batch, rows: Int64s) -> Batch:
     """Some rows of an Arrow batch with their timestamps, in memory of their own."""
     times = timestamps_of(batch)
-    return Batch(batch.values.take(pa.array(rows)), as_timestamps(None if times is None else times[rows]))
+    taken_times = None if times is None else times[rows]
+    return ColumnBatch(batch.values.take(pa.array(rows)), as_timestamps(taken_times))
 
 
 def _first(values: Sequence[Any]) -> str:

@@ -13,11 +13,10 @@ from typing import Any
 
 from ...common.errors import TidegateError, UserCodeError
 from ...common.typeinfo import TypeInformation, Types
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, RowBatch
 from ...protocol.watermarks import MIN_WATERMARK_MS
 from ...state.descriptors import MapStateDescriptor
 from ...state.kinds import MapState
-from ..base import rows
 from ..late_records import LateRecords
 from ..side_outputs import emit_results
 from ..timers.timers import Timer, TimerServices, TimerTarget
@@ -82,7 +81,7 @@ class IntervalJoinOperator(KeyedOperator, TimerTarget):
         return self.keyed.get_map_state(MapStateDescriptor(name, Types.LONG(), None))
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        values = rows(batch)
+        values = batch.rows()
         # The selector that `keys_of` falls back on is that of the input at hand.
         self._key_selector = self._selectors[input_index]
         keys = self.keys_of(batch, values)
@@ -125,7 +124,7 @@ class IntervalJoinOperator(KeyedOperator, TimerTarget):
         if results:
             emit_results(self.output, results, result_times)
         if late[0]:
-            self._emit_late(Batch(*late), side)
+            self._emit_late(RowBatch(*late), side)
 
     def _keep(self, value: Any, time: int, side: int, upper: int) -> None:
         buffer = self._buffers[side]

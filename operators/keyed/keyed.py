@@ -9,12 +9,12 @@ from itertools import repeat
 from typing import Any
 
 from ...common.typeinfo import TypeInformation
-from ...protocol.elements import MAX_WATERMARK_MS, Batch
+from ...protocol.elements import MAX_WATERMARK_MS, Batch, ColumnBatch, RowBatch
 from ...state.backend import KeyedStateBackend
 from ...state.descriptors import ValueStateDescriptor
 from ...state.kinds import ValueState
 from ...state.serializers.key_codec import without_lists
-from ..base import OperatorContext, rows
+from ..base import OperatorContext
 from ..columnar.column_key import ColumnKey
 from ..columnar.columnar_reduce import ColumnReduce, column_reduce
 from ..elementwise import FunctionOperator
@@ -126,7 +126,7 @@ class KeyedProcessOperator(KeyedOperator, BatchTimerTarget):
         Args:
             method: Its name, for errors.
         """
-        values = rows(batch)
+        values = batch.rows()
         keys = self.keys_of(batch, values, input_index)
         self.keyed.prefetch(keys)
         if isgeneratorfunction(call):
@@ -286,16 +286,16 @@ class KeyedReduceOperator(KeyedOperator, TimerTarget):
             columns = self._by_columns.reduced(batch.values, f"operator {self.context.name_with_subtask}")
             if columns is not None:
                 self.keyed.records_processed(len(columns))
-                self.emit(Batch(columns, batch.timestamps))
+                self.emit(ColumnBatch(columns, batch.timestamps))
                 return
-        values = rows(batch)
+        values = batch.rows()
         keys = self.keys_of(batch, values)
         self.keyed.prefetch(keys)
         results = self._reduced(values, keys)
         self.keyed.current_key = None
         self.keyed.records_processed(len(values))
         if not self.context.is_batch:
-            self.emit(Batch(results, batch.timestamps))
+            self.emit(RowBatch(results, batch.timestamps))
 
     def _reduced(self, values: list[Any], keys: Sequence[Any]) -> list[Any]:
         call, keyed, state = self._call, self.keyed, self._state
@@ -328,7 +328,7 @@ class KeyedReduceOperator(KeyedOperator, TimerTarget):
 
     def timers_fired(self) -> None:
         values, self._last_values = self._last_values, []
-        self.emit(Batch(values))
+        self.emit(RowBatch(values))
 
 
 class _KeyedMap:

@@ -7,10 +7,9 @@ from itertools import compress, repeat
 from typing import Any
 
 from ...common.typeinfo import TypeInformation
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, RowBatch
 from ...state.descriptors import ValueStateDescriptor
 from ...state.kinds import ValueState
-from ..base import rows
 from .keyed import KeyedOperator, Selector
 
 STATE_NAME = "_with_state"
@@ -44,7 +43,7 @@ class KeyedWithStateOperator(KeyedOperator):
         self._state = self.keyed.get_value_state(ValueStateDescriptor(STATE_NAME, self._state_type))
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        values = rows(batch)
+        values = batch.rows()
         keys = self.keys_of(batch, values)
         self.keyed.prefetch(keys)
         results = self._results(values, keys)
@@ -58,7 +57,7 @@ class KeyedWithStateOperator(KeyedOperator):
         elif self._method == "flat_map_with_state":
             results, timestamps = _flattened(results, timestamps)
         if results:
-            self.emit(Batch(results, timestamps))
+            self.emit(RowBatch(results, timestamps))
 
     def _results(self, values: list[Any], keys: Sequence[Any]) -> list[Any]:
         call, keyed, state = self._call, self.keyed, self._state

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ...protocol.elements import Batch, StreamElement
+from ...protocol.elements import RowBatch, StreamElement
 
 
 class SourceCancelled(BaseException):
@@ -120,6 +120,6 @@ class SourceBuffer:
 
     def _end_batch(self) -> None:
         if self._values:
-            self._elements.append(Batch(self._values, self._timestamps))
+            self._elements.append(RowBatch(self._values, self._timestamps))
             self._values = []
         self._timestamps = None

@@ -12,8 +12,7 @@ from typing import Any
 
 from ...common.errors import TidegateError, UserCodeError
 from ...common.typeinfo import TypeInformation
-from ...protocol.elements import MAX_WATERMARK_MS, Batch
-from ..base import rows
+from ...protocol.elements import MAX_WATERMARK_MS, Batch, RowBatch
 from ..keyed.keyed import KeyedOperator, Selector
 from ..late_records import LateRecords
 from ..runtime_context import RuntimeContext
@@ -114,7 +113,7 @@ class WindowOperator(KeyedOperator, TimerTarget):
     # ------------------------------------------------------------ records
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        values = rows(batch)
+        values = batch.rows()
         keys = self.keys_of(batch, values)
         self._process(values, keys, self._times_of(batch))
         self.keyed.current_key = self.keyed.current_namespace = None
@@ -125,7 +124,7 @@ class WindowOperator(KeyedOperator, TimerTarget):
         times: Any = batch.timestamps
         if times is None:
             if self._by_event_time:
-                raise self._without_timestamp(rows(batch)[0] if len(batch) else None)
+                raise self._without_timestamp(batch.rows()[0] if len(batch) else None)
             return None
         return times if isinstance(times, list) else list(times)
 
@@ -279,7 +278,7 @@ class WindowOperator(KeyedOperator, TimerTarget):
         self._clear_outputs()
         if late:
             assert self._windowing.late_tag_id is not None, "late records are kept for a side output only"
-            self.output.emit_side(self._windowing.late_tag_id, Batch(late, late_times))
+            self.output.emit_side(self._windowing.late_tag_id, RowBatch(late, late_times))
         if results:
             emit_results(self.output, results, _timestamps(times))
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from ...common.errors import SerializationError
 from ...protocol.channels.frames import MAX_BUFFERS, Bytes, LargePayload, Payload
-from ...protocol.elements import Batch, StreamElement
+from ...protocol.elements import ColumnBatch, StreamElement
 from ..flat_batches import FlatBatch, flat
 
 Decode = Callable[[Any, int], tuple[list[StreamElement], int | None]]
@@ -69,9 +69,8 @@ def encode_elements(elements: list[StreamElement]) -> bytes:
 def _pickled(element: StreamElement, buffers: list[memoryview]) -> bytes:
     """A pickle; large Arrow buffers are added to `buffers` instead."""
     own: list[memoryview] = []
-    is_columns = isinstance(element, Batch) and isinstance(element.values, pa.RecordBatch)
     # Checkpoints store what has no buffers as it is: that must not be flat.
-    form = flat(element, _OWN_BUFFER_BYTES) if is_columns else None  # type: ignore[arg-type]
+    form = flat(element, _OWN_BUFFER_BYTES) if isinstance(element, ColumnBatch) else None
     data = _dumped(form or element, own, MAX_BUFFERS - len(buffers))
     if own and _kept_bytes(own) <= _SLACK * sum(map(len, own)):
         buffers += own
@@ -121,7 +120,7 @@ def _kept_bytes(buffers: list[memoryview]) -> int:
 
 def compacted(element: StreamElement) -> StreamElement:
     """An element that keeps no more memory than it needs: part of a larger Arrow batch keeps all of that."""
-    if not isinstance(element, Batch) or isinstance(element.values, list):
+    if not isinstance(element, ColumnBatch):
         return element
     values = element.values
     kept_bytes = values.get_total_buffer_size()
@@ -130,7 +129,8 @@ def compacted(element: StreamElement) -> StreamElement:
         return element
     # It copies an array even if there is nothing to join it with.
     copied = [pa.concat_arrays([column]) for column in values.columns]
-    return Batch(pa.RecordBatch.from_arrays(copied, schema=values.schema), element.timestamps, element.keys)
+    values = pa.RecordBatch.from_arrays(copied, schema=values.schema)
+    return ColumnBatch(values, element.timestamps, element.keys)
 
 
 def decode_elements(data: bytes) -> list[StreamElement]:

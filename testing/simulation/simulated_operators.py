@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...common.typeinfo import Types
-from ...operators.base import FrozenOperator, OperatorContext, StreamOperator, rows
+from ...operators.base import FrozenOperator, OperatorContext, StreamOperator
 from ...operators.checkpointed import CheckpointListener
 from ...operators.functions import AggregateFunction, KeyedProcessFunction
 from ...operators.keyed.keyed import KeyedProcessOperator
@@ -22,7 +22,7 @@ from ...operators.sources.enumerators import SplitEnumerator, SplitEnumeratorCon
 from ...operators.sources.sources import Source, SourceReader
 from ...operators.timers.timer_service import TimeDomain
 from ...operators.two_phase_commit import TwoPhaseCommitSink
-from ...protocol.elements import Batch, CheckpointBarrier, SnapshotKind
+from ...protocol.elements import Batch, CheckpointBarrier, RowBatch, SnapshotKind
 from ...protocol.ids import CheckpointId
 from ...state.descriptors import (
     AggregatingStateDescriptor,
@@ -68,7 +68,7 @@ class _Reader(SourceReader):
                 self._splits[index] = (name, stop)
                 # The next poll reads another split, so that they interleave.
                 self._splits.append(self._splits.pop(index))
-                return Batch([(name, number, self._trail) for number in range(position, stop)])
+                return RowBatch([(name, number, self._trail) for number in range(position, stop)])
         return None
 
     def snapshot_state(self) -> list[Any]:
@@ -328,7 +328,7 @@ class Shares:
     def of(self, context: OperatorContext, batch: Batch) -> Batch:
         """The share of one subtask in a batch."""
         count, index = context.parallelism, context.subtask_index
-        return Batch([self._mark(record) for record in rows(batch) if record[1] % count == index])
+        return RowBatch([self._mark(record) for record in batch.rows() if record[1] % count == index])
 
 
 class ShareOperator(StreamOperator):
@@ -374,14 +374,14 @@ class BufferOperator(StreamOperator):
             external_system().problems.append(f"{self._uid}: broadcast state is not whole")
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        self._held += [self._mark(record) for record in rows(batch)]
+        self._held += [self._mark(record) for record in batch.rows()]
         if len(self._held) > HELD_BACK:
             self._release()
 
     def _release(self) -> None:
         released, self._held = self._held, []
         if released:
-            self.emit(Batch(released))
+            self.emit(RowBatch(released))
 
     def snapshot_state(self, barrier: CheckpointBarrier) -> FrozenOperator:
         self._list.update(self._held)

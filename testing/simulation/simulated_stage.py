@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...operators.base import OperatorContext, rows
+from ...operators.base import OperatorContext
 from ...operators.epoch_stage import EpochStageOperator
 from ...operators.output import Output
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, RowBatch
 from ...protocol.stages.epochs import EpochLimits
 from .simulated_operators import Pass
 
@@ -54,7 +54,7 @@ class SimulatedStage(EpochStageOperator):
         self._random = Random(zlib.crc32(place.encode()))
 
     def to_table(self, batch: Batch) -> pa.Table:
-        return _table(rows(batch))
+        return _table(batch.rows())
 
     def start_runner(self, started: Callable[[], None]) -> None:
         self._after(_LONGEST_START_MS, started)
@@ -95,7 +95,7 @@ class SimulatedStage(EpochStageOperator):
         clock.call_at(ends_ms, lambda: None)
 
     def emit_results(self, results: pa.Table) -> None:
-        self.emit(Batch(_records(results)))
+        self.emit(RowBatch(_records(results)))
 
 
 def _table(records: list[Any]) -> pa.Table:

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from tidegate.common import Configuration
 from tidegate.datastream import StreamExecutionEnvironment
-from tidegate.operators.base import rows
 from tidegate.operators.epoch_stage import EpochStageOperator
 from tidegate.protocol.elements import Batch
 from tidegate.protocol.stages.epochs import EpochLimits
@@ -23,7 +22,7 @@ class Doubling(EpochStageOperator):
     """Doubles numbers in a thread of the first subtask, and gives each subtask a part of the results."""
 
     def to_table(self, batch: Batch) -> pa.Table:
-        return pa.table({"number": pa.array(rows(batch), pa.int64())})
+        return pa.table({"number": pa.array(batch.rows(), pa.int64())})
 
     def start_runner(self, started: Callable[[], None]) -> None:
         self.context.mailbox(started)

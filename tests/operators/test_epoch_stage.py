@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-from tidegate.operators.base import rows
 from tidegate.operators.epoch_stage import EpochStageOperator
 from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.checkpoints.redistribution import redistribute
@@ -29,7 +28,7 @@ class Stage(EpochStageOperator):
         super().__init__(EpochLimits(**{"max_records": 100, "interval_ms": 0, **limits}))
 
     def to_table(self, batch: Batch) -> pa.Table:
-        return pa.table({"number": pa.array([value for (value,) in rows(batch)], pa.int64())})
+        return pa.table({"number": pa.array([value for (value,) in batch.rows()], pa.int64())})
 
     def start_runner(self, started: Callable[[], None]) -> None:
         self.started = started

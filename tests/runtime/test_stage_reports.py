@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from tidegate.operators.base import rows
 from tidegate.operators.epoch_stage import EpochStageOperator
 from tidegate.protocol import task_events as events
 from tidegate.protocol.elements import Batch, CheckpointBarrier
@@ -27,7 +26,7 @@ class NeverFinishes(EpochStageOperator):
         super().__init__(EpochLimits(max_records=2, interval_ms=1_000))
 
     def to_table(self, batch: Batch) -> pa.Table:
-        return pa.table({"number": pa.array(list(rows(batch)), pa.int64())})
+        return pa.table({"number": pa.array(list(batch.rows()), pa.int64())})
 
     def start_runner(self, started: Callable[[], None]) -> None:
         self.context.mailbox(started)

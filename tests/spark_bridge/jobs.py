@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.common import Configuration
 from tidegate.datastream import Source, SourceReader, StreamExecutionEnvironment
 from tidegate.datastream.settings.spark_settings import spark_settings
-from tidegate.operators.base import OperatorContext, StreamOperator, rows
+from tidegate.operators.base import OperatorContext, StreamOperator
 from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.elements import Batch
 from tidegate.spark_bridge.session import SparkSettings, session_host
@@ -77,7 +77,7 @@ class StageUnderTest(OperatorUnderTest[SparkStageOperator]):
 
 def emitted(stage: OperatorUnderTest[Any]) -> list[Any]:
     """The records that an operator has emitted."""
-    return [record for batch in stage.emitted for record in rows(batch)]
+    return [record for batch in stage.emitted for record in batch.rows()]
 
 
 def java_pid() -> int:

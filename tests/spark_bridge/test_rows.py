@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from tidegate.common.errors import ConfigurationError, JobExecutionError
-from tidegate.operators.base import rows
 from tidegate.operators.elementwise import FilterOperator
 from tidegate.spark_bridge.source import SparkPosition, SparkSource
 
@@ -83,7 +82,7 @@ def test_a_restored_source_does_not_compute_again_what_it_had_emitted(tmp_path: 
         reader.open(OperatorUnderTest(FilterOperator(bool)).operator.context)
         found: list[Any] = []
         while len(found) < count and (batch := reader.poll(count - len(found))) is not None:
-            found += rows(batch)
+            found += batch.rows()
         (position,) = reader.snapshot_state()
         reader.close()
         return found, position
