@@ -25,8 +25,10 @@ from tidegate.operators.base import FrozenOperator, StreamOperator
 from tidegate.protocol.elements import Batch, CheckpointBarrier
 
 SUBTASKS = 2
-SHARE = 4_500
-"""A subtask's records of a full epoch. More than a stage emits at once, so that an emission has two parts."""
+SHARE = 9_000
+"""A subtask's records of a full epoch. Half of its results, which is all where the other subtask gave none,
+is more than a stage emits at once. So each emission of a full epoch has two parts, and can be held between
+them."""
 KEYS = 100
 IN_SPARK, TAKE, SNAPSHOT, OPEN = "in-spark", "take", "snapshot", "open"
 """Where the job can be held: in Spark's Python worker, and in `Gate`: before it takes records, at a barrier,

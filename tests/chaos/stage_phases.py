@@ -135,7 +135,7 @@ def emitting(target: StageTarget) -> None:
 
 
 def _emit(target: StageTarget, waiting: int) -> None:
-    """Let some epochs run, of whose results downstream takes none. The first may be small enough to leave."""
+    """Let some epochs run, of whose results downstream takes none."""
     _run(target, waiting)
     target.job.holds.set(TAKE)
     target.job.holds.release(IN_SPARK)
