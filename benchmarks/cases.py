@@ -46,7 +46,7 @@ STATELESS = (
 
 KEYED_SMALL = (
     Case("W2", SMALL, "bare loop", "bare", 6 * MILLION, K_SMALL),
-    Case("W2", SMALL, "bare numpy", "limits", 60 * MILLION, K_SMALL, mode="columns"),
+    Case("W2", SMALL, "bare numpy", "numpy", 60 * MILLION, K_SMALL, mode="columns"),
     Case("W2", SMALL, LOCAL, "tidegate", 6 * MILLION, K_SMALL),
     Case("W2", SMALL, COLUMNS, "tidegate", 60 * MILLION, K_SMALL, mode="columns"),
     Case("W2", SMALL, RAY, "tidegate", 6 * MILLION, K_SMALL, shell="ray"),
@@ -89,7 +89,7 @@ CHECKPOINTS = (
 
 WINDOWS = (
     Case("W4", "W4", "bare loop", "bare", 4 * MILLION, W4_KEYS),
-    Case("W4", "W4", "bare numpy", "limits", 40 * MILLION, W4_KEYS, mode="columns"),
+    Case("W4", "W4", "bare numpy", "numpy", 40 * MILLION, W4_KEYS, mode="columns"),
     Case("W4", "W4", LOCAL, "tidegate", 3 * MILLION, W4_KEYS),
     Case("W4", "W4", COLUMNS, "tidegate", 40 * MILLION, W4_KEYS, mode="columns"),
     Case("W4", "W4", RAY, "tidegate", 3 * MILLION, W4_KEYS, shell="ray"),
@@ -192,12 +192,4 @@ START = (
     Case("start", "start", "pyflink", "pyflink", 1_000, 100, scales=False),
     Case("start", "start", "pathway", "pathway", 1_000, 100, scales=False),
     Case("start", "start", "spark built-in", "spark", 1_000, 100, mode="builtin", scales=False),
-)
-
-LIMITS = (
-    Case("arrow copy", "limits", "Arrow: copy two columns", "limits", 400 * MILLION),
-    Case("pickle", "limits", "pickle of lists there and back", "limits", 20 * MILLION),
-    Case("ray messages", "limits", "Ray actor messages of 4,096 records", "limits", 20 * MILLION),
-    Case("lmdb put", "limits", "LMDB: sorted puts", "limits", 2 * MILLION, K_LARGE),
-    Case("lmdb get", "limits", "LMDB: random gets", "limits", 2 * MILLION, K_LARGE),
 )

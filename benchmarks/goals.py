@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from . import metrics
 from .cases import COLUMNS, LARGE, LOCAL, RAY, RAY_2, RAY_LMDB, SMALL
+from .nexmark import cases as nexmark
 
 # The metrics of a session's rows, by (title, system).
 Found = Mapping[tuple[str, str], Mapping[str, float]]
@@ -152,4 +153,18 @@ GOALS = (
     Goal("W8", "tidegate ray p=8", least=4, others=("bytewax p=8",)),
     Goal("start", LOCAL, "seconds", most=1),
     Goal("start", RUNNING, "seconds", most=2.5),
+    # The best program of a query is the one on columns where there is one.
+    *(
+        Goal(
+            f"Nexmark {query}",
+            nexmark.RECORDS,
+            least=8 if query in nexmark.ON_COLUMNS else 10,
+            others=("pyflink",),
+        )
+        for query in nexmark.QUERIES
+    ),
+    *(
+        Goal(f"Nexmark {query}", nexmark.COLUMNS, least=10, others=("pyflink",))
+        for query in nexmark.ON_COLUMNS
+    ),
 )

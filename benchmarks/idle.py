@@ -5,10 +5,6 @@ prints the time from submission until every subtask runs and the CPU time of tha
 system) and the voluntary context switches of all processes while the job is idle, by kind of process.
 
 `--share-process` runs the subtasks of a slot in one process; `--threads` lists the threads that use most.
-`--bare` watches `width` Ray actors without any code instead of a job: what Ray itself takes.
-
-With `--rate` each source emits that many records a second, each in a message of its own, to see how the
-memory of Ray's head (`gcs_server`) grows.
 """
 
 from __future__ import annotations
@@ -40,34 +36,21 @@ from .processes import describe
 
 SETTLE_S = 5.0
 START_LIMIT_S = 600.0
-SECOND_NS = 1_000_000_000
 
 
 class QuietSource(Source):
-    """Emits `rate` records a second, one at a time; none if it is 0."""
-
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
+    """Has no records, and does not end."""
 
     def create_splits(self, parallelism: int) -> list[Any]:
         return list(range(parallelism))
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
-        return _QuietReader(self._rate)
+        return _QuietReader()
 
 
 class _QuietReader(SourceReader):
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
-        self._given = 0
-        self._began_ns = time.monotonic_ns()
-
     def poll(self, max_records: int) -> Batch | None:
-        due = (time.monotonic_ns() - self._began_ns) * self._rate // SECOND_NS
-        if self._given >= due:
-            return Batch([])
-        self._given += 1
-        return Batch([self._given])
+        return Batch([])
 
     def snapshot_state(self) -> list[Any]:
         return []
@@ -97,7 +80,7 @@ def identity(value: int) -> int:
     return value
 
 
-def start_job(width: int, rate: int, shares_process: bool) -> JobClient:
+def start_job(width: int, shares_process: bool) -> JobClient:
     """Submit the job to the connected Ray."""
     configuration = Configuration()
     configuration.set_string("tidegate.slot.share-process", str(shares_process).lower())
@@ -105,9 +88,7 @@ def start_job(width: int, rate: int, shares_process: bool) -> JobClient:
     configuration.set_string("execution.target", "ray")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(width)
-    if rate:
-        env.set_buffer_timeout(0)
-    numbers = env.from_source(QuietSource(rate), WatermarkStrategy.no_watermarks(), "quiet", Types.LONG())
+    numbers = env.from_source(QuietSource(), WatermarkStrategy.no_watermarks(), "quiet", Types.LONG())
     passed = numbers.key_by(identity, Types.LONG()).process(PassOn(), Types.LONG())
     passed.sink_to(NoSink()).set_parallelism(1)
     return env.execute_async("idle")
@@ -145,7 +126,7 @@ def kind_of(process: psutil.Process) -> str:
     described = describe(process)
     if process.pid == os.getpid():
         return "driver"
-    kinds = ("TaskActor", "BareActor", "CoordinatorActor", "IDLE", "gcs_server", "raylet")
+    kinds = ("TaskActor", "CoordinatorActor", "IDLE", "gcs_server", "raylet")
     return next((kind for kind in kinds if kind in described), "others of Ray")
 
 
@@ -153,24 +134,6 @@ def family() -> list[psutil.Process]:
     """This process and all that it started."""
     me = psutil.Process()
     return [me, *me.children(recursive=True)]
-
-
-class BareActor:
-    """Has nothing to do. One of its methods is asynchronous, as those of a task's actor are."""
-
-    async def ready(self) -> None:
-        pass
-
-
-def start_bare_actors(width: int) -> list[Any]:
-    """Start actors without any code, with the options of a task's actor."""
-    import ray
-
-    bare: Any = ray.remote(BareActor)
-    bare = bare.options(num_cpus=1, enable_task_events=False)
-    actors = [bare.remote() for _ in range(width)]
-    ray.get([actor.ready.remote() for actor in actors])
-    return actors
 
 
 Threads = dict[tuple[int, str], tuple[str, float]]
@@ -218,15 +181,6 @@ def show_memory(processes: list[psutil.Process]) -> None:
     print(f"memory: {sum(used.values()):.0f} MiB; {parts}")
 
 
-def gcs_mib() -> float:
-    """Resident memory of Ray's head."""
-    for process in family():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if kind_of(process) == "gcs_server":
-                return float(process.memory_info().rss) / (1 << 20)
-    return 0.0
-
-
 def show_idle(before: Spent, after: Spent, seconds: float) -> None:
     """Print what was spent in between, by what the processes are."""
     kinds: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
@@ -249,10 +203,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--width", type=int, default=16, help="sources, and keyed subtasks")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long it is watched")
-    parser.add_argument("--rate", type=int, default=0, help="records a second of each source")
     parser.add_argument("--share-process", action="store_true", help="run the subtasks of a slot together")
     parser.add_argument("--threads", action="store_true", help="list the threads that use most")
-    parser.add_argument("--bare", action="store_true", help="watch Ray actors without any code")
     options = parser.parse_args()
     import ray
 
@@ -265,15 +217,13 @@ def main() -> None:
     )
     time.sleep(SETTLE_S)
     began_s, at_first = time.monotonic(), spent(family())
-    actors = start_bare_actors(options.width) if options.bare else []
-    client = None if options.bare else start_job(options.width, options.rate, options.share_process)
-    if client is not None:
-        await_running(client)
+    client = start_job(options.width, options.share_process)
+    await_running(client)
     ready_s, running = time.monotonic() - began_s, spent(family())
     started_cpu_s = cpu_s(running) - cpu_s(at_first)
     print(f"start: {ready_s:.1f} s, {started_cpu_s:.1f} s of CPU time; load {os.getloadavg()}")
     time.sleep(SETTLE_S)
-    before, threads_before, memory = spent(family()), threads(family()), gcs_mib()
+    before, threads_before = spent(family()), threads(family())
     watched_s = time.monotonic()
     time.sleep(options.seconds)
     seconds = time.monotonic() - watched_s
@@ -281,11 +231,8 @@ def main() -> None:
     if options.threads:
         show_threads(threads_before, threads(family()), seconds)
     show_memory(family())
-    print(f"gcs_server: {memory:.0f} MiB, at the end {gcs_mib():.0f} MiB")
-    if client is not None:
-        client.cancel().result()
-        client.wait(60)
-    actors.clear()
+    client.cancel().result()
+    client.wait(60)
     ray.shutdown()
 
 

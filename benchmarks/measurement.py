@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import statistics
 from collections import Counter
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import expected, launch, plan, systems
+from .nexmark import cases as nexmark
 from .peers.latency import percentile_ms
 from .peers.measure import Orders
 from .processes import cpu_between
@@ -71,7 +73,7 @@ class Bench:
         ends = marks(outcome, "end")
         if not ends or not marks(outcome, "start"):
             raise launch.RunError(f"no result:\n{launch.tail(folder / 'log.txt')}")
-        notes = {} if case.program == "limits" and not case.mode else check(case, orders, ends)
+        notes = check(case, orders, ends)
         if orders.interval_ms:
             notes |= checkpoint_notes(outcome.marks, folder / "state")
         figure = Figure(metrics_of(case, orders, outcome, ends), notes)
@@ -122,9 +124,12 @@ class Bench:
     def _orders(self, case: plan.Case, folder: Path, workload: str, **more: Any) -> Orders:
         # W5 is killed, both times; its source must not end before that.
         endless = case.workload == "W5"
+        records = case.records * 40 if endless else plan.records_for(case, self._share)
+        if nexmark.is_query(workload):
+            more["events"] = str(nexmark.events_file(self._scratch / "events", records, case.mode))
         return Orders(
             workload=workload,
-            records=case.records * 40 if endless else plan.records_for(case, self._share),
+            records=records,
             keys=plan.keys_for(case, self._share),
             marks_dir=str(folder / "marks"),
             state_dir=str(folder / "state"),
@@ -152,6 +157,8 @@ class Bench:
         )
         with holder as ray:
             variables = systems.environment(case.program, case.parallelism)
+            if nexmark.is_query(case.workload) and case.program == "pyflink":
+                variables["PYTHONPATH"] += f"{os.pathsep}{nexmark.translated(self._scratch)}"
             outcome = launch.run(
                 systems.command(case.program, orders),
                 variables if ray is None else variables | ray.variables,
@@ -174,6 +181,9 @@ def check(case: plan.Case, orders: Orders, ends: list[dict[str, Any]]) -> dict[s
     """
     if case.workload == "changing":
         expected.check_changes(case.keys, case.keys * int(case.mode) // 100, orders.records, ends[0])
+        return {}
+    if nexmark.is_query(case.workload):
+        nexmark.check(case.workload, Path(orders.events), orders.state_dir)
         return {}
     how = systems.how_to_check(case)
     return expected.check_totals(orders, ends, how)

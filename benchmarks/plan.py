@@ -21,11 +21,11 @@ class Case:
     """One system on one workload.
 
     Attributes:
-        workload: `W1` to `W7`, `start` (a small job from its process's start), `changing` (checkpoints of
-            a state of which a part changes), or the name of a limit.
+        workload: `W1` to `W7`, `start` (a small job from its process's start), or `changing`
+            (checkpoints of a state of which a part changes).
         title: the group of cases whose figures are compared.
         system: the label in the table.
-        program: `tidegate`, `bare`, `limits`, `bytewax`, `pyflink`, `pathway` or `spark`.
+        program: `tidegate`, `bare`, `numpy`, `bytewax`, `pyflink`, `pathway` or `spark`.
         records: records of the main suite, so that a run lasts about 5 to 10 s on two cores;
             for W5 the records that fill the state before the restart.
         keys: number of distinct keys K.

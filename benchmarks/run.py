@@ -1,7 +1,7 @@
 """`python -m benchmarks.run`: our jobs and the peers' in one session, alternating.
 
-A suite that is a program of its own (see benchmarks/README.md) gets all further options, and refuses those
-that it does not know.
+A suite that consists of programs (see benchmarks/README.md) gets all further options, and refuses those that
+it does not know.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import argparse
 import compileall
 import signal
-import subprocess
 import sys
 import sysconfig
 import time
 from pathlib import Path
 
-from . import environments, plan, report, session, suites, summary, systems
+from . import environments, parts, plan, session, suites, summary, systems
 from .expected import WrongResultError
 from .launch import RunError
 from .measurement import Bench
@@ -28,9 +27,9 @@ INTERRUPTED = 130
 def main(arguments: list[str] | None = None) -> int:
     """Runs a session; the exit status is 1 if any run failed or gave a wrong answer."""
     suite, others = suites.named(sys.argv[1:] if arguments is None else arguments)
-    if suite in suites.PROGRAMS:
-        command = [sys.executable, "-m", *suites.PROGRAMS[suite], *others]
-        return subprocess.run(command, check=False).returncode
+    if suite in suites.PARTS:
+        parts.run(suite, suites.PARTS[suite], others)
+        return 0
     parser = parser_of(suite)
     options = parser.parse_args(others)
     try:
@@ -50,16 +49,16 @@ def main(arguments: list[str] | None = None) -> int:
         return INTERRUPTED
     finally:
         print("\n" + summary.tables(ours.rows()))
-        print(f"\nwritten to {ours.path}\npictures: {report.write(RESULTS)}")
+        print(f"\nwritten to {ours.path}")
         for failure in ours.failures:
             print(f"FAILED {failure.splitlines()[0]}")
     return 1 if ours.failures else 0
 
 
 def parser_of(suite: str) -> argparse.ArgumentParser:
-    """The command line of a suite that is no program of its own."""
+    """The command line of a suite that has cases."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__, allow_abbrev=False)
-    names = ", ".join(sorted({*suites.SUITES, *suites.PROGRAMS}))
+    names = ", ".join(suites.names())
     parser.add_argument("--suite", help=f"here: {suite}; there are {names}; default: main")
     parser.add_argument("--workload", help="such as W1,W3, or titles; default: all")
     parser.add_argument("--rounds", type=int, help=f"runs of each system; default: {ROUNDS}")

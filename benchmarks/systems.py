@@ -10,23 +10,30 @@ from dataclasses import asdict
 from pathlib import Path
 
 from . import environments
+from .nexmark.cases import is_query
 from .peers.measure import Orders
 from .plan import Case
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path(__file__).resolve().parent / "peers"
 PEER_PROGRAMS = ("bytewax", "pyflink", "pathway", "spark")
-OURS = {"tidegate": "benchmarks.jobs.workloads", "limits": "benchmarks.jobs.limits"}
+OURS = {"tidegate": "benchmarks.jobs.workloads", "numpy": "benchmarks.jobs.bare_numpy"}
 
 
 def command(program: str, orders: Orders) -> list[str]:
     """The command line of one run."""
     argument = json.dumps(asdict(orders))
+    is_nexmark = is_query(orders.workload)
     if program in OURS:
-        return [sys.executable, "-m", OURS[program], argument]
+        module = "benchmarks.nexmark.job" if is_nexmark else OURS[program]
+        return [sys.executable, "-m", module, argument]
     if program == "bare":
         return [sys.executable, str(PEERS / "bare_loop.py"), argument]
-    return [str(environments.ensure(program)), str(PEERS / f"{program}_job.py"), argument]
+    return [
+        str(environments.ensure(program)),
+        str(PEERS / f"{program}_{'nexmark' if is_nexmark else 'job'}.py"),
+        argument,
+    ]
 
 
 def environment(program: str, parallelism: int = 1) -> dict[str, str]:

@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from tidegate.common import WatermarkStrategy
-from tidegate.datastream import Sink, SinkWriter
+from tidegate.common import Configuration, WatermarkStrategy
+from tidegate.datastream import Sink, SinkWriter, StreamExecutionEnvironment
 from tidegate.datastream.connectors.file_system import FileSink, FileSource
 from tidegate.protocol.elements import Batch
 
-from ..local_job import environment
-from .common import compare
+from ..parts import compare
 
 FILES = 4
 
@@ -37,6 +36,19 @@ class _Counting(SinkWriter):
 
     def write_elements(self, batch: Batch) -> None:
         Count.rows += len(batch)
+
+
+def environment(directory: str) -> StreamExecutionEnvironment:
+    """One task per operator in the local shell, with a checkpoint each second below a directory."""
+    configuration = Configuration()
+    for key, value in {
+        "execution.target": "local",
+        "tidegate.local-dir": f"{directory}/local",
+        "execution.checkpointing.dir": f"{directory}/checkpoints",
+        "execution.checkpointing.interval": "1 s",
+    }.items():
+        configuration.set_string(key, value)
+    return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
 
 
 def make(directory: Path, rows: int) -> None:
@@ -70,7 +82,7 @@ def main(rows: int) -> None:
         def scanner() -> None:
             assert sum(batch.num_rows for batch in ds.dataset(directory).scanner().to_batches()) == rows
 
-        compare("Parquet → count, one task", "pyarrow's scanner", rows, job, scanner, 0.8)
+        compare("Parquet to count, one task", "pyarrow's scanner", rows, job, scanner, 0.8)
 
         table = ds.dataset(directory).to_table().combine_chunks()
         number = 0
@@ -88,7 +100,7 @@ def main(rows: int) -> None:
                 for batch in table.to_batches(65_536):
                     bare.write_batch(batch, row_group_size=500_000)
 
-        compare("Arrow → Parquet, exactly once", "a bare ParquetWriter", rows, write_job, writer, None)
+        compare("Arrow to Parquet, exactly once", "a bare ParquetWriter", rows, write_job, writer)
 
 
 if __name__ == "__main__":

@@ -182,6 +182,4 @@ def configuration(orders: Orders) -> Configuration:
         result.set_string("execution.checkpointing.dir", orders.state_dir)
     if orders.restore_path:
         result.set_string("execution.state-recovery.path", orders.restore_path)
-    for key, value in orders.options.items():
-        result.set_string(key, value)
     return result

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 
 from tidegate.common import Types, WatermarkStrategy
-from tidegate.datastream import KeyedProcessFunction, Sink, StreamExecutionEnvironment
+from tidegate.datastream import StreamExecutionEnvironment
 
 from ..peers.measure import Orders, leave_mark
-from .parts import TRIPLE, CountSum, KeyOf, TallySink, TimedNumbers, add_one, configuration, is_odd
+from .parts import KeyOf, TallySink, TimedNumbers, add_one, configuration, is_odd, keyed_totals
 
 
 def stateless(orders: Orders) -> StreamExecutionEnvironment:
@@ -23,26 +23,15 @@ def stateless(orders: Orders) -> StreamExecutionEnvironment:
     return env
 
 
-def keyed(
-    orders: Orders, function: KeyedProcessFunction, sink: Sink, chain_sink: bool = True
-) -> StreamExecutionEnvironment:
-    """W2, W3 and W5, ready to be executed.
-
-    Args:
-        orders: what to run.
-        function: the process function, `CountSum` or one that watches itself.
-        sink: where the triples go.
-        chain_sink: False gives the sink a task of its own, behind an exchange that barriers may overtake
-            (they never do on a forward one).
-    """
+def keyed(orders: Orders) -> StreamExecutionEnvironment:
+    """W2, W3 and W5, ready to be executed."""
     env = StreamExecutionEnvironment.get_execution_environment(configuration(orders))
     env.set_parallelism(orders.parallelism)
     numbers = env.from_source(
         TimedNumbers(orders), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
     ).uid("numbers")
     by_key = numbers.key_by(KeyOf(orders.keys), key_type=Types.LONG())
-    triples = by_key.process(function, output_type=TRIPLE).uid("count-sum")
-    (triples if chain_sink else triples.rebalance()).sink_to(sink).uid("tally")
+    keyed_totals(by_key).sink_to(TallySink(orders)).uid("tally")
     return env
 
 
@@ -62,7 +51,7 @@ def build(orders: Orders) -> StreamExecutionEnvironment:
     is_columnar_total = orders.mode == "columns" and orders.workload not in builders
     name = "columnar.running" if is_columnar_total else builders.get(orders.workload)
     if name is None:
-        return keyed(orders, CountSum(), TallySink(orders))
+        return keyed(orders)
     module, _, function = name.partition(".")
     job: StreamExecutionEnvironment = getattr(import_module(f".{module}", __package__), function)(orders)
     return job

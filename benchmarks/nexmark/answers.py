@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from ..expected import WrongResultError
 from .generator import EVENT_SCHEMA, SCHEMAS
 
 Row = tuple[Any, ...]
@@ -131,25 +132,21 @@ class Answers:
             is_whole: False for q12 whose last windows were dropped: its counts may be smaller.
 
         Raises:
-            WrongAnswerError: A row is missing, too many or different.
+            WrongResultError: A row is missing, too many or different.
         """
         if not is_whole:
             totals: dict[Any, int] = dict(self.to(query))
             if any(count > totals.get(bidder, 0) for bidder, count in _final(query, results)):
-                raise WrongAnswerError(f"{query}: windows hold more bids than there are")
+                raise WrongResultError(f"{query}: windows hold more bids than there are")
             return
         found, right = Counter(_final(query, results)), Counter(self.to(query))
         if found != right:
             missing, extra = right - found, found - right
-            raise WrongAnswerError(
+            raise WrongResultError(
                 f"{query}: {missing.total()} of {right.total()} rows are missing, such as "
                 f"{next(iter(missing), None)}, and {extra.total()} should not be there, such as "
                 f"{next(iter(extra), None)}"
             )
-
-
-class WrongAnswerError(Exception):
-    """A query gave another answer than DuckDB."""
 
 
 def _final(query: str, results: Iterable[Row]) -> Iterable[Row]:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from tidegate.common import Configuration
 from tidegate.datastream import FilterFunction, RuntimeContext, Sink, SinkWriter, StreamExecutionEnvironment
 
+from ..jobs.parts import configuration
 from ..peers.measure import Orders, leave_mark
 from .source import stream
 
@@ -41,7 +41,7 @@ class _RecordKeeper(SinkWriter):
         self._taken.append(values)
 
     def close(self) -> None:
-        leave_mark(self._orders.marks_dir, "end", cpu_ns=time.process_time_ns())
+        leave_mark(self._orders.marks_dir, "end", last_ns=time.monotonic_ns())
         _save(self._orders, [row for values in self._taken for row in values])
 
 
@@ -62,26 +62,19 @@ class KeptBatches(FilterFunction):
         raise TypeError("the stream has Arrow batches")
 
     def close(self) -> None:
-        leave_mark(self._orders.marks_dir, "end", cpu_ns=time.process_time_ns())
+        leave_mark(self._orders.marks_dir, "end", last_ns=time.monotonic_ns())
         columns = [list(zip(*map(pa.Array.to_pylist, batch.columns), strict=True)) for batch in self._taken]
         _save(self._orders, [row for batch in columns for row in batch])
 
 
-def results_path(orders: Orders) -> Path:
-    """Where the rows that a query gave are kept."""
-    return Path(orders.state_dir) / "results.pickle"
-
-
 def _save(orders: Orders, rows: list[Any]) -> None:
-    results_path(orders).write_bytes(pickle.dumps(rows, 5))
+    (Path(orders.state_dir) / "results.pickle").write_bytes(pickle.dumps(rows, 5))
 
 
 def build(orders: Orders) -> StreamExecutionEnvironment:
     """The job, ready to be executed."""
-    configuration = Configuration()
-    configuration.set_string("execution.target", "local")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
-    results = query(orders)(stream(env, orders.options["events"], orders.marks_dir))
+    env = StreamExecutionEnvironment.get_execution_environment(configuration(orders)).set_parallelism(1)
+    results = query(orders)(stream(env, orders.events, orders.marks_dir))
     if results.columns is None:
         results.sink_to(KeptRecords(orders))
     else:
@@ -91,7 +84,7 @@ def build(orders: Orders) -> StreamExecutionEnvironment:
 
 def query(orders: Orders) -> Any:
     """The function that makes the query's stream of the stream of events."""
-    folder = "queries" if orders.options["events"].endswith(".pickle") else "columns"
+    folder = "queries" if orders.events.endswith(".pickle") else "columns"
     return getattr(import_module(f".{folder}.{orders.workload}", __package__), orders.workload)
 
 

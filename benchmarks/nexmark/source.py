@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from tidegate.datastream import DataStream, Source, SourceReader, StreamExecutio
 from tidegate.operators.columnar.columns import as_timestamps
 from tidegate.protocol.elements import Batch
 
-from ..peers.measure import leave_mark
+from ..jobs.parts import TimedReader
 from .generator import EVENT_SCHEMA, Config, batches, records
 
 
@@ -47,7 +46,7 @@ class RecordedEvents(Source):
 
     Args:
         path: Tuples in a `.pickle`, or batches in an `.arrow`, which come with their event times.
-        marks_dir: Where the first poll leaves its mark.
+        marks_dir: Where the reader leaves its marks.
     """
 
     def __init__(self, path: str, marks_dir: str) -> None:
@@ -59,24 +58,16 @@ class RecordedEvents(Source):
 
     def create_reader(self, splits: list[Any]) -> SourceReader:
         kind = _Columns if self.path.endswith(".arrow") else _Records
-        return kind(self.path, self.marks_dir, splits)
+        return TimedReader(kind(self.path, splits), self.marks_dir)
 
     def max_source_parallelism(self) -> int | None:
         return 1
 
 
 class _Reader(SourceReader):
-    def __init__(self, path: str, marks_dir: str, splits: list[int]) -> None:
+    def __init__(self, path: str, splits: list[int]) -> None:
         self._path = Path(path)
-        self._marks_dir = marks_dir
         self._splits = splits
-        self._started = False
-
-    def start(self) -> None:
-        """The clock starts when the first events are asked for."""
-        if not self._started:
-            self._started = True
-            leave_mark(self._marks_dir, "start", cpu_ns=time.process_time_ns())
 
     def snapshot_state(self) -> list[Any]:
         return list(self._splits)
@@ -87,7 +78,6 @@ class _Records(_Reader):
         self._events = pickle.loads(self._path.read_bytes())
 
     def poll(self, max_records: int) -> Batch | None:
-        self.start()
         if not self._splits or self._splits[0] >= len(self._events):
             return None
         first = self._splits[0]
@@ -103,7 +93,6 @@ class _Columns(_Reader):
         ]
 
     def poll(self, max_records: int) -> Batch | None:
-        self.start()
         if not self._splits or self._splits[0] == len(self._batches):
             return None
         batch = self._batches[self._splits[0]]

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ class Orders:
         rate: records a second that a paced source emits; 0 for as fast as it can.
         warmup_records: the first of a paced source's records, whose latencies are not counted.
         mode: which of its ways a peer takes, such as `process` for PyFlink; empty for the usual one.
-        options: further configuration keys and their values (Tidegate only).
+        events: the file with the events of a Nexmark query.
     """
 
     workload: str
@@ -68,7 +68,7 @@ class Orders:
     rate: int = 0
     warmup_records: int = 0
     mode: str = ""
-    options: dict[str, str] = field(default_factory=dict)
+    events: str = ""
 
     @classmethod
     def from_argv(cls) -> Orders:

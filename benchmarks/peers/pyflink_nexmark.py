@@ -27,11 +27,11 @@ class RecordedEvent(MapFunction):
         self._orders = orders
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._events = pickle.loads(Path(self._orders.options["events"]).read_bytes())
+        self._events = pickle.loads(Path(self._orders.events).read_bytes())
 
     def map(self, value: int) -> tuple[Any, ...]:
         if value == 0:
-            leave_mark(self._orders.marks_dir, "start", cpu_ns=time.process_time_ns())
+            leave_mark(self._orders.marks_dir, "start")
         return self._events[value]
 
 
@@ -49,7 +49,7 @@ class KeptRecords(FilterFunction):
         return False
 
     def close(self) -> None:
-        leave_mark(self._orders.marks_dir, "end", cpu_ns=time.process_time_ns())
+        leave_mark(self._orders.marks_dir, "end", last_ns=time.monotonic_ns())
         rows = [tuple(row) for row in self._taken]
         (Path(self._orders.state_dir) / "results.pickle").write_bytes(pickle.dumps(rows, 5))
 

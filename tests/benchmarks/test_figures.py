@@ -14,7 +14,6 @@ from tidegate.benchmarks.launch import Outcome
 from tidegate.benchmarks.measurement import Figure, cpu_s
 from tidegate.benchmarks.peers.latency import BUCKET_NS, Schedule, percentile_ms
 from tidegate.benchmarks.peers.measure import Orders
-from tidegate.benchmarks.pictures import series
 from tidegate.benchmarks.processes import ProcessTree, cpu_between, is_of_ray, size_bytes
 from tidegate.benchmarks.where_time_goes import CONNECTIONS, OTHER, part_on_ray, shares
 
@@ -176,7 +175,7 @@ def test_a_goal_says_nothing_where_the_session_lacks_one_side() -> None:
 
 
 def test_every_goal_is_about_cases_that_exist() -> None:
-    known = {(case.title, case.system) for case in suites.SUITES["all"]}
+    known = {(case.title, case.system) for suite in suites.SUITES.values() for case in suite}
     for goal in goals.GOALS:
         assert (goal.title, goal.ours) in known
         if goal.others:
@@ -195,20 +194,6 @@ def test_a_smaller_share_keeps_what_a_restart_and_a_join_need() -> None:
     assert plan.records_for(join, 0.001) % 2048 == 0
     # Every key has to come once more after the restart.
     assert plan.records_for(restart, 0.001) > plan.keys_for(restart, 0.001)
-
-
-def test_growth_is_drawn_over_the_number_in_a_systems_name() -> None:
-    def point(title: str, system: str, cpu_s: float) -> dict[str, Any]:
-        return {"title": title, "system": system, "metrics": {"cpu_s": cpu_s}}
-
-    rows = [
-        point("W8", "tidegate ray p=2", 2.0),
-        point("W8", "tidegate ray p=1", 1.0),
-        point("W9 keys lmdb", "10,000 keys", 5.0),
-        point("W9 keys lmdb", "1,000,000 keys", 7.0),
-    ]
-    assert series(rows, "W8", "cpu_s") == {"tidegate ray": [(1, 1.0), (2, 2.0)]}
-    assert series(rows, "W9 keys", "cpu_s") == {"lmdb  keys": [(10_000, 5.0), (1_000_000, 7.0)]}
 
 
 def test_a_sample_counts_for_its_innermost_known_frame_and_only_inside_a_task() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
 import pytest
-from tidegate.benchmarks import report, run, session, suites, systems, table
+from tidegate.benchmarks import run, session, suites, systems, table
 from tidegate.benchmarks.cases import LOCAL, SMALL
 from tidegate.benchmarks.measurement import Figure
 
@@ -61,7 +62,6 @@ def test_what_an_older_harness_measured_is_shown_and_not_mixed_with_new_runs(our
     done(ours, 1, LOCAL, 500.0)
     older = ours.path.read_text().replace("own_memory_mib", "own_mib")
     ours.path.write_text(older)
-    assert LOCAL in report.page([json.loads(older)])
     assert "not measured" in table.table([json.loads(older)])
     with pytest.raises(session.ResumeError, match="own_mib"):
         session.resume(ours.path)
@@ -76,10 +76,19 @@ def test_a_run_is_expected_to_take_as_long_as_the_last_one_of_its_size(ours: ses
 
 
 def test_options_of_a_program_are_handed_on_and_not_looked_at() -> None:
-    assert suites.named(["--quick", "--suite", "state", "--only", "timers"]) == (
-        "state",
-        ["--quick", "--only", "timers"],
+    assert suites.named(["--quick", "--suite", "operators", "--only", "columns"]) == (
+        "operators",
+        ["--quick", "--only", "columns"],
     )
+
+
+def test_every_part_of_a_suite_is_a_program() -> None:
+    for parts in suites.PARTS.values():
+        for module in parts.values():
+            spec = importlib.util.find_spec(f"tidegate.{module}")
+            assert spec is not None, module
+            assert spec.origin is not None
+            assert "__main__" in Path(spec.origin).read_text(), module
 
 
 def test_only_bytewax_at_two_workers_may_drop_records() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -12,14 +13,23 @@ from tidegate.protocol.scheduling.execution_graph import InputChannel
 from tidegate.runtime.gate import InputGate
 from tidegate.runtime.network.peer import Peer
 
-from benchmarks.channels import bytes_of_each, ignore
-
 WIDTH = 200
+
+
+def ignore(*_: Any) -> None:
+    """Takes anything."""
 
 
 def size_of_each(make: Callable[[], Any]) -> float:
     """Bytes of each of the `WIDTH` parts of what is made."""
-    return bytes_of_each(make, WIDTH)
+    make()
+    tracemalloc.start()
+    try:
+        made, size = make(), tracemalloc.get_traced_memory()[0]
+        del made
+    finally:
+        tracemalloc.stop()
+    return size / WIDTH
 
 
 def peer(number: int) -> Peer:

@@ -1,7 +1,5 @@
 """Sessions per key with an `AggregateFunction` in Python that counts, called for each record.
 
-    python -m benchmarks.windows.sessions [--records 800000] [--rounds 3] [--json]
-
 One window operator with its state and timers, fed from memory with tuples. Cases: one open session per key,
 and a hundred; state in memory, and in LMDB. `operator` processes the sessions a batch at a time, `general`
 a record at a time, as other triggers, evictors or an allowed lateness require. Prints microseconds of CPU
@@ -12,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import statistics
 import tempfile
 import time
@@ -20,28 +17,44 @@ from typing import Any
 
 import numpy as np
 from tidegate.common.time import Time
+from tidegate.datastream import AggregateFunction
 from tidegate.datastream.window import EventTimeSessionWindows
-from tidegate.operators.output import Output, Receiver
 from tidegate.operators.windows.batched_sessions import BatchedSessionOperator
 from tidegate.operators.windows.merging_operator import MergingWindowOperator
 from tidegate.operators.windows.operator import Windowing, WindowOperator
 from tidegate.operators.windows.window_contents import AggregatedContents
 from tidegate.operators.windows.window_function_calls import call_after_folding
-from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch, CheckpointBarrier
-from tidegate.protocol.ids import CheckpointId
+from tidegate.protocol.elements import MAX_WATERMARK_MS, Batch
 from tidegate.state.backend import StateBackend
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.lmdb_backend import LmdbStateBackend
 
-from .context import context_for
-from .run import BATCH, Count
+from ..parts import row
+from .alone import OneOperator
 
+BATCH = 4_096
 GAP_MS = 10_000
 GOALS_US = {1: 3.0, 100: 4.0}
 CHECKPOINT_EVERY = 100
 """Batches: about once a second."""
 KEYS = {1: 1_000, 100: 100}
 """By the number of open sessions per key."""
+
+
+class Count(AggregateFunction):
+    """Counts, a record at a time."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
 
 
 def batches_of(records: int, open_sessions: int) -> list[tuple[Batch, int]]:
@@ -73,15 +86,8 @@ def microseconds(kind: type[WindowOperator], backend: StateBackend, made: list[t
     contents = AggregatedContents(Count(), None)
     operator = kind(Windowing(assigner, assigner.get_default_trigger(None), contents, call), _key)
     counted: list[int] = []
-
-    def take(batch: Batch) -> None:
-        counted.append(sum(batch.values))
-
     with tempfile.TemporaryDirectory() as directory:
-        operator.setup(
-            context_for("sessions", backend, directory), Output([Receiver(take, _ignore, _ignore)])
-        )
-        operator.open()
+        one = OneOperator(operator, backend, directory, lambda batch: counted.append(sum(batch.values)))
         gc.collect()
         gc.freeze()
         cpu = time.process_time()
@@ -89,12 +95,10 @@ def microseconds(kind: type[WindowOperator], backend: StateBackend, made: list[t
             operator.process_batch(batch, 0)
             _advance(operator, watermark_ms)
             if number % CHECKPOINT_EVERY == 0:
-                barrier = CheckpointBarrier(CheckpointId(number), 0)
-                operator.prepare_snapshot(barrier)
-                operator.snapshot_state(barrier).persist()
+                one.checkpoint().result()
         _advance(operator, MAX_WATERMARK_MS)
         cpu = time.process_time() - cpu
-        operator.close()
+        one.close()
         gc.unfreeze()
     records = len(made) * BATCH
     assert sum(counted) == records, (sum(counted), records)
@@ -111,34 +115,28 @@ def _key(record: tuple[int, int]) -> int:
     return record[0]
 
 
-def _ignore(change: object) -> None:
-    """Watermarks and idleness go nowhere."""
-
-
 def main() -> None:
-    """Run all cases in turns and print the medians."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=800_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+    """Run all cases in turns, and print a row for each."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.operators.sessions", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a smoke test")
+    records, rounds = (80_000, 1) if parser.parse_args().quick else (800_000, 3)
     kinds = {"operator": BatchedSessionOperator, "general": MergingWindowOperator}
-    backends = {"memory": HashMapStateBackend, "lmdb": LmdbStateBackend}
-    taken: dict[str, list[float]] = {}
-    for _ in range(arguments.rounds):
+    backends = {"memory": HashMapStateBackend, "LMDB": LmdbStateBackend}
+    taken: dict[tuple[str, int, str], list[float]] = {}
+    for _ in range(rounds):
         for open_sessions in GOALS_US:
-            made = batches_of(arguments.records, open_sessions)
+            made = batches_of(records, open_sessions)
             for kind_name, kind in kinds.items():
                 for backend_name, backend in backends.items():
-                    name = f"{kind_name}, {open_sessions} open, {backend_name}"
-                    taken.setdefault(name, []).append(microseconds(kind, backend(), made))
-    medians = {name: statistics.median(each) for name, each in taken.items()}
-    if arguments.json:
-        print(json.dumps(medians))
-        return
-    print(f"microseconds per record; the goals of `operator` in memory are {GOALS_US} by open sessions")
-    for name, median in medians.items():
-        print(f"    {name:30s}{median:10.2f}")
+                    case = kind_name, open_sessions, backend_name
+                    taken.setdefault(case, []).append(microseconds(kind, backend(), made))
+    for (kind_name, open_sessions, backend_name), each in taken.items():
+        median, goal_us = statistics.median(each), GOALS_US[open_sessions]
+        row(
+            f"sessions, {kind_name}, {open_sessions} open per key, {backend_name}: <= {goal_us:g} us/record",
+            f"{median:.2f} us",
+            median <= goal_us if kind_name == "operator" else None,
+        )
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""Checkpoints and recovery of whole jobs on Ray, against their goals."""

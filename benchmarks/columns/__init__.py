@@ -1,1 +1,0 @@
-"""Benchmarks of columnar aggregation: one operator, and whole local jobs."""

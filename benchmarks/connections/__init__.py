@@ -1,1 +1,0 @@
-"""What messages between two processes cost: direct connections, bare sockets, pyzmq."""

@@ -1,1 +1,0 @@
-"""Ways to exchange Arrow data between a process and Spark's executors."""

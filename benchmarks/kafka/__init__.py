@@ -1,1 +1,0 @@
-"""The Kafka source beside a bare loop around the same consumer."""

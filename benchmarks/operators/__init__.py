@@ -1,0 +1,1 @@
+"""One operator or one state backend alone, without a job around it."""

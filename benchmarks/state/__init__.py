@@ -1,1 +1,0 @@
-"""Benchmarks of keyed state alone, without a job around it."""
