@@ -14,15 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..common.time import Instant
+from ..common.type_system.type_structure import ListOf, MapOf, ScalarOf, structure_of
 from ..common.typeinfo import (
-    BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,
-    ListTypeInfo,
     LocalZonedTimestampTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
     RowTypeInfo,
     TimestampTypeInfo,
     TimeTypeInfo,
@@ -54,21 +50,18 @@ def _nullable(type_info: TypeInformation) -> Text:
 def _java_text(type_info: TypeInformation) -> Text:
     if isinstance(type_info, BasicTypeInfo):
         return _BASIC.get(type_info.basic_type, str)
+    structure = structure_of(type_info)
     if isinstance(type_info, TupleTypeInfo):
         return _fields("({})", ",", type_info.get_field_types())
     if isinstance(type_info, RowTypeInfo):
         inner = _fields("[{}]", ", ", type_info.get_field_types())
         return lambda row: f"{row.get_row_kind()}{inner(row)}"
-    if isinstance(type_info, PrimitiveArrayTypeInfo) and type_info.element_type == BasicTypeInfo(
-        BasicType.BYTE
-    ):
+    if isinstance(structure, ScalarOf) and structure.python_type is bytes:
         return lambda value: str([byte - 256 if byte > 127 else byte for byte in value])
-    if isinstance(type_info, (PrimitiveArrayTypeInfo, BasicArrayTypeInfo, ObjectArrayTypeInfo)):
-        return _elements(type_info.element_type)
-    if isinstance(type_info, ListTypeInfo):
-        return _elements(type_info.elem_type)
-    if isinstance(type_info, MapTypeInfo):
-        return _entries(_nullable(type_info.key_type), _nullable(type_info.value_type))
+    if isinstance(structure, ListOf):
+        return _elements(structure.element)
+    if isinstance(structure, MapOf):
+        return _entries(_nullable(structure.key), _nullable(structure.value))
     return _TIMES.get(type(type_info), str)
 
 

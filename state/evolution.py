@@ -17,15 +17,11 @@ from dataclasses import dataclass
 from ..common.errors import StateMigrationError
 from ..common.type_system.class_types import ClassField, ClassTypeInfo, EnumTypeInfo
 from ..common.type_system.type_parser import type_from_text
+from ..common.type_system.type_structure import ListOf, MapOf, structure_of
 from ..common.typeinfo import (
-    BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
     PickledBytesTypeInfo,
-    PrimitiveArrayTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
@@ -40,7 +36,6 @@ ALLOWED = (
 )
 _UNDECLARED = type_text(PickledBytesTypeInfo())
 _WIDER = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.BIG_INT)
-_ARRAYS = (PrimitiveArrayTypeInfo, BasicArrayTypeInfo, ObjectArrayTypeInfo)
 
 
 class SchemaChangeKind(enum.Enum):
@@ -131,13 +126,12 @@ def type_changes(before: TypeInformation, after: TypeInformation, where: str = "
         return _basic_changes(before, after, where)
     if type(before) is not type(after):
         raise _no_way(before, after, where)
-    if isinstance(before, ListTypeInfo) and isinstance(after, ListTypeInfo):
-        return type_changes(before.elem_type, after.elem_type, f"an element of {where}")
-    if isinstance(before, _ARRAYS) and isinstance(after, _ARRAYS):
-        return _array_changes(before, after, where)
-    if isinstance(before, MapTypeInfo) and isinstance(after, MapTypeInfo):
-        in_keys = type_changes(before.key_type, after.key_type, f"a key of {where}")
-        return in_keys + type_changes(before.value_type, after.value_type, f"an entry of {where}")
+    old, new = structure_of(before), structure_of(after)
+    if isinstance(old, ListOf) and isinstance(new, ListOf):
+        return type_changes(old.element, new.element, f"an element of {where}")
+    if isinstance(old, MapOf) and isinstance(new, MapOf):
+        in_keys = type_changes(old.key, new.key, f"a key of {where}")
+        return in_keys + type_changes(old.value, new.value, f"an entry of {where}")
     if isinstance(before, TupleTypeInfo) and isinstance(after, TupleTypeInfo):
         return _positional_changes(before, after, where)
     if isinstance(before, RowTypeInfo) and isinstance(after, RowTypeInfo):
@@ -161,18 +155,6 @@ def _basic_changes(before: BasicTypeInfo, after: BasicTypeInfo, where: str) -> l
     if is_wider_int or (old, new) == (BasicType.FLOAT, BasicType.DOUBLE):
         return [f"{where} is widened from {old.name} to {new.name}"]
     raise _no_way(before, after, where)
-
-
-def _array_changes(
-    before: PrimitiveArrayTypeInfo | BasicArrayTypeInfo | ObjectArrayTypeInfo,
-    after: PrimitiveArrayTypeInfo | BasicArrayTypeInfo | ObjectArrayTypeInfo,
-    where: str,
-) -> list[str]:
-    # An array of BYTE is bytes, not a list: it widens to nothing.
-    byte_array = PrimitiveArrayTypeInfo(BasicTypeInfo(BasicType.BYTE))
-    if before != after and byte_array in (before, after):
-        raise _no_way(before, after, where)
-    return type_changes(before.element_type, after.element_type, f"an element of {where}")
 
 
 def _positional_changes(

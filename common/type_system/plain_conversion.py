@@ -7,26 +7,14 @@ import struct
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime
 from decimal import Decimal
 from numbers import Integral, Real
 from operator import eq
 from typing import Any
 
 from ..bulk_comparison import all_equal
-from ..time import Instant
-from .class_types import ClassTypeInfo, EnumTypeInfo
-from .declared_types import (
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    LocalZonedTimestampTypeInfo,
-    PrimitiveArrayTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TypeInformation,
-    type_text,
-)
+from .declared_types import TypeInformation, type_text
 
 __all__ = ["Converter", "PlainConverter", "WrongValueError", "plain_converter", "shortened", "unconverted"]
 
@@ -104,21 +92,17 @@ class Converter(ABC):
 
 
 def plain_converter(
-    type_info: TypeInformation, is_nullable: bool, wraps_integers: bool
-) -> PlainConverter | None:
-    """The converter to a type whose values have no parts with declared types; None for other types."""
-    if isinstance(type_info, BasicTypeInfo):
-        return _basic(type_info, is_nullable, wraps_integers)
-    plain = _PLAIN.get(type(type_info))
-    if plain is not None:
-        return PlainConverter(type_info, is_nullable, *plain)
-    if isinstance(type_info, (ClassTypeInfo, EnumTypeInfo)):
-        # Read from a snapshot, it has no class to compare with.
-        found = type_info.python_class
-        return None if found is None else PlainConverter(type_info, is_nullable, found, unconverted)
-    if isinstance(type_info, PrimitiveArrayTypeInfo) and type_text(type_info.element_type) == "BYTE":
-        return PlainConverter(type_info, is_nullable, bytes, _as_bytes)
-    return None
+    type_info: TypeInformation, python_type: type, is_nullable: bool, wraps_integers: bool
+) -> PlainConverter:
+    """The converter to a type whose values have no parts with declared types."""
+    text = type_text(type_info)
+    if text in _BITS:
+        return _Integers(type_info, is_nullable, _BITS[text], wraps_integers)
+    if text == "FLOAT":
+        return _Singles(type_info, is_nullable)
+    if text == "CHAR":
+        return _Characters(type_info, is_nullable)
+    return PlainConverter(type_info, is_nullable, python_type, _CONVERSIONS.get(text, unconverted))
 
 
 class PlainConverter(Converter):
@@ -246,33 +230,15 @@ def _without_numpy(value: Any) -> Any:
     return value.item() if is_scalar else value
 
 
-def _basic(type_info: BasicTypeInfo, is_nullable: bool, wraps: bool) -> PlainConverter:
-    basic = type_info.basic_type
-    bits = _BITS.get(basic)
-    if bits is not None:
-        return _Integers(type_info, is_nullable, bits, wraps)
-    if basic is BasicType.FLOAT:
-        return _Singles(type_info, is_nullable)
-    if basic is BasicType.CHAR:
-        return _Characters(type_info, is_nullable)
-    return PlainConverter(type_info, is_nullable, *_BASIC[basic])
-
-
-_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
-_BASIC: dict[BasicType, tuple[type, Callable[[Any], Any]]] = {
-    BasicType.STRING: (str, unconverted),
-    BasicType.BOOLEAN: (bool, unconverted),
-    BasicType.DOUBLE: (float, _as_float),
-    BasicType.BIG_INT: (int, _as_integer),
-    BasicType.BIG_DEC: (Decimal, _as_decimal),
-    BasicType.INSTANT: (Instant, unconverted),
+_BITS = {"BYTE": 8, "SHORT": 16, "INT": 32, "LONG": 64}
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "DOUBLE": _as_float,
+    "BIG_INT": _as_integer,
+    "BIG_DEC": _as_decimal,
+    "SQL_DATE": _as_date,
+    "PRIMITIVE_ARRAY(BYTE)": _as_bytes,
 }
-_PLAIN: dict[type, tuple[type, Callable[[Any], Any]]] = {
-    DateTypeInfo: (date, _as_date),
-    TimeTypeInfo: (time, unconverted),
-    TimestampTypeInfo: (datetime, unconverted),
-    LocalZonedTimestampTypeInfo: (datetime, unconverted),
-}
+"""What else may be given for a value of a type, by the text of the type."""
 
 
 def shortened(value: object, limit: int = 200) -> str:

@@ -17,16 +17,7 @@ from typing import Any
 
 from ..bulk_comparison import all_equal
 from ..types import Row, named_rows
-from .declared_types import (
-    BasicArrayTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
+from .declared_types import RowTypeInfo, TupleTypeInfo, TypeInformation
 from .plain_conversion import (
     Converter,
     PlainConverter,
@@ -35,6 +26,7 @@ from .plain_conversion import (
     shortened,
     unconverted,
 )
+from .type_structure import ListOf, MapOf, ScalarOf, structure_of
 
 __all__ = ["Converter", "WrongValueError", "converter_of", "shortened"]
 
@@ -50,26 +42,24 @@ def converter_of(
         wraps_integers: keep the low bits of an integer that does not fit, with a warning, as PyFlink does
             with collections. Otherwise it is an error.
     """
-    plain = plain_converter(type_info, is_nullable, wraps_integers)
-    if plain is not None:
-        return plain
+    structure = structure_of(type_info)
 
     def inner(element: TypeInformation, may_be_none: bool = True) -> Converter | None:
         return converter_of(element, may_be_none, wraps_integers)
 
-    if isinstance(type_info, PrimitiveArrayTypeInfo):
-        return _Lists(type_info, is_nullable, inner(type_info.element_type, False))
-    if isinstance(type_info, (BasicArrayTypeInfo, ObjectArrayTypeInfo)):
-        return _Lists(type_info, is_nullable, inner(type_info.element_type))
-    if isinstance(type_info, ListTypeInfo):
-        return _Lists(type_info, is_nullable, inner(type_info.elem_type))
-    if isinstance(type_info, MapTypeInfo):
-        return _Maps(type_info, is_nullable, inner(type_info.key_type), inner(type_info.value_type))
+    if isinstance(structure, ScalarOf):
+        return plain_converter(type_info, structure.python_type, is_nullable, wraps_integers)
+    if isinstance(structure, ListOf):
+        return _Lists(type_info, is_nullable, inner(structure.element, structure.has_none))
+    if isinstance(structure, MapOf):
+        return _Maps(type_info, is_nullable, inner(structure.key), inner(structure.value))
+    if structure is None or structure.python_type is None:
+        return None
     if isinstance(type_info, TupleTypeInfo):
-        return _Tuples(type_info, is_nullable, [inner(each) for each in type_info.get_field_types()])
+        return _Tuples(type_info, is_nullable, list(map(inner, structure.types)))
     if isinstance(type_info, RowTypeInfo):
-        return _Rows(type_info, is_nullable, [inner(each) for each in type_info.get_field_types()])
-    return None
+        return _Rows(type_info, is_nullable, list(map(inner, structure.types)))
+    return PlainConverter(type_info, is_nullable, structure.python_type, unconverted)
 
 
 # ---------------------------------------------------------------- collections

@@ -13,13 +13,11 @@ from typing import Any
 from ...common.errors import ConfigurationError, SerializationError
 from ...common.serialization import DeserializationSchema, SerializationSchema
 from ...common.type_system.type_conversion import WrongValueError, converter_of
+from ...common.type_system.type_structure import ListOf, structure_of
 from ...common.typeinfo import (
-    BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,
     DateTypeInfo,
-    ListTypeInfo,
-    ObjectArrayTypeInfo,
     RowTypeInfo,
     TimestampTypeInfo,
     TimeTypeInfo,
@@ -211,9 +209,9 @@ def _reader_of(type_info: TypeInformation, dialect: _Dialect) -> Callable[[str],
         return lambda text: None if dialect.null is not None and text == dialect.null else text
     read = _BASIC.get(type_info.basic_type) if isinstance(type_info, BasicTypeInfo) else None
     read = read or _TIMES.get(type(type_info))
-    if isinstance(type_info, (ListTypeInfo, BasicArrayTypeInfo, ObjectArrayTypeInfo)):
-        element_type = type_info.elem_type if isinstance(type_info, ListTypeInfo) else type_info.element_type
-        read = _array_reader(_reader_of(element_type, dialect), dialect.array_delimiter)
+    structure = structure_of(type_info)
+    if isinstance(structure, ListOf) and structure.has_none:
+        read = _array_reader(_reader_of(structure.element, dialect), dialect.array_delimiter)
     if read is None:
         raise ConfigurationError(f"CSV messages have no fields of type {type_info!r}; use another type")
     return _or_null(read, dialect.null or "")

@@ -9,44 +9,31 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from ...common.errors import ConfigurationError
-from ...common.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ListTypeInfo,
-    LocalZonedTimestampTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TypeInformation,
-)
+from ...common.type_system.type_structure import ListOf, MapOf, structure_of
+from ...common.typeinfo import RowTypeInfo, TypeInformation, type_text
 from ...common.types import named_rows
 from ..files.formats import FileFormat, FileSplit, FileWriter, Piece, Reading
 from .avro_columns import plain_rows
 
-_BASIC = {
-    BasicType.STRING: pa.string(),
-    BasicType.CHAR: pa.string(),
-    BasicType.BYTE: pa.int8(),
-    BasicType.SHORT: pa.int16(),
-    BasicType.INT: pa.int32(),
-    BasicType.LONG: pa.int64(),
-    BasicType.FLOAT: pa.float32(),
-    BasicType.DOUBLE: pa.float64(),
-    BasicType.BOOLEAN: pa.bool_(),
-    BasicType.BIG_INT: pa.decimal128(38, 0),
-    BasicType.BIG_DEC: pa.decimal128(38, 18),
+_COLUMNS = {
+    "STRING": pa.string(),
+    "CHAR": pa.string(),
+    "BYTE": pa.int8(),
+    "SHORT": pa.int16(),
+    "INT": pa.int32(),
+    "LONG": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "BIG_INT": pa.decimal128(38, 0),
+    "BIG_DEC": pa.decimal128(38, 18),
+    "SQL_DATE": pa.date32(),
+    "SQL_TIME": pa.time32("ms"),
+    "SQL_TIMESTAMP": pa.timestamp("us"),
+    "SQL_TIMESTAMP_LTZ": pa.timestamp("us", "UTC"),
+    "PRIMITIVE_ARRAY(BYTE)": pa.binary(),
 }
-_TIMES: dict[type, pa.DataType] = {
-    DateTypeInfo: pa.date32(),
-    TimeTypeInfo: pa.time32("ms"),
-    TimestampTypeInfo: pa.timestamp("us"),
-    LocalZonedTimestampTypeInfo: pa.timestamp("us", "UTC"),
-}
+"""Columns of types without parts, by the text of the type."""
 
 
 def schema_of(row_type: Any, what: str) -> pa.Schema:
@@ -73,19 +60,14 @@ def _struct(row_type: RowTypeInfo, what: str) -> pa.DataType:
 
 
 def _arrow_type(type_info: TypeInformation, what: str) -> pa.DataType:
-    found = _TIMES.get(type(type_info))
-    if isinstance(type_info, BasicTypeInfo):
-        found = _BASIC.get(type_info.basic_type)
-    elif isinstance(type_info, RowTypeInfo):
-        found = _struct(type_info, what)
-    elif isinstance(type_info, MapTypeInfo):
-        found = pa.map_(_arrow_type(type_info.key_type, what), _arrow_type(type_info.value_type, what))
-    elif isinstance(type_info, ListTypeInfo):
-        found = pa.list_(_arrow_type(type_info.elem_type, what))
-    elif isinstance(type_info, (PrimitiveArrayTypeInfo, BasicArrayTypeInfo, ObjectArrayTypeInfo)):
-        element = _arrow_type(type_info.element_type, what)
-        is_bytes = isinstance(type_info, PrimitiveArrayTypeInfo) and element == pa.int8()
-        found = pa.binary() if is_bytes else pa.list_(element)
+    structure = structure_of(type_info)
+    if isinstance(type_info, RowTypeInfo):
+        return _struct(type_info, what)
+    if isinstance(structure, MapOf):
+        return pa.map_(_arrow_type(structure.key, what), _arrow_type(structure.value, what))
+    if isinstance(structure, ListOf):
+        return pa.list_(_arrow_type(structure.element, what))
+    found = _COLUMNS.get(type_text(type_info))
     if found is None:
         raise ConfigurationError(f"{what}: files have no columns of type {type_info!r}; use another type")
     return found

@@ -16,17 +16,13 @@ import pyarrow as pa
 from ...common.errors import StateMigrationError
 from ...common.type_system.class_types import ClassTypeInfo
 from ...common.type_system.type_parser import type_from_text
+from ...common.type_system.type_structure import ListOf, MapOf, StructOf, structure_of
 from ...common.typeinfo import (
-    BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,
     ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
     PickledBytesTypeInfo,
-    PrimitiveArrayTypeInfo,
     RowTypeInfo,
-    TupleTypeInfo,
     TypeInformation,
     type_text,
 )
@@ -127,84 +123,60 @@ def plain_conversion(before: TypeInformation, after: TypeInformation) -> _Conver
     """From plain forms of one type to plain forms of another that `compare_schemas` allows."""
     if isinstance(after, BasicTypeInfo):
         return str if after == _BIG_INT and before != _BIG_INT else same
-    if (element := _elements(before, after)) is not None:
-        convert = nullable(plain_conversion(*element))
+    old, new = structure_of(before), structure_of(after)
+    if isinstance(old, ListOf) and isinstance(new, ListOf):
+        convert = nullable(plain_conversion(old.element, new.element))
         return same if convert is same else lambda plain: list(map(convert, plain))
-    if isinstance(before, MapTypeInfo) and isinstance(after, MapTypeInfo):
-        return _entries(
-            plain_conversion(before.key_type, after.key_type),
-            nullable(plain_conversion(before.value_type, after.value_type)),
-        )
-    if isinstance(before, _Struct) and isinstance(after, _Struct):
-        return _plain_struct_conversion(before, after)
+    if isinstance(old, MapOf) and isinstance(new, MapOf):
+        return _entries(old, new, plain_conversion)
+    if isinstance(old, StructOf) and isinstance(new, StructOf):
+        return _plain_struct_conversion(old, new, after)
     return same
 
 
 def live_conversion(before: TypeInformation, after: TypeInformation) -> _Convert:
     """The same for Python values, which may be anything that a value of the type may be given as."""
-    if (element := _elements(before, after)) is not None:
-        convert = nullable(live_conversion(*element))
+    old, new = structure_of(before), structure_of(after)
+    if isinstance(old, ListOf) and isinstance(new, ListOf):
+        convert = nullable(live_conversion(old.element, new.element))
         return same if convert is same else lambda values: type(values)(map(convert, values))
-    if isinstance(before, MapTypeInfo) and isinstance(after, MapTypeInfo):
-        return _entries(
-            live_conversion(before.key_type, after.key_type),
-            nullable(live_conversion(before.value_type, after.value_type)),
-        )
-    if isinstance(before, ClassTypeInfo) and isinstance(after, ClassTypeInfo):
-        return _live_class_conversion(before, after)
-    if isinstance(before, _Struct) and isinstance(after, _Struct):
-        return _live_row_conversion(before, after)
+    if isinstance(old, MapOf) and isinstance(new, MapOf):
+        return _entries(old, new, live_conversion)
+    if isinstance(old, StructOf) and isinstance(new, StructOf):
+        if isinstance(after, ClassTypeInfo):
+            return _live_class_conversion(old, new, after)
+        return _live_row_conversion(old, new, after)
     return same
 
 
-_Struct = (TupleTypeInfo, RowTypeInfo, ClassTypeInfo)
-_List = (PrimitiveArrayTypeInfo, BasicArrayTypeInfo, ObjectArrayTypeInfo)
-
-
-def _elements(
-    before: TypeInformation, after: TypeInformation
-) -> tuple[TypeInformation, TypeInformation] | None:
-    if isinstance(before, ListTypeInfo) and isinstance(after, ListTypeInfo):
-        return before.elem_type, after.elem_type
-    byte_array = PrimitiveArrayTypeInfo(BasicTypeInfo(BasicType.BYTE))
-    if isinstance(before, _List) and isinstance(after, _List) and before != byte_array:
-        return before.element_type, after.element_type
-    return None
-
-
-def _entries(key: _Convert, value: _Convert) -> _Convert:
+def _entries(
+    old: MapOf, new: MapOf, conversion: Callable[[TypeInformation, TypeInformation], _Convert]
+) -> _Convert:
+    key, value = conversion(old.key, new.key), nullable(conversion(old.value, new.value))
     if key is value is same:
         return same
     return lambda entries: {key(k): value(v) for k, v in entries.items()}
 
 
-def _names(struct: TypeInformation) -> list[str]:
-    if isinstance(struct, RowTypeInfo | ClassTypeInfo):
-        return struct.get_field_names()
-    assert isinstance(struct, TupleTypeInfo)
-    return [f"f{index}" for index in range(len(struct.get_field_types()))]
-
-
 def _fields(
-    before: Any, after: Any, convert: Callable[[TypeInformation, TypeInformation], _Convert]
+    old: StructOf, new: StructOf, convert: Callable[[TypeInformation, TypeInformation], _Convert]
 ) -> list[tuple[str, int | None, _Convert]]:
     """For each new field: its name, where it was, and its conversion."""
-    old_names, old_types = _names(before), before.get_field_types()
     fields: list[tuple[str, int | None, _Convert]] = []
-    for name, field_type in zip(_names(after), after.get_field_types(), strict=True):
-        if name in old_names:
-            at = old_names.index(name)
-            fields.append((name, at, nullable(convert(old_types[at], field_type))))
+    for name, field_type in zip(new.names, new.types, strict=True):
+        if name in old.names:
+            at = old.names.index(name)
+            fields.append((name, at, nullable(convert(old.types[at], field_type))))
         else:
             fields.append((name, None, same))
     return fields
 
 
-def _plain_struct_conversion(before: Any, after: Any) -> _Convert:
-    fields = _fields(before, after, plain_conversion)
+def _plain_struct_conversion(old: StructOf, new: StructOf, after: TypeInformation) -> _Convert:
+    fields = _fields(old, new, plain_conversion)
     if all(at == index and convert is same for index, (_, at, convert) in enumerate(fields)):
-        return same if len(fields) == len(_names(before)) else lambda parts: parts[: len(fields)]
-    layouts = [layout_of(field_type) for field_type in after.get_field_types()]
+        return same if len(fields) == len(old.names) else lambda parts: parts[: len(fields)]
+    layouts = [layout_of(field_type) for field_type in new.types]
 
     def added(index: int, name: str) -> Any:
         # Anew for each value: a default factory may give a list.
@@ -220,10 +192,10 @@ def _plain_struct_conversion(before: Any, after: Any) -> _Convert:
     return converted
 
 
-def _live_row_conversion(before: Any, after: Any) -> _Convert:
+def _live_row_conversion(old: StructOf, new: StructOf, after: TypeInformation) -> _Convert:
     """Rows and tuples: a row comes back with the new names, in the new order."""
-    fields = _fields(before, after, live_conversion)
-    names = _names(before)
+    fields = _fields(old, new, live_conversion)
+    names = old.names
     new_names = after._field_names if isinstance(after, RowTypeInfo) else None
 
     def converted(value: Any) -> Any:
@@ -241,11 +213,11 @@ def _live_row_conversion(before: Any, after: Any) -> _Convert:
     return converted
 
 
-def _live_class_conversion(before: ClassTypeInfo, after: ClassTypeInfo) -> _Convert:
+def _live_class_conversion(old: StructOf, new: StructOf, after: ClassTypeInfo) -> _Convert:
     """Instances, which are rows of the attributes they had: they get those they lack and lose the rest."""
-    fields = _fields(before, after, live_conversion)
-    gone = set(before.get_field_names()) - set(after.get_field_names())
-    types = dict(zip(after.get_field_names(), after.get_field_types(), strict=True))
+    fields = _fields(old, new, live_conversion)
+    gone = set(old.names) - set(new.names)
+    types = dict(zip(new.names, new.types, strict=True))
 
     def default(name: str) -> Any:
         value = default_of(after, name)

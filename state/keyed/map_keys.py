@@ -5,17 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...common.errors import KeyTypeError, StateError
-from ...common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation, type_text
+from ...common.type_system.type_structure import ScalarOf, structure_of
+from ...common.typeinfo import PickledBytesTypeInfo, TypeInformation, type_text
 from ..serializers.codecs import value_codec
 from ..serializers.key_codec import PLAIN_KEY_TYPES, encode_map_key
-
-_PLAIN_TYPE_OF = {
-    BasicType.STRING: str,
-    BasicType.INT: int,
-    BasicType.LONG: int,
-    BasicType.BIG_INT: int,
-    BasicType.BOOLEAN: bool,
-}
 
 
 class MapKeys:
@@ -60,5 +53,5 @@ class MapKeys:
 
 
 def _plain_types_of(type_info: TypeInformation) -> frozenset[type]:
-    plain = _PLAIN_TYPE_OF.get(type_info.basic_type) if isinstance(type_info, BasicTypeInfo) else None
-    return frozenset() if plain is None else frozenset({plain})
+    structure = structure_of(type_info)
+    return PLAIN_KEY_TYPES & {structure.python_type} if isinstance(structure, ScalarOf) else frozenset()

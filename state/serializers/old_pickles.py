@@ -22,11 +22,11 @@ import pyarrow as pa
 from ...common.errors import CorruptCheckpointError, TidegateError
 from ...common.time import Instant
 from ...common.type_system.class_types import ClassTypeInfo
+from ...common.type_system.type_structure import every_type
 from ...common.typeinfo import TypeInformation
 from ...common.types import Row, RowKind
 from .encoded_values import encode_value
 from .type_layouts import layout_of
-from .type_parts import every_type
 
 _MOST_GROWTH = 100
 """Values for each byte of a pickle."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 from ...common.errors import CorruptCheckpointError, StateError
 from ...common.time import Instant
 from ...common.type_system.class_types import CustomTypeInfo, EnumTypeInfo, class_name_of
-from ...common.typeinfo import BasicType
+from ...common.type_system.type_structure import PYTHON_TYPES
 from .encoded_values import PickledValue
 
 _NONE = type(None)
@@ -238,7 +238,7 @@ class CustomLayout(ScalarLayout):
         return self.plain(value)
 
     def from_encoded(self, data: Any) -> Any:
-        return self.back(checked(BYTES_FORM, data))
+        return self.back(checked(BYTES_LAYOUT, data))
 
     _any_type = False
 
@@ -248,7 +248,7 @@ class _EnumLayout(ScalarLayout):
         return self.plain(value)
 
     def from_encoded(self, data: Any) -> Any:
-        return self.back(checked(BASIC_FORMS[BasicType.STRING], data))
+        return self.back(checked(SCALAR_LAYOUTS["STRING"], data))
 
 
 def enum_layout(type_info: EnumTypeInfo) -> ScalarLayout:
@@ -276,77 +276,74 @@ def _micros_of_time(value: time) -> int:
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 
-def _basic(basic_type: BasicType) -> ScalarLayout:
-    ints = {
-        BasicType.BYTE: pa.int8(),
-        BasicType.SHORT: pa.int16(),
-        BasicType.INT: pa.int32(),
-        BasicType.LONG: pa.int64(),
-    }
-    if basic_type in ints:
-        return ScalarLayout(ints[basic_type], int, also=(np.integer,))
-    if basic_type in (BasicType.FLOAT, BasicType.DOUBLE):
-        return ScalarLayout(pa.float64(), float, also=(int, np.floating, np.integer))
-    return _OTHER_BASIC[basic_type]
+def _scalar(text: str, arrow_type: pa.DataType, *conversion: Any, **rest: Any) -> ScalarLayout:
+    """The layout of a type without parts, by the text of the type."""
+    return ScalarLayout(arrow_type, PYTHON_TYPES[text], *conversion, **rest)
 
 
-_OTHER_BASIC = {
-    BasicType.STRING: ScalarLayout(pa.large_string(), str),
-    BasicType.CHAR: ScalarLayout(pa.large_string(), str),
-    BasicType.BOOLEAN: ScalarLayout(pa.bool_(), bool, also=(np.bool_,)),
-    # Text is the one column that holds every integer and every decimal, with its exponent, exactly.
-    BasicType.BIG_INT: ScalarLayout(
+# Text is the one column that holds every integer and every decimal, with its exponent, exactly.
+SCALAR_LAYOUTS = {
+    "STRING": _scalar("STRING", pa.large_string()),
+    "CHAR": _scalar("CHAR", pa.large_string()),
+    "BYTE": _scalar("BYTE", pa.int8(), also=(np.integer,)),
+    "SHORT": _scalar("SHORT", pa.int16(), also=(np.integer,)),
+    "INT": _scalar("INT", pa.int32(), also=(np.integer,)),
+    "LONG": _scalar("LONG", pa.int64(), also=(np.integer,)),
+    "BIG_INT": _scalar(
+        "BIG_INT",
         pa.large_string(),
-        int,
         str,
         int,
         # Python refuses to write or read longer ones as text (4,300 digits).
         lambda value: value.bit_length() < 14_000,
         also=(np.integer,),
     ),
-    BasicType.BIG_DEC: ScalarLayout(pa.large_string(), Decimal, str, Decimal, also=(int,)),
-    BasicType.INSTANT: ScalarLayout(
+    "FLOAT": _scalar("FLOAT", pa.float64(), also=(int, np.floating, np.integer)),
+    "DOUBLE": _scalar("DOUBLE", pa.float64(), also=(int, np.floating, np.integer)),
+    "BIG_DEC": _scalar("BIG_DEC", pa.large_string(), str, Decimal, also=(int,)),
+    "BOOLEAN": _scalar("BOOLEAN", pa.bool_(), also=(np.bool_,)),
+    "INSTANT": _scalar(
+        "INSTANT",
         pa.timestamp("ns", "UTC"),
-        Instant,
         lambda value: value.seconds * _NANOS + value.nanos,
         lambda nanos: Instant(*divmod(nanos, _NANOS)),
         lambda value: type(value.seconds) is type(value.nanos) is int and 0 <= value.nanos < _NANOS,
         stored_as=pa.int64(),
     ),
+    "SQL_DATE": _scalar(
+        "SQL_DATE",
+        pa.date32(),
+        lambda value: value.toordinal() - _UNIX_EPOCH_DAY,
+        lambda day: date.fromordinal(day + _UNIX_EPOCH_DAY),
+        stored_as=pa.int32(),
+    ),
+    "SQL_TIME": _scalar(
+        "SQL_TIME",
+        pa.time64("us"),
+        _micros_of_time,
+        lambda micros: (_EPOCH + timedelta(microseconds=micros)).time(),
+        _is_naive,
+        stored_as=pa.int64(),
+    ),
+    "SQL_TIMESTAMP": _scalar(
+        "SQL_TIMESTAMP",
+        pa.timestamp("us"),
+        lambda value: (value - _EPOCH) // _MICROSECOND,
+        lambda micros: _EPOCH + timedelta(microseconds=micros),
+        _is_naive,
+        stored_as=pa.int64(),
+    ),
+    "SQL_TIMESTAMP_LTZ": _scalar(
+        "SQL_TIMESTAMP_LTZ",
+        pa.timestamp("us", "UTC"),
+        lambda value: (value - _EPOCH_UTC) // _MICROSECOND,
+        lambda micros: _EPOCH_UTC + timedelta(microseconds=micros),
+        lambda value: value.utcoffset() is not None,
+        stored_as=pa.int64(),
+    ),
+    "PRIMITIVE_ARRAY(BYTE)": _scalar("PRIMITIVE_ARRAY(BYTE)", pa.large_binary(), also=(bytearray,)),
 }
-BASIC_FORMS: dict[BasicType, ScalarLayout] = {basic_type: _basic(basic_type) for basic_type in BasicType}
-BYTES_FORM = ScalarLayout(pa.large_binary(), bytes, also=(bytearray,))
-DATE_FORM = ScalarLayout(
-    pa.date32(),
-    date,
-    lambda value: value.toordinal() - _UNIX_EPOCH_DAY,
-    lambda day: date.fromordinal(day + _UNIX_EPOCH_DAY),
-    stored_as=pa.int32(),
-)
-TIME_FORM = ScalarLayout(
-    pa.time64("us"),
-    time,
-    _micros_of_time,
-    lambda micros: (_EPOCH + timedelta(microseconds=micros)).time(),
-    _is_naive,
-    stored_as=pa.int64(),
-)
-TIMESTAMP_FORM = ScalarLayout(
-    pa.timestamp("us"),
-    datetime,
-    lambda value: (value - _EPOCH) // _MICROSECOND,
-    lambda micros: _EPOCH + timedelta(microseconds=micros),
-    _is_naive,
-    stored_as=pa.int64(),
-)
-ZONED_TIMESTAMP_FORM = ScalarLayout(
-    pa.timestamp("us", "UTC"),
-    datetime,
-    lambda value: (value - _EPOCH_UTC) // _MICROSECOND,
-    lambda micros: _EPOCH_UTC + timedelta(microseconds=micros),
-    lambda value: value.utcoffset() is not None,
-    stored_as=pa.int64(),
-)
+BYTES_LAYOUT = SCALAR_LAYOUTS["PRIMITIVE_ARRAY(BYTE)"]
 # What a list may be given as, though only a list comes back from a column.
 LIST_LIKE = (list, tuple, array, np.ndarray)
 

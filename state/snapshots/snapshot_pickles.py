@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ...common.errors import ConfigurationError
 from ...common.type_system.type_parser import type_from_text
+from ...common.type_system.type_structure import every_type
 from ...protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
 from ..serializers.type_layouts import layout_of
-from ..serializers.type_parts import every_type
 from ..serializers.value_layouts import PickledLayout
 
 

@@ -80,34 +80,37 @@ def same(left: Any, right: Any) -> bool:
     return left == right and repr(left) == repr(right)
 
 
+CONVERTED: list[tuple[TypeInformation, Any, Any]] = [
+    (Types.INT(), True, 1),
+    (Types.INT(), np.int64(5), 5),
+    (Types.DOUBLE(), 1, 1.0),
+    (Types.DOUBLE(), np.float32(0.5), 0.5),
+    (Types.FLOAT(), 0.1, struct.unpack("f", struct.pack("f", 0.1))[0]),
+    (Types.STRING(), np.str_("a"), "a"),
+    (Types.BOOLEAN(), np.bool_(True), True),
+    (Types.BIG_DEC(), 3, Decimal(3)),
+    (Types.SQL_DATE(), datetime(2024, 1, 2, 3), date(2024, 1, 2)),
+    (Types.PRIMITIVE_ARRAY(Types.BYTE()), bytearray(b"ab"), b"ab"),
+    (Types.PRIMITIVE_ARRAY(Types.DOUBLE()), array("d", [0.5]), [0.5]),
+    (Types.LIST(Types.DOUBLE()), (1, 2.5), [1.0, 2.5]),
+    (Types.LIST(Types.LONG()), np.array([1, 2]), [1, 2]),
+    (Types.MAP(Types.STRING(), Types.DOUBLE()), {"a": 1}, {"a": 1.0}),
+    (Types.TUPLE([Types.STRING(), Types.DOUBLE()]), ["a", 1], ("a", 1.0)),
+    (Types.TUPLE([Types.STRING(), Types.INT()]), Row("a", 1), ("a", 1)),
+    (PAIR, ("a", 1), Row("f0", "f1")("a", 1)),
+    (PAIR, Row("a", 1), Row("f0", "f1")("a", 1)),
+    (PAIR, Row(x="a", y=1), Row("f0", "f1")("a", 1)),
+    (NAMED, ["Alice", 11], Row(name="Alice", age=11)),
+    (NAMED, Row(age=11, name="Alice"), Row(name="Alice", age=11)),
+    (NAMED, {"age": 11}, Row(name=None, age=11)),
+    (Types.ROW([PAIR]), (("a", 1),), Row("f0")(Row("f0", "f1")("a", 1))),
+    (Types.LIST(PAIR), [("a", 1), None], [Row("f0", "f1")("a", 1), None]),
+]
+
+
 @pytest.mark.parametrize(
     ("declared", "given", "arrives"),
-    [
-        (Types.INT(), True, 1),
-        (Types.INT(), np.int64(5), 5),
-        (Types.DOUBLE(), 1, 1.0),
-        (Types.DOUBLE(), np.float32(0.5), 0.5),
-        (Types.FLOAT(), 0.1, struct.unpack("f", struct.pack("f", 0.1))[0]),
-        (Types.STRING(), np.str_("a"), "a"),
-        (Types.BOOLEAN(), np.bool_(True), True),
-        (Types.BIG_DEC(), 3, Decimal(3)),
-        (Types.SQL_DATE(), datetime(2024, 1, 2, 3), date(2024, 1, 2)),
-        (Types.PRIMITIVE_ARRAY(Types.BYTE()), bytearray(b"ab"), b"ab"),
-        (Types.PRIMITIVE_ARRAY(Types.DOUBLE()), array("d", [0.5]), [0.5]),
-        (Types.LIST(Types.DOUBLE()), (1, 2.5), [1.0, 2.5]),
-        (Types.LIST(Types.LONG()), np.array([1, 2]), [1, 2]),
-        (Types.MAP(Types.STRING(), Types.DOUBLE()), {"a": 1}, {"a": 1.0}),
-        (Types.TUPLE([Types.STRING(), Types.DOUBLE()]), ["a", 1], ("a", 1.0)),
-        (Types.TUPLE([Types.STRING(), Types.INT()]), Row("a", 1), ("a", 1)),
-        (PAIR, ("a", 1), Row("f0", "f1")("a", 1)),
-        (PAIR, Row("a", 1), Row("f0", "f1")("a", 1)),
-        (PAIR, Row(x="a", y=1), Row("f0", "f1")("a", 1)),
-        (NAMED, ["Alice", 11], Row(name="Alice", age=11)),
-        (NAMED, Row(age=11, name="Alice"), Row(name="Alice", age=11)),
-        (NAMED, {"age": 11}, Row(name=None, age=11)),
-        (Types.ROW([PAIR]), (("a", 1),), Row("f0")(Row("f0", "f1")("a", 1))),
-        (Types.LIST(PAIR), [("a", 1), None], [Row("f0", "f1")("a", 1), None]),
-    ],
+    CONVERTED,
     ids=str,
 )
 def test_what_stands_for_a_value_of_the_type_becomes_one(
