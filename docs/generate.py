@@ -1,8 +1,8 @@
 """Writes `docs/protocol.md`: the state diagrams of the protocol, drawn from the code that runs.
 
-Life cycles and alignment are tables, and are written from them. What commands come back in alignment and for
-a checkpoint is drawn by performing one example of every kind of event. A test compares the committed page
-with what this script would write.
+The machines are tables, and the page is written from them. What commands come back in alignment is drawn by
+performing one example of every kind of event. A test compares the committed page with what this script
+writes.
 
 Run it with `make docs`.
 """
@@ -17,16 +17,12 @@ from pathlib import Path
 from tidegate.common.job_status import JobStatus
 from tidegate.protocol import spill_state, task_life
 from tidegate.protocol.checkpoints import alignment
-from tidegate.protocol.checkpoints import checkpoint as core
+from tidegate.protocol.checkpoints.abort_reasons import AbortReason
 from tidegate.protocol.checkpoints.alignment_table import TABLE
-from tidegate.protocol.checkpoints.pending_checkpoint import (
-    CHECKPOINT_TRANSITIONS,
-    CheckpointState,
-    CheckpointStep,
-)
-from tidegate.protocol.checkpoints.trigger import TriggerPolicy
+from tidegate.protocol.checkpoints.checkpoint_table import CHECKPOINT_ACTIONS, COORDINATOR_TABLE, NOT_DUE_IN
+from tidegate.protocol.checkpoints.pending_checkpoint import CHECKPOINT_TRANSITIONS, CheckpointState
 from tidegate.protocol.elements import CheckpointBarrier
-from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
+from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.job import TRANSITIONS
 from tidegate.protocol.job_takeover import TAKEOVER_TRANSITIONS, TakeoverStep
 from tidegate.protocol.job_tasks import PHASES, TASKS_TRANSITIONS, TasksPhase
@@ -60,6 +56,11 @@ def diagram(arrows: Iterable[Arrow], first: str, last: Sequence[str] = ()) -> st
 # ---------------------------------------------------------------- tables
 
 
+def joined(steps: Iterable[Enum]) -> str:
+    """The steps of a row."""
+    return "; ".join(str(step.value) for step in steps)
+
+
 def table_arrows(table: Mapping[tuple[Enum, Enum], Enum]) -> list[Arrow]:
     """The table of a life cycle."""
     return [Arrow(state.name, target.name, event.value) for (state, event), target in table.items()]
@@ -79,8 +80,7 @@ def alignment_rows() -> str:
     """The table of alignment."""
     lines = ["| task is | event | its checkpoint is | steps |", "|---|---|---|---|"]
     for (state, event, relation), steps in TABLE.items():
-        told = "; ".join(step.value for step in steps)
-        lines.append(f"| {state.value} | {event.value} | {relation.value} | {told} |")
+        lines.append(f"| {state.value} | {event.value} | {relation.value} | {joined(steps)} |")
     return "\n".join(lines)
 
 
@@ -241,84 +241,35 @@ def _overtaking_state(
 
 # ---------------------------------------------------------------- checkpoint
 
-SUBTASKS = (SubtaskId("map", 0), SubtaskId("source", 0))
-ATTEMPT = Attempt(1)
-POLICY = TriggerPolicy(interval_ms=None, timeout_ms=1_000, max_concurrent=2, tolerable_failures=9)
-
-
-def _acknowledge(subtask: SubtaskId, checkpoint_id: int = 1) -> core.CheckpointEvent:
-    return core.SubtaskAcknowledged(ATTEMPT, subtask, CheckpointId(checkpoint_id), core.Acknowledgement({}))
-
-
-STARTED: list[core.CheckpointEvent] = [
-    core.TasksRunning(ATTEMPT, frozenset(SUBTASKS), frozenset(SUBTASKS[1:]), 0)
-]
-PENDING = [*STARTED, core.CheckpointRequested(core.RequestId(1))]
-WRITING = [*PENDING, *(_acknowledge(subtask) for subtask in SUBTASKS)]
-NEWER = [core.CheckpointRequested(core.RequestId(2)), *(_acknowledge(subtask, 2) for subtask in SUBTASKS)]
-NEWER_WRITTEN = [*PENDING, *NEWER]
-BOTH_WRITING = [*WRITING, *NEWER]
-State, Step = CheckpointState, CheckpointStep
-# An example of each transition: what came before, the event and its time.
-CHECKPOINT_EXAMPLES: dict[
-    tuple[CheckpointState, CheckpointStep], tuple[list[core.CheckpointEvent], core.CheckpointEvent, int]
-] = {
-    (State.PENDING, Step.ACKNOWLEDGED): (PENDING, _acknowledge(SUBTASKS[0]), 0),
-    (State.PENDING, Step.INPUT_ENDED): (PENDING, core.SubtaskInputEnded(ATTEMPT, SUBTASKS[0]), 0),
-    (State.PENDING, Step.ALL_ACKNOWLEDGED): (
-        [*PENDING, _acknowledge(SUBTASKS[0])],
-        _acknowledge(SUBTASKS[1]),
-        0,
-    ),
-    (State.PENDING, Step.DECLINED): (
-        PENDING,
-        core.SubtaskDeclined(ATTEMPT, SUBTASKS[0], CheckpointId(1), ""),
-        0,
-    ),
-    (State.PENDING, Step.EXPIRED): (PENDING, core.TimePassed(), POLICY.timeout_ms),
-    (State.PENDING, Step.SUBSUMED): (NEWER_WRITTEN, core.ManifestWritten(CheckpointId(2)), 0),
-    (State.PENDING, Step.STOPPED): (PENDING, core.TasksStopped(), 0),
-    (State.WRITING, Step.WRITTEN): (WRITING, core.ManifestWritten(CheckpointId(1)), 0),
-    (State.WRITING, Step.FAILED): (WRITING, core.ManifestFailed(CheckpointId(1), ""), 0),
-    (State.WRITING, Step.SUBSUMED): (BOTH_WRITING, core.ManifestWritten(CheckpointId(2)), 0),
-    (State.WRITING, Step.STOPPED): (WRITING, core.TasksStopped(), 0),
-}
-
 
 def checkpoint_arrows() -> list[Arrow]:
-    """The table of a checkpoint, with the commands that an example of each transition leads to."""
-    trigger = _about_first(_handled(STARTED, PENDING[-1], 0))
-    arrows = [Arrow("REQUESTED", State.PENDING.name, "trigger", _names(trigger))]
-    for (state, step), target in CHECKPOINT_TRANSITIONS.items():
-        commands = _about_first(_handled(*CHECKPOINT_EXAMPLES[state, step]))
-        arrows.append(Arrow(state.name, target.name, step.value, _names(commands)))
-    return arrows
+    """The table of a checkpoint, with its trigger."""
+    trigger = Arrow("REQUESTED", CheckpointState.PENDING.name, "trigger")
+    return [trigger, *table_arrows(CHECKPOINT_TRANSITIONS)]
 
 
-def _handled(
-    before: list[core.CheckpointEvent], event: core.CheckpointEvent, now_ms: int
-) -> list[core.CheckpointCommand]:
-    coordinator = core.CheckpointCoordinator(POLICY, next_checkpoint_id=1)
-    for earlier in before:
-        coordinator.handle(earlier, 0)
-    return coordinator.handle(event, now_ms)
+def checkpoint_rows() -> str:
+    """What the coordinator does when something happens to a checkpoint."""
+    lines = ["| event | kind of snapshot | actions |", "|---|---|---|"]
+    for (step, kind), actions in CHECKPOINT_ACTIONS.items():
+        rows = [row_kind for row_step, row_kind in CHECKPOINT_ACTIONS if row_step is step]
+        of_kind = ("any" if len(rows) == 1 else "any other") if kind is None else kind.value
+        lines.append(f"| {step.value} | {of_kind} | {joined(actions)} |")
+    return "\n".join(lines)
 
 
-def _names(commands: list[core.CheckpointCommand]) -> tuple[str, ...]:
-    return tuple(type(command).__name__ for command in commands)
+def coordinator_rows() -> str:
+    """What the coordinator does about other events."""
+    lines = ["| state of the job | event | actions |", "|---|---|---|"]
+    for (state, event), actions in COORDINATOR_TABLE.items():
+        lines.append(f"| {'any' if state is None else state.value} | {event.value} | {joined(actions)} |")
+    return "\n".join(lines)
 
 
-def _about_first(commands: list[core.CheckpointCommand]) -> list[core.CheckpointCommand]:
-    """The commands that concern checkpoint 1."""
-    about = []
-    for command in commands:
-        if isinstance(command, core.TriggerSubtasks):
-            about += [command] if command.barrier.checkpoint_id == 1 else []
-        elif isinstance(
-            command, core.WriteManifest | core.NotifyComplete | core.NotifyAborted | core.DeleteSubsumed
-        ):
-            about += [command] if command.checkpoint_id == 1 else []
-    return about
+def not_due_rows() -> str:
+    """The states in which nothing is triggered."""
+    lines = ["| state of the job | why nothing is triggered |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {state.value} | {why.value} |" for state, why in NOT_DUE_IN.items())])
 
 
 # ---------------------------------------------------------------- page
@@ -341,7 +292,10 @@ def page() -> str:
         ),
         alignment=diagram(alignment_arrows(), "Flowing"),
         overtaking=diagram(overtaking_arrows(), "Flowing"),
-        checkpoint=diagram(checkpoint_arrows(), "REQUESTED", [State.COMPLETED.name, State.ABORTED.name]),
+        checkpoint=diagram(checkpoint_arrows(), "REQUESTED", ["COMPLETED", "ABORTED"]),
+        checkpoint_rows=checkpoint_rows(),
+        coordinator_rows=coordinator_rows(),
+        not_due=not_due_rows(),
         takeover=diagram(
             table_arrows(TAKEOVER_TRANSITIONS),
             TakeoverStep.FIND_FIRST_ID.name,
@@ -367,7 +321,7 @@ def _steps() -> str:
 
 def _reasons() -> str:
     lines = ["| reason | said by | counts against the tolerable failures |", "|---|---|---|"]
-    for reason in core.AbortReason:
+    for reason in AbortReason:
         who = "nobody: it is not triggered" if reason.is_pre_flight else "the coordinator"
         who = "a task" if reason.is_decline else who
         lines.append(f"| {reason.value} | {who} | {'yes' if reason.counts_as_failure else 'no'} |")
@@ -453,12 +407,23 @@ The table is in `protocol/spill_state.py`, for one table of state in one subtask
 
 ## The life of a checkpoint
 
-The table is in `protocol/checkpoints/pending_checkpoint.py`, and `CheckpointCoordinator` in
-`protocol/checkpoints/checkpoint.py` follows it. A label reads: event / commands about this
-checkpoint. A checkpoint exists from the moment at which its manifest is in storage; everything before can be
-given up without a trace.
+The table is in `protocol/checkpoints/pending_checkpoint.py`. A checkpoint exists from the moment at which its
+manifest is in storage; everything before can be given up without a trace.
 
 {checkpoint}
+
+`CheckpointCoordinator` in `protocol/checkpoints/checkpoint.py` performs the actions of these rows in order.
+The tables are in `protocol/checkpoints/checkpoint_table.py`. What they do not list changes nothing.
+
+{checkpoint_rows}
+
+## When checkpoints are triggered
+
+The other events of the coordinator. A row for a certain state takes precedence over one for any state.
+
+{coordinator_rows}
+
+{not_due}
 
 Why a checkpoint is not triggered or is aborted, and whether that may fail the job:
 

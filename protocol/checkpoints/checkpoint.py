@@ -1,18 +1,21 @@
 """The checkpoints of a job as the coordinator sees them.
 
-The life of each is the table `CHECKPOINT_TRANSITIONS` in `pending_checkpoint.py`. Source: Flink's
-`CheckpointCoordinator`. Time and checkpoint ids come in; commands go out. The machine never deletes or writes
-anything itself.
+What each event leads to is in the tables of `checkpoint_table.py`. The life of a checkpoint is the table
+`CHECKPOINT_TRANSITIONS` in `pending_checkpoint.py`. Source: Flink's `CheckpointCoordinator`. The machine
+never deletes or writes anything itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from ..elements import CheckpointBarrier, SavepointTarget, SnapshotKind
-from ..ids import Attempt, CheckpointId, SubtaskId
+from ..elements import CheckpointBarrier, SnapshotKind
+from ..ids import CheckpointId
 from ..invalid_event import InvalidEvent
-from ..scheduling.stop import STOPPED, Stop
+from ..scheduling.checkpoint_triggers import ALL_INPUT_ENDED, AttemptTasks, CheckpointTriggers, Requested
+from ..scheduling.stop import STOPPED
 from .abort_reasons import AbortReason
 from .checkpoint_events import (
     Acknowledgement,
@@ -43,7 +46,20 @@ from .checkpoint_events import (
     UndoDrain,
     WriteManifest,
 )
-from .pending_checkpoint import CheckpointStep, PendingCheckpoint, operator_snapshots, step_of
+from .checkpoint_table import (
+    Action,
+    CoordinatorInput,
+    CoordinatorState,
+    checkpoint_actions,
+    coordinator_actions,
+)
+from .pending_checkpoint import (
+    CheckpointState,
+    CheckpointStep,
+    PendingCheckpoint,
+    operator_snapshots,
+    step_of,
+)
 from .trigger import NEVER_MS, TriggerDecider, TriggerPolicy
 
 __all__ = [
@@ -81,12 +97,24 @@ __all__ = [
 ]
 
 REMEMBERED_IDS = 1_000
-"""How many ended checkpoints are remembered, so that a late acknowledgement is told from an unknown one."""
+"""Ended checkpoints that are remembered, to distinguish a late acknowledgement from an unknown one."""
 
 FINAL_RETRY_MS = 1_000
 """Pause before a failed final checkpoint is tried again where no interval is set."""
 
-ALL_INPUT_ENDED = "all input ended and the last checkpoint is complete"
+
+@dataclass(frozen=True, slots=True)
+class _Happened:
+    """An event with what its actions need; `pending`, `reason` and `cause` where it is about a checkpoint."""
+
+    now_ms: int
+    event: Any = None
+    pending: Any = None
+    reason: AbortReason = AbortReason.RESTARTED
+    cause: str = ""
+
+
+_Perform = Callable[[_Happened], list[CheckpointCommand]]
 
 
 class CheckpointCoordinator:
@@ -99,24 +127,51 @@ class CheckpointCoordinator:
 
     def __init__(self, policy: TriggerPolicy, next_checkpoint_id: int) -> None:
         self._policy = policy
-        self._decider = TriggerDecider(policy)
+        self._triggers = CheckpointTriggers(TriggerDecider(policy))
         self._next_id = next_checkpoint_id
         self._pending: dict[CheckpointId, PendingCheckpoint] = {}
         self._ended_ids: dict[CheckpointId, None] = {}
-        self._attempt: Attempt | None = None
-        self._subtasks: frozenset[SubtaskId] = frozenset()
-        self._sources: frozenset[SubtaskId] = frozenset()
-        self._input_ended: set[SubtaskId] = set()
-        self._draining: set[SubtaskId] = set()
-        self._stop: Stop | None = None
-        self._final_completed = False
-        self._final_due_ms = -NEVER_MS
         self._failures = 0
         self._last_completed = CheckpointId(0)
-        self._is_failing = False
-        self._is_first = True
-        self._closed_by: AbortReason | None = None
         self.counts = dict.fromkeys(AcknowledgeResult, 0)
+        self._actions: dict[Action, _Perform] = {
+            Action.BEGIN_ATTEMPT: self._begin_attempt,
+            Action.END_ATTEMPT: self._end_attempt,
+            Action.CLOSE: self._close,
+            Action.QUEUE: self._queue,
+            Action.QUEUE_STOP: self._queue_stop,
+            Action.REFUSE_CLOSED: self._refuse_closed,
+            Action.REFUSE_ENDED: self._refuse(AbortReason.TASKS_NOT_RUNNING, ALL_INPUT_ENDED),
+            Action.REFUSE_OTHER_STOP: self._refuse(AbortReason.STOP_UNDER_WAY),
+            Action.REFUSE_TOO_MANY: self._refuse(AbortReason.TOO_MANY_REQUESTS),
+            Action.EXPIRE: self._expire,
+            Action.COUNT_DELETIONS: self._count_deletions,
+            Action.COUNT_INPUT_ENDED: self._count_input_ended,
+            Action.TRIGGER_IF_DUE: self._trigger_if_due,
+            Action.TRIGGER_NEXT: lambda happened: self._trigger(
+                self._triggers.next_request(happened.now_ms), happened
+            ),
+            Action.TRIGGER_STOP: lambda happened: self._trigger(self._triggers.stop_request(), happened),
+            Action.DRAIN: lambda happened: [DrainSources(self._triggers.drain())],
+            Action.TRIGGER_FINAL: self._trigger_final,
+            Action.REGISTER: self._register,
+            Action.DISCARD: lambda happened: [DiscardFiles(happened.event.acknowledgement)],
+            Action.TRIGGER_SUBTASK: self._trigger_subtask,
+            Action.WRITE: lambda happened: [happened.pending.write_manifest()],
+            Action.RESET_FAILURES: self._reset_failures,
+            Action.SUBSUME_OLDER: self._subsume_older,
+            Action.NOTIFY_COMPLETE: lambda happened: [happened.pending.notify_complete()],
+            Action.NOTIFY_ABORTED: lambda happened: [
+                happened.pending.notify_aborted(happened.reason, happened.cause)
+            ],
+            Action.ANSWER: self._answer,
+            Action.END_STOPPED: lambda happened: self._end(STOPPED),
+            Action.END_FINAL: lambda happened: self._end(ALL_INPUT_ENDED),
+            Action.DELETE_SUBSUMED: lambda happened: [DeleteSubsumed(happened.pending.checkpoint_id)],
+            Action.UNDO_DRAIN: self._undo_drain,
+            Action.RETRY_LATER: self._retry_later,
+            Action.COUNT_FAILURE: self._count_failure,
+        }
 
     @property
     def next_checkpoint_id(self) -> int:
@@ -129,11 +184,14 @@ class CheckpointCoordinator:
         return self._pending
 
     @property
+    def state(self) -> CoordinatorState:
+        """What may be triggered now."""
+        return self._triggers.state
+
+    @property
     def ending(self) -> str:
         """Why the job is about to end, an empty text if it is not."""
-        if self._stop is not None or (self._final_completed and not self._all_input_ended):
-            return "the job is being stopped with a savepoint"
-        return "all input of the job has ended" if self._all_input_ended else ""
+        return self._triggers.ending
 
     @property
     def failures(self) -> int:
@@ -142,205 +200,77 @@ class CheckpointCoordinator:
 
     def next_due_ms(self) -> int:
         """When `TimePassed` should be handled next; `NEVER_MS` if nothing waits for time."""
-        if self._attempt is None:
+        if not self._tasks.is_running:
             return NEVER_MS
         timeouts = (p.deadline_ms for p in self._pending.values() if p.life.allows(CheckpointStep.EXPIRED))
-        return min(self._trigger_due_ms(), *timeouts, NEVER_MS)
+        return min(self._triggers.due_ms(len(self._pending)), *timeouts, NEVER_MS)
+
+    def obstacle(self, now_ms: int) -> AbortReason | None:
+        """Why no checkpoint is triggered at `now_ms`, `None` if one is due (pre-flight checks)."""
+        return self._triggers.obstacle(now_ms, len(self._pending))
+
+    @property
+    def _tasks(self) -> AttemptTasks:
+        return self._triggers.tasks
+
+    # ------------------------------------------------------------ the tables
 
     def handle(self, event: CheckpointEvent, now_ms: int) -> list[CheckpointCommand]:
         """Take one event at `now_ms` and return what must be done, in order."""
         if isinstance(event, SubtaskAcknowledged):
-            return self._on_acknowledged(event)
-        if isinstance(event, TimePassed):
-            return self._expire(now_ms) + self._trigger_if_due(now_ms)
-        if isinstance(event, CheckpointRequested):
-            return self._on_requested(event, now_ms)
-        if isinstance(event, CleaningCounted):
-            return self._trigger_if_due(now_ms) if self._decider.counted(event.count) else []
-        if isinstance(event, SubtaskInputEnded):
-            return self._on_input_ended(event, now_ms)
-        if isinstance(event, ManifestWritten):
-            return self._on_manifest_written(event, now_ms)
-        if isinstance(event, (SubtaskDeclined, ManifestFailed)):
-            return self._on_failed(event, now_ms)
-        if isinstance(event, TasksRunning):
-            return self._on_running(event, now_ms)
-        return self._on_stopped(event, now_ms)
+            return self._on_acknowledged(event, now_ms)
+        if isinstance(event, ManifestWritten | ManifestFailed):
+            return self._on_manifest(event, now_ms)
+        if isinstance(event, SubtaskDeclined):
+            return self._on_declined(event, now_ms)
+        return self._perform(self._input_of(event), _Happened(now_ms, event))
 
-    # ------------------------------------------------------------ attempts
+    def _perform(self, kind: CoordinatorInput, happened: _Happened) -> list[CheckpointCommand]:
+        return self._act(coordinator_actions(self.state, kind), happened)
 
-    def _on_running(self, event: TasksRunning, now_ms: int) -> list[CheckpointCommand]:
-        if self._attempt is not None:
-            raise InvalidEvent(f"attempt {event.attempt} cannot start while attempt {self._attempt} runs")
-        self._attempt = event.attempt
-        self._subtasks, self._sources = event.subtasks, event.sources
-        self._input_ended, self._draining = set(), set()
-        self._final_completed = False
-        self._final_due_ms = -NEVER_MS
-        self._is_failing = False
-        self._is_first = True
-        self._closed_by = None
-        self._decider.start(now_ms, event.initial_delay_ms)
-        return self._trigger_if_due(now_ms)
-
-    def _on_stopped(self, event: TasksStopped, now_ms: int) -> list[CheckpointCommand]:
-        self._attempt = None
-        self._decider.stop()
-        commands: list[CheckpointCommand] = []
-        for checkpoint_id in sorted(self._pending):
-            commands += self._abort(checkpoint_id, event.reason, "", now_ms)
-        if self._stop is not None:
-            self._stop.is_draining = False
-        if event.reason not in (AbortReason.RESTARTED, AbortReason.TASK_FAILED):
-            self._closed_by = event.reason
-            commands += self._refuse_all(event.reason)
-        return commands
-
-    # ------------------------------------------------------------ requests
-
-    def _on_requested(self, event: CheckpointRequested, now_ms: int) -> list[CheckpointCommand]:
-        if self._final_completed:
-            return [AnswerRequest(event.request_id, None, AbortReason.TASKS_NOT_RUNNING, ALL_INPUT_ENDED)]
-        refused = self._closed_by
-        if refused is None:
-            refused = self._request_stop(event) if event.kind.ends_job else self._decider.request(event)
-        if refused is not None:
-            return [AnswerRequest(event.request_id, None, refused)]
-        return self._trigger_if_due(now_ms)
-
-    def _request_stop(self, event: CheckpointRequested) -> AbortReason | None:
-        if self._stop is None:
-            self._stop = Stop.of(event)
-            return None
-        return None if self._stop.joins(event) else AbortReason.STOP_UNDER_WAY
-
-    def _refuse_all(self, reason: AbortReason, cause: str = "") -> list[CheckpointCommand]:
-        waiting = [request.request_id for request in self._decider.take_all()]
-        return [AnswerRequest(each, None, reason, cause) for each in self._end_stop() + waiting]
-
-    def _end_stop(self) -> list[RequestId]:
-        """Nobody stops the job any more; who had asked for it."""
-        stop, self._stop = self._stop, None
-        return [] if stop is None else stop.request_ids
-
-    # ------------------------------------------------------------ trigger
-
-    @property
-    def _all_input_ended(self) -> bool:
-        return bool(self._subtasks) and len(self._input_ended) == len(self._subtasks)
-
-    @property
-    def _is_held(self) -> bool:
-        return self._attempt is None or self._final_completed or self._is_failing
-
-    def _trigger_due_ms(self) -> int:
-        if self._is_held:
-            return NEVER_MS
-        if self._all_input_ended:
-            return self._final_due_ms if not self._pending else NEVER_MS
-        if self._stop is not None:
-            return NEVER_MS if self._pending or self._stop.is_draining else -NEVER_MS
-        return self._decider.due_at_ms(len(self._pending))
-
-    def obstacle(self, now_ms: int) -> AbortReason | None:
-        """Why no checkpoint is triggered at `now_ms`, `None` if one is due (pre-flight checks)."""
-        if self._is_held:
-            return AbortReason.TASKS_NOT_RUNNING
-        if not self._all_input_ended and self._stop is None:
-            return self._decider.obstacle(now_ms, len(self._pending))
-        if self._pending:
-            return AbortReason.TOO_MANY_CONCURRENT
-        if not self._all_input_ended:
-            # Some sources have ended early, so a checkpoint now would be of no moment of the real stream.
-            return AbortReason.SCHEDULER_STOPPED if self._stop and self._stop.is_draining else None
-        return AbortReason.NOT_DUE if self._final_due_ms > now_ms else None
-
-    def _trigger_if_due(self, now_ms: int) -> list[CheckpointCommand]:
-        if self.obstacle(now_ms) is not None:
-            return []
-        stop = self._stop
-        if self._all_input_ended:
-            return self._trigger_final(now_ms)
-        if stop is not None and stop.kind is SnapshotKind.FINAL:
-            stop.is_draining = True
-            return [DrainSources(tuple(sorted(self._sources - self._input_ended)))]
-        if stop is not None:
-            return self._trigger(stop.kind, stop.savepoint, stop.timeout_ms, (), now_ms)
-        request = self._decider.take(now_ms)
-        if request is None:
-            return self._trigger(SnapshotKind.CHECKPOINT, None, None, (), now_ms)
-        answered = (request.request_id,)
-        return self._trigger(request.kind, request.savepoint, request.timeout_ms, answered, now_ms)
-
-    def _trigger_final(self, now_ms: int) -> list[CheckpointCommand]:
-        """It answers everybody who waits, except for savepoints in other places than its own."""
-        waiting = self._decider.take_all()
-        targets = [request.savepoint for request in waiting if request.savepoint is not None]
-        target = self._stop.savepoint if self._stop is not None else next(iter(targets), None)
-        timeout_ms = self._stop.timeout_ms if self._stop is not None else None
-        answered = [request for request in waiting if request.savepoint in (None, target)]
-        refused = [
-            AnswerRequest(request.request_id, None, AbortReason.TASKS_NOT_RUNNING, ALL_INPUT_ENDED)
-            for request in waiting
-            if request not in answered
-        ]
-        requests = tuple(request.request_id for request in answered)
-        return [*self._trigger(SnapshotKind.FINAL, target, timeout_ms, requests, now_ms), *refused]
-
-    def _trigger(
-        self,
-        kind: SnapshotKind,
-        savepoint: SavepointTarget | None,
-        timeout_ms: int | None,
-        answered: tuple[RequestId, ...],
-        now_ms: int,
+    def _advance(
+        self, pending: PendingCheckpoint, step: CheckpointStep, happened: _Happened
     ) -> list[CheckpointCommand]:
-        checkpoint_id = CheckpointId(self._next_id)
-        self._next_id += 1
-        # The first of an attempt follows on nothing that its tasks know of.
-        oldest = None if self._is_first else min(self._pending, default=checkpoint_id)
-        self._is_first = False
-        barrier = CheckpointBarrier(checkpoint_id, now_ms, kind, savepoint=savepoint, oldest_pending=oldest)
-        deadline_ms = now_ms + (self._policy.timeout_ms if timeout_ms is None else timeout_ms)
-        self._pending[checkpoint_id] = PendingCheckpoint(barrier, deadline_ms, set(self._subtasks), answered)
-        targets = tuple(sorted(self._sources | self._input_ended | self._draining))
-        return [TriggerSubtasks(barrier, targets, is_new=True)]
+        """Something happens to a pending checkpoint."""
+        pending.life.handle(step)
+        if pending.is_ended:
+            del self._pending[pending.checkpoint_id]
+            self._remember(pending.checkpoint_id)
+        actions = checkpoint_actions(step, pending.barrier.kind)
+        return self._act(actions, replace(happened, pending=pending))
 
-    def _on_input_ended(self, event: SubtaskInputEnded, now_ms: int) -> list[CheckpointCommand]:
-        is_open = event.subtask in self._subtasks and event.subtask not in self._input_ended
-        if event.attempt != self._attempt or not is_open:
-            return []
-        is_told = event.subtask in self._draining
-        (self._input_ended if event.is_drained else self._draining).add(event.subtask)
-        commands: list[CheckpointCommand] = []
-        for checkpoint_id in () if is_told else sorted(self._pending):
-            pending = self._pending[checkpoint_id]
-            if event.subtask in pending.missing:
-                pending.life.handle(CheckpointStep.INPUT_ENDED)
-                # Its channels ended, so no barrier will reach it any more.
-                commands.append(TriggerSubtasks(pending.barrier, (event.subtask,), is_new=False))
-        return commands + self._trigger_if_due(now_ms)
+    def _act(self, actions: tuple[Action, ...], happened: _Happened) -> list[CheckpointCommand]:
+        return [command for action in actions for command in self._actions[action](happened)]
 
-    # ------------------------------------------------------------ collect
+    def _input_of(self, event: CheckpointEvent) -> CoordinatorInput:
+        if isinstance(event, CheckpointRequested):
+            return self._triggers.input_of(event)
+        if isinstance(event, TasksStopped):
+            is_restart = event.reason in (AbortReason.RESTARTED, AbortReason.TASK_FAILED)
+            return CoordinatorInput.RESTARTING if is_restart else CoordinatorInput.ENDED
+        if isinstance(event, SubtaskInputEnded):
+            is_new = self._tasks.may_end(event)
+            return CoordinatorInput.INPUT_ENDED if is_new else CoordinatorInput.IGNORED
+        if isinstance(event, CleaningCounted):
+            return CoordinatorInput.DELETIONS_COUNTED
+        return CoordinatorInput.STARTED if isinstance(event, TasksRunning) else CoordinatorInput.TIME_PASSED
 
-    def _on_acknowledged(self, event: SubtaskAcknowledged) -> list[CheckpointCommand]:
-        result = self._classify(event)
+    # ------------------------------------------------------------ events about one checkpoint
+
+    def _on_acknowledged(self, event: SubtaskAcknowledged, now_ms: int) -> list[CheckpointCommand]:
+        result, happened = self._classify(event), _Happened(now_ms, event)
         self.counts[result] += 1
-        if event.attempt != self._attempt or event.subtask not in self._subtasks:
-            return [DiscardFiles(event.acknowledgement)]
+        if not self._tasks.is_current(event.attempt) or event.subtask not in self._tasks.subtasks:
+            return self._perform(CoordinatorInput.ACKNOWLEDGED_ELSEWHERE, happened)
         if result is AcknowledgeResult.DUPLICATE:
-            return []
-        is_pending = result is AcknowledgeResult.SUCCESS
-        register = RegisterFiles(event.subtask, event.checkpoint_id, event.acknowledgement, is_pending)
-        if not is_pending:
-            return [register]
+            return self._perform(CoordinatorInput.IGNORED, happened)
+        if result is not AcknowledgeResult.SUCCESS:
+            return self._perform(CoordinatorInput.ACKNOWLEDGED_LATE, happened)
         pending = self._pending[event.checkpoint_id]
-        if not pending.acknowledge(event.subtask, event.acknowledgement):
-            return [register]
-        return [register, WriteManifest(event.checkpoint_id, pending.barrier, pending.acknowledgements)]
+        return self._advance(pending, pending.acknowledge(event.subtask, event.acknowledgement), happened)
 
     def _classify(self, event: SubtaskAcknowledged) -> AcknowledgeResult:
-        if event.attempt != self._attempt:
+        if not self._tasks.is_current(event.attempt):
             return AcknowledgeResult.UNKNOWN
         pending = self._pending.get(event.checkpoint_id)
         if pending is None:
@@ -351,122 +281,179 @@ class CheckpointCoordinator:
         known = event.subtask in pending.missing
         return AcknowledgeResult.SUCCESS if known else AcknowledgeResult.UNKNOWN
 
-    def _check_manifest(self, event: ManifestWritten | ManifestFailed) -> None:
-        """Raise `InvalidEvent` unless the manifest was ordered; the checkpoint may be aborted since."""
+    def _on_manifest(self, event: ManifestWritten | ManifestFailed, now_ms: int) -> list[CheckpointCommand]:
         pending = self._pending.get(event.checkpoint_id)
-        if pending is not None:
-            pending.check_is_writing(type(event).__name__)
-        elif event.checkpoint_id >= self._next_id:
-            raise InvalidEvent(f"checkpoint {event.checkpoint_id} was never triggered, but it has a manifest")
+        if pending is None:
+            if event.checkpoint_id >= self._next_id:
+                raise InvalidEvent(
+                    f"checkpoint {event.checkpoint_id} was never triggered, but it has a manifest"
+                )
+            return self._perform(CoordinatorInput.IGNORED, _Happened(now_ms, event))
+        pending.check_is_writing(type(event).__name__)
+        if isinstance(event, ManifestWritten):
+            return self._advance(pending, CheckpointStep.WRITTEN, _Happened(now_ms, event))
+        return self._abort(pending, _Happened(now_ms, event, None, AbortReason.MANIFEST_FAILED, event.cause))
 
-    def _on_manifest_written(self, event: ManifestWritten, now_ms: int) -> list[CheckpointCommand]:
-        self._check_manifest(event)
-        checkpoint_id = event.checkpoint_id
-        if (pending := self._pending.pop(checkpoint_id, None)) is None:
-            return []
-        pending.life.handle(CheckpointStep.WRITTEN)
-        self._remember(checkpoint_id)
-        self._failures = 0
-        self._last_completed = max(self._last_completed, checkpoint_id)
-        self._decider.checkpoint_completed(now_ms)
-        kind = pending.barrier.kind
-        commands: list[CheckpointCommand] = []
-        if kind is not SnapshotKind.SAVEPOINT:
-            commands += self._subsume_before(checkpoint_id, now_ms)
-            # A savepoint is nobody's fallback: what it holds is committed with the next checkpoint.
-            commands.append(NotifyComplete(checkpoint_id, tuple(sorted(self._subtasks))))
-        requests = [*pending.requests, *(self._end_stop() if self._is_of_stop(pending) else [])]
-        savepoint = pending.barrier.savepoint
-        commands += [AnswerRequest(each, checkpoint_id, savepoint=savepoint) for each in requests]
-        if kind.ends_job:
-            self._final_completed = True
-            cause = ALL_INPUT_ENDED if kind is SnapshotKind.FINAL else STOPPED
-            commands += self._refuse_all(AbortReason.TASKS_NOT_RUNNING, cause)
-        # Before the next trigger: then nothing of this checkpoint is left to do but the commits of the tasks.
-        return [*commands, DeleteSubsumed(checkpoint_id), *self._trigger_if_due(now_ms)]
-
-    def _subsume_before(self, checkpoint_id: CheckpointId, now_ms: int) -> list[CheckpointCommand]:
-        commands: list[CheckpointCommand] = []
-        for older in sorted(known for known in self._pending if known < checkpoint_id):
-            if self._pending[older].barrier.kind is not SnapshotKind.SAVEPOINT:
-                commands += self._abort(older, AbortReason.SUBSUMED, "", now_ms)
-        return commands
-
-    # ------------------------------------------------------------ abort
-
-    def _on_failed(self, event: SubtaskDeclined | ManifestFailed, now_ms: int) -> list[CheckpointCommand]:
-        if isinstance(event, ManifestFailed):
-            self._check_manifest(event)
-            reason, cause = AbortReason.MANIFEST_FAILED, event.cause
-        elif not self._may_decline(event):
-            return []
-        else:
-            reason, cause = event.reason, f"{event.subtask}: {event.cause}"
-        commands = self._abort(event.checkpoint_id, reason, cause, now_ms)
-        return commands + self._trigger_if_due(now_ms)
-
-    def _may_decline(self, event: SubtaskDeclined) -> bool:
-        """False for a late message: an abort would undo what the manifest of the checkpoint may commit."""
+    def _on_declined(self, event: SubtaskDeclined, now_ms: int) -> list[CheckpointCommand]:
         if not event.reason.is_decline:
             raise InvalidEvent(f"{event.subtask} cannot decline a checkpoint because {event.reason.value}")
         pending = self._pending.get(event.checkpoint_id)
-        return event.attempt == self._attempt and pending is not None and event.subtask in pending.missing
+        cause = f"{event.subtask}: {event.cause}"
+        happened = _Happened(now_ms, event, None, event.reason, cause)
+        is_current = self._tasks.is_current(event.attempt)
+        if pending is None or not is_current or event.subtask not in pending.missing:
+            # An abort would undo what the manifest of the checkpoint may commit.
+            return self._perform(CoordinatorInput.IGNORED, happened)
+        return self._abort(pending, happened)
 
-    def _expire(self, now_ms: int) -> list[CheckpointCommand]:
-        commands: list[CheckpointCommand] = []
-        for checkpoint_id, pending in sorted(self._pending.items()):
-            if pending.life.allows(CheckpointStep.EXPIRED) and pending.deadline_ms <= now_ms:
-                timeout_ms = pending.deadline_ms - pending.barrier.timestamp_ms
-                waiting = ", ".join(str(subtask) for subtask in sorted(pending.missing))
-                cause = f"no acknowledgement from {waiting} within {timeout_ms} ms"
-                commands += self._abort(checkpoint_id, AbortReason.EXPIRED, cause, now_ms)
-        return commands
+    def _abort(self, pending: PendingCheckpoint, happened: _Happened) -> list[CheckpointCommand]:
+        return self._advance(pending, step_of(happened.reason), happened)
 
-    def _abort(
-        self, checkpoint_id: CheckpointId, reason: AbortReason, cause: str, now_ms: int
-    ) -> list[CheckpointCommand]:
-        pending = self._pending.pop(checkpoint_id, None)
-        if pending is None:
+    # ------------------------------------------------------------ actions: attempts
+
+    def _begin_attempt(self, happened: _Happened) -> list[CheckpointCommand]:
+        self._triggers.begin(happened.event, happened.now_ms)
+        return []
+
+    def _end_attempt(self, happened: _Happened) -> list[CheckpointCommand]:
+        self._triggers.end()
+        return self._abort_each(self._pending, replace(happened, reason=happened.event.reason))
+
+    def _abort_each(self, ids: Iterable[CheckpointId], happened: _Happened) -> list[CheckpointCommand]:
+        return [command for each in sorted(ids) for command in self._abort(self._pending[each], happened)]
+
+    def _close(self, happened: _Happened) -> list[CheckpointCommand]:
+        self._triggers.closed_by = happened.event.reason
+        return self._triggers.refuse_all(happened.event.reason)
+
+    def _count_input_ended(self, happened: _Happened) -> list[CheckpointCommand]:
+        event = happened.event
+        if not self._tasks.end_input(event):
             return []
-        pending.life.handle(step_of(reason))
-        self._remember(checkpoint_id)
-        if pending.barrier.kind is SnapshotKind.FINAL:
-            # Tried again until it completes, but not in a tight loop.
-            self._final_due_ms = now_ms + (self._policy.interval_ms or FINAL_RETRY_MS)
-        commands: list[CheckpointCommand] = [
-            NotifyAborted(
-                checkpoint_id, tuple(sorted(self._subtasks)), reason, cause, pending.barrier.savepoint
-            )
+        lacking = [self._pending[each] for each in sorted(self._pending)]
+        return [
+            command
+            for pending in lacking
+            if event.subtask in pending.missing
+            for command in self._advance(pending, CheckpointStep.INPUT_ENDED, happened)
         ]
-        requests = list(pending.requests)
-        if self._is_of_stop(pending):
-            is_drained = self._stop is not None and self._stop.is_draining
-            requests += self._end_stop()
-            if is_drained and self._attempt is not None:
-                commands.append(UndoDrain(f"the savepoint of a stop with drain failed: {reason.value}"))
-                self._is_failing = True
-        commands += [AnswerRequest(request, None, reason, cause) for request in requests]
-        if self._counts(pending, reason):
-            self._failures += 1
-            if self._failures > self._policy.tolerable_failures:
-                commands.append(FailJob(_too_many(checkpoint_id, reason, cause, self._failures)))
-                self._is_failing, self._failures = True, 0
+
+    # ------------------------------------------------------------ actions: requests
+
+    def _queue(self, happened: _Happened) -> list[CheckpointCommand]:
+        self._triggers.decider.request(happened.event)
+        return []
+
+    def _queue_stop(self, happened: _Happened) -> list[CheckpointCommand]:
+        self._triggers.queue_stop(happened.event)
+        return []
+
+    def _refuse(self, reason: AbortReason, cause: str = "") -> _Perform:
+        return lambda happened: [AnswerRequest(happened.event.request_id, None, reason, cause)]
+
+    def _refuse_closed(self, happened: _Happened) -> list[CheckpointCommand]:
+        return [AnswerRequest(happened.event.request_id, None, self._triggers.closed_by)]
+
+    # ------------------------------------------------------------ actions: trigger
+
+    def _count_deletions(self, happened: _Happened) -> list[CheckpointCommand]:
+        is_less = self._triggers.decider.counted(happened.event.count)
+        return self._trigger_if_due(happened) if is_less else []
+
+    def _trigger_if_due(self, happened: _Happened) -> list[CheckpointCommand]:
+        is_due = self.obstacle(happened.now_ms) is None
+        return self._perform(CoordinatorInput.DUE, happened) if is_due else []
+
+    def _trigger_final(self, happened: _Happened) -> list[CheckpointCommand]:
+        requested, refused = self._triggers.final_request()
+        return [*self._trigger(requested, happened), *refused]
+
+    def _trigger(self, requested: Requested, happened: _Happened) -> list[CheckpointCommand]:
+        checkpoint_id, tasks, now_ms = CheckpointId(self._next_id), self._tasks, happened.now_ms
+        self._next_id += 1
+        # The tasks of an attempt have seen none of the checkpoints before its first.
+        oldest = None if tasks.is_first else min(self._pending, default=checkpoint_id)
+        tasks.is_first = False
+        barrier = CheckpointBarrier(
+            checkpoint_id, now_ms, requested.kind, savepoint=requested.savepoint, oldest_pending=oldest
+        )
+        timeout_ms = self._policy.timeout_ms if requested.timeout_ms is None else requested.timeout_ms
+        self._pending[checkpoint_id] = PendingCheckpoint(
+            barrier, now_ms + timeout_ms, set(tasks.subtasks), requested.request_ids
+        )
+        return [TriggerSubtasks(barrier, tasks.without_barriers, is_new=True)]
+
+    def _trigger_subtask(self, happened: _Happened) -> list[CheckpointCommand]:
+        return [TriggerSubtasks(happened.pending.barrier, (happened.event.subtask,), is_new=False)]
+
+    # ------------------------------------------------------------ actions: complete
+
+    def _register(self, happened: _Happened) -> list[CheckpointCommand]:
+        event, is_pending = happened.event, happened.pending is not None
+        return [RegisterFiles(event.subtask, event.checkpoint_id, event.acknowledgement, is_pending)]
+
+    def _reset_failures(self, happened: _Happened) -> list[CheckpointCommand]:
+        self._failures = 0
+        self._last_completed = max(self._last_completed, happened.pending.checkpoint_id)
+        self._triggers.decider.checkpoint_completed(happened.now_ms)
+        return []
+
+    def _subsume_older(self, happened: _Happened) -> list[CheckpointCommand]:
+        older = [
+            known
+            for known, pending in self._pending.items()
+            if known < happened.pending.checkpoint_id
+            and checkpoint_actions(CheckpointStep.SUBSUMED, pending.barrier.kind)
+        ]
+        return self._abort_each(older, replace(happened, reason=AbortReason.SUBSUMED))
+
+    def _answer(self, happened: _Happened) -> list[CheckpointCommand]:
+        pending, requests = happened.pending, list(happened.pending.requests)
+        if self._triggers.stop_of(pending.barrier) is not None:
+            requests += self._triggers.end_stop()
+        if pending.life.state is CheckpointState.COMPLETED:
+            savepoint = pending.barrier.savepoint
+            return [AnswerRequest(each, pending.checkpoint_id, savepoint=savepoint) for each in requests]
+        return [AnswerRequest(each, None, happened.reason, happened.cause) for each in requests]
+
+    def _end(self, cause: str) -> list[CheckpointCommand]:
+        self._triggers.has_ended = True
+        return self._triggers.refuse_all(AbortReason.TASKS_NOT_RUNNING, cause)
+
+    # ------------------------------------------------------------ actions: abort
+
+    def _expire(self, happened: _Happened) -> list[CheckpointCommand]:
+        commands: list[CheckpointCommand] = []
+        for _, pending in sorted(self._pending.items()):
+            if pending.has_expired(happened.now_ms):
+                cause = pending.missed()
+                commands += self._abort(pending, replace(happened, reason=AbortReason.EXPIRED, cause=cause))
         return commands
 
-    def _is_of_stop(self, pending: PendingCheckpoint) -> bool:
-        stop, barrier = self._stop, pending.barrier
-        return stop is not None and barrier.kind.ends_job and barrier.savepoint == stop.savepoint
+    def _retry_later(self, happened: _Happened) -> list[CheckpointCommand]:
+        self._triggers.final_due_ms = happened.now_ms + (self._policy.interval_ms or FINAL_RETRY_MS)
+        return []
 
-    def _counts(self, pending: PendingCheckpoint, reason: AbortReason) -> bool:
-        if pending.barrier.checkpoint_id < self._last_completed or self._is_failing:
-            return False
-        if pending.barrier.kind is SnapshotKind.SAVEPOINT and not reason.is_decline:
-            # A restart would not help what went wrong in the coordinator, and a person looks after it.
-            return False
-        if pending.barrier.savepoint is not None:
-            # What a person asked for and is told about must not restart the job.
-            return False
-        return reason.counts_as_failure
+    def _undo_drain(self, happened: _Happened) -> list[CheckpointCommand]:
+        stop = self._triggers.stop_of(happened.pending.barrier)
+        if stop is None or not stop.is_draining:
+            return []
+        self._triggers.is_failing = True
+        return [UndoDrain(f"the savepoint of a stop with drain failed: {happened.reason.value}")]
+
+    def _count_failure(self, happened: _Happened) -> list[CheckpointCommand]:
+        barrier, reason = happened.pending.barrier, happened.reason
+        # What a person asked for and is notified about must not restart the job.
+        is_requested = barrier.savepoint is not None
+        is_old = barrier.checkpoint_id < self._last_completed
+        if is_old or is_requested or self._triggers.is_failing or not reason.counts_as_failure:
+            return []
+        self._failures += 1
+        failures = self._failures
+        if failures <= self._policy.tolerable_failures:
+            return []
+        self._triggers.is_failing, self._failures = True, 0
+        return [FailJob(_too_many(barrier.checkpoint_id, reason, happened.cause, failures))]
 
     def _remember(self, checkpoint_id: CheckpointId) -> None:
         self._ended_ids[checkpoint_id] = None
@@ -481,8 +468,8 @@ class CheckpointCoordinator:
             assert checkpoint_id < self._next_id, "a pending id was never given"
             assert checkpoint_id not in self._ended_ids, "an ended checkpoint is pending"
             assert bool(pending.missing) != pending.is_writing, "complete but not being written"
-            assert pending.missing | set(pending.acknowledgements) == self._subtasks
-        assert self._attempt is not None or not self._pending, "pending without running tasks"
+            assert pending.missing | set(pending.acknowledgements) == self._tasks.subtasks
+        assert self._tasks.is_running or not self._pending, "pending without running tasks"
 
 
 def _too_many(checkpoint_id: CheckpointId, reason: AbortReason, cause: str, failures: int) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..elements import CheckpointBarrier
-from ..ids import SubtaskId
+from ..ids import CheckpointId, SubtaskId
 from ..invalid_event import InvalidEvent
 from ..life_cycle import LifeCycle
 from .abort_reasons import AbortReason
-from .checkpoint_events import Acknowledgement, RequestId
+from .checkpoint_events import Acknowledgement, NotifyAborted, NotifyComplete, RequestId, WriteManifest
 from .handles import OperatorSnapshot
 
 
@@ -86,24 +86,61 @@ class PendingCheckpoint:
     life: CheckpointLifeCycle = field(default_factory=CheckpointLifeCycle)
 
     @property
+    def checkpoint_id(self) -> CheckpointId:
+        """Its id."""
+        return self.barrier.checkpoint_id
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it has completed or was aborted."""
+        return self.life.state in (CheckpointState.COMPLETED, CheckpointState.ABORTED)
+
+    @property
     def is_writing(self) -> bool:
         """Whether all subtasks have acknowledged it, and its manifest is being written."""
         return self.life.state is CheckpointState.WRITING
 
-    def acknowledge(self, subtask: SubtaskId, acknowledgement: Acknowledgement) -> bool:
-        """A subtask that was missing acknowledged; whether it was the last one."""
+    def acknowledge(self, subtask: SubtaskId, acknowledgement: Acknowledgement) -> CheckpointStep:
+        """A subtask that was missing acknowledged; what happens to the checkpoint by that."""
         self.missing.discard(subtask)
         self.acknowledgements[subtask] = acknowledgement
-        step = CheckpointStep.ACKNOWLEDGED if self.missing else CheckpointStep.ALL_ACKNOWLEDGED
-        return self.life.handle(step) is CheckpointState.WRITING
+        return CheckpointStep.ACKNOWLEDGED if self.missing else CheckpointStep.ALL_ACKNOWLEDGED
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether its timeout has passed, and still counts."""
+        return self.life.allows(CheckpointStep.EXPIRED) and self.deadline_ms <= now_ms
+
+    def missed(self) -> str:
+        """Which acknowledgements are missing, for errors."""
+        timeout_ms = self.deadline_ms - self.barrier.timestamp_ms
+        return f"no acknowledgement from {self._missing_text} within {timeout_ms} ms"
+
+    def write_manifest(self) -> WriteManifest:
+        """Make it exist."""
+        return WriteManifest(self.checkpoint_id, self.barrier, self.acknowledgements)
+
+    def notify_complete(self) -> NotifyComplete:
+        """Notify its subtasks that it is complete."""
+        return NotifyComplete(self.checkpoint_id, self._subtasks)
+
+    def notify_aborted(self, reason: AbortReason, cause: str) -> NotifyAborted:
+        """Notify its subtasks that it will not complete."""
+        return NotifyAborted(self.checkpoint_id, self._subtasks, reason, cause, self.barrier.savepoint)
+
+    @property
+    def _subtasks(self) -> tuple[SubtaskId, ...]:
+        return tuple(sorted(self.missing | set(self.acknowledgements)))
+
+    @property
+    def _missing_text(self) -> str:
+        return ", ".join(str(subtask) for subtask in sorted(self.missing))
 
     def check_is_writing(self, event: str) -> None:
         """Raise `InvalidEvent` unless all subtasks have acknowledged: only then is a manifest written."""
         if not self.is_writing:
-            waiting = ", ".join(str(subtask) for subtask in sorted(self.missing))
             raise InvalidEvent(
-                f"checkpoint {self.barrier.checkpoint_id} cannot take the event {event!r}: {waiting} did not "
-                f"acknowledge it yet, so no manifest is being written"
+                f"checkpoint {self.checkpoint_id} cannot take the event {event!r}: {self._missing_text} did "
+                f"not acknowledge it yet, so no manifest is being written"
             )
 
 

@@ -60,13 +60,15 @@ class TriggerDecider:
         self.next_periodic_ms = NEVER_MS
         self.is_running = False
 
-    def request(self, request: CheckpointRequested) -> AbortReason | None:
-        """Queue a manual request, or return why it is refused."""
-        if len(self.requests) >= MAX_WAITING_REQUESTS:
-            return AbortReason.TOO_MANY_REQUESTS
+    @property
+    def is_full(self) -> bool:
+        """Whether no more requests may wait."""
+        return len(self.requests) >= MAX_WAITING_REQUESTS
+
+    def request(self, request: CheckpointRequested) -> None:
+        """Queue a manual request."""
         before = sum(_rank(each) <= _rank(request) for each in self.requests)
         self.requests.insert(before, request)
-        return None
 
     def checkpoint_completed(self, now_ms: int) -> None:
         """A checkpoint completed; the minimum pause counts from here."""

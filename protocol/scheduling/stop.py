@@ -25,14 +25,6 @@ class Stop:
     request_ids: list[RequestId] = field(default_factory=list)
     is_draining: bool = False
 
-    @staticmethod
-    def of(request: CheckpointRequested) -> Stop:
-        """The stop that a request asks for."""
-        return Stop(request.kind, request.savepoint, request.timeout_ms, [request.request_id])
-
-    def joins(self, request: CheckpointRequested) -> bool:
-        """Let a request for the same stop share its outcome; false if it asks for another one."""
-        if (request.kind, request.savepoint) != (self.kind, self.savepoint):
-            return False
-        self.request_ids.append(request.request_id)
-        return True
+    def is_same(self, request: CheckpointRequested) -> bool:
+        """Whether a request is for this stop."""
+        return (request.kind, request.savepoint) == (self.kind, self.savepoint)

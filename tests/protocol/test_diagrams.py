@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tidegate.protocol.checkpoints.alignment_table import TABLE
+from tidegate.protocol.checkpoints.checkpoint_table import CHECKPOINT_ACTIONS, COORDINATOR_TABLE
 from tidegate.protocol.checkpoints.pending_checkpoint import CHECKPOINT_TRANSITIONS
 from tidegate.protocol.job import TRANSITIONS
 from tidegate.protocol.job_takeover import TAKEOVER_TRANSITIONS
@@ -53,3 +54,9 @@ def test_every_row_of_alignment_is_shown(page: str) -> None:
     for (state, event, relation), steps in TABLE.items():
         performed = "; ".join(each.value for each in steps)
         assert f"| {state.value} | {event.value} | {relation.value} | {performed} |" in page
+
+
+def test_every_row_of_the_checkpoint_coordinator_is_shown(page: str) -> None:
+    for (event, _), actions in [*CHECKPOINT_ACTIONS.items(), *COORDINATOR_TABLE.items()]:
+        assert event is None or event.value in page
+        assert f"| {'; '.join(each.value for each in actions)} |" in page

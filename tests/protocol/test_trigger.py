@@ -116,6 +116,7 @@ def test_savepoints_go_first_and_else_the_order_is_kept() -> None:
 def test_so_many_requests_may_wait_and_no_more() -> None:
     decider = TriggerDecider(TriggerPolicy(interval_ms=None))
     for number in range(MAX_WAITING_REQUESTS):
-        assert decider.request(request(number)) is None
-    assert decider.request(request(-1)) is AbortReason.TOO_MANY_REQUESTS
+        assert not decider.is_full
+        decider.request(request(number))
+    assert decider.is_full
     assert len(decider.take_all()) == MAX_WAITING_REQUESTS

@@ -9,7 +9,10 @@ from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.operator_coordinators import OperatorCoordinators
 from tidegate.protocol import job_takeover
-from tidegate.protocol.checkpoints.checkpoint import CheckpointCoordinator, NotifyComplete, WriteManifest
+from tidegate.protocol.checkpoints import checkpoint_table
+from tidegate.protocol.checkpoints.checkpoint import CheckpointCoordinator, NotifyComplete
+from tidegate.protocol.checkpoints.checkpoint_table import Action
+from tidegate.protocol.checkpoints.pending_checkpoint import CheckpointState, CheckpointStep
 from tidegate.protocol.checkpoints.registry import SharedStateRegistry
 from tidegate.protocol.job_tasks import TasksPhase
 
@@ -24,20 +27,20 @@ def _enumerators_asked_late(original: Any) -> Any:
 
 
 def _one_acknowledgement_missing(original: Any) -> Any:
-    def acknowledged(self: CheckpointCoordinator, event: Any) -> Any:
+    def acknowledged(self: CheckpointCoordinator, event: Any, now_ms: int) -> Any:
         pending = self._pending.get(event.checkpoint_id)
         if pending is not None and len(pending.missing) == 2 and event.subtask in pending.missing:
             other = next(s for s in sorted(pending.missing) if s != event.subtask)
             pending.missing.discard(other)
             pending.acknowledgements[other] = event.acknowledgement
-        return original(self, event)
+        return original(self, event, now_ms)
 
     return acknowledged
 
 
 def _early_notification(original: Any) -> Any:
-    def acknowledged(self: CheckpointCoordinator, event: Any) -> Any:
-        commands = original(self, event)
+    def acknowledged(self: CheckpointCoordinator, event: Any, now_ms: int) -> Any:
+        commands = original(self, event, now_ms)
         if len(commands) > 1:
             return commands
         pending = self._pending.get(event.checkpoint_id)
@@ -49,28 +52,21 @@ def _early_notification(original: Any) -> Any:
 
 
 def _notification_before_manifest(original: Any) -> Any:
-    def acknowledged(self: CheckpointCoordinator, event: Any) -> Any:
-        commands = original(self, event)
-        if commands and isinstance(commands[-1], WriteManifest):
-            told = NotifyComplete(event.checkpoint_id, tuple(sorted(self._subtasks)))
-            return [*commands[:-1], told, commands[-1]]
-        return commands
-
-    return acknowledged
+    last = (CheckpointStep.ALL_ACKNOWLEDGED, None)
+    return {**original, last: (Action.REGISTER, Action.NOTIFY_COMPLETE, Action.WRITE)}
 
 
 def _aborted_ones_complete(original: Any) -> Any:
-    def on_failed(self: CheckpointCoordinator, event: Any, now_ms: int) -> Any:
+    def declined(self: CheckpointCoordinator, event: Any, now_ms: int) -> Any:
         pending = self._pending.get(event.checkpoint_id)
-        if pending is None or len(pending.acknowledgements) < 2 or not hasattr(event, "subtask"):
+        if pending is None or len(pending.acknowledgements) < 2:
             return original(self, event, now_ms)
         any_other = next(iter(pending.acknowledgements.values()))
         accepted = replace(any_other, snapshots={})
-        if not pending.acknowledge(event.subtask, accepted):
-            return []
-        return [WriteManifest(event.checkpoint_id, pending.barrier, pending.acknowledgements)]
+        state = pending.life.handle(pending.acknowledge(event.subtask, accepted))
+        return [pending.write_manifest()] if state is CheckpointState.WRITING else []
 
-    return on_failed
+    return declined
 
 
 def _ids_of_stored_ones(original: Any) -> Any:
@@ -82,7 +78,7 @@ def _ids_of_stored_ones(original: Any) -> Any:
 
 
 def _no_fence(original: Any) -> Any:
-    return lambda self: None
+    return lambda self, **options: None
 
 
 def _counts_one_less(original: Any) -> Any:
@@ -190,14 +186,14 @@ MUTANTS = {
     ),
     "notify-before-manifest": Mutant(
         "all subtasks are told of completion before the manifest is written",
-        CheckpointCoordinator,
-        "_on_acknowledged",
+        checkpoint_table,
+        "CHECKPOINT_ACTIONS",
         _notification_before_manifest,
     ),
     "decline-ignored": Mutant(
         "a subtask that declines counts as one without state",
         CheckpointCoordinator,
-        "_on_failed",
+        "_on_declined",
         _aborted_ones_complete,
     ),
     "id-reused": Mutant(

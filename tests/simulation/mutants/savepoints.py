@@ -7,7 +7,9 @@ from typing import Any
 
 from tidegate.coordinator.checkpoints.checkpoint_store import CheckpointStore, Garbage
 from tidegate.operators.chain import OperatorChain
-from tidegate.protocol.checkpoints.checkpoint import CheckpointCoordinator, NotifyComplete
+from tidegate.protocol.checkpoints import checkpoint_table
+from tidegate.protocol.checkpoints.checkpoint_table import Action
+from tidegate.protocol.checkpoints.pending_checkpoint import CheckpointStep
 from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.task_life import TaskLife, TaskPhase
 from tidegate.state.snapshots.savepoint_writer import SavepointWriter
@@ -16,14 +18,8 @@ from .base import Mutant
 
 
 def _savepoint_commits(original: Any) -> Any:
-    def written(self: CheckpointCoordinator, event: Any, now_ms: int) -> Any:
-        pending = self._pending.get(event.checkpoint_id)
-        commands = original(self, event, now_ms)
-        if pending is None or pending.barrier.kind is not SnapshotKind.SAVEPOINT:
-            return commands
-        return [NotifyComplete(event.checkpoint_id, tuple(sorted(self._subtasks))), *commands]
-
-    return written
+    written = (CheckpointStep.WRITTEN, SnapshotKind.SAVEPOINT)
+    return {**original, written: (Action.NOTIFY_COMPLETE, *original[written])}
 
 
 def _checkpoint_goes_with_savepoint(original: Any) -> Any:
@@ -70,8 +66,8 @@ def _claimed_goes_at_once(original: Any) -> Any:
 MUTANTS = {
     "savepoint-commits": Mutant(
         "sinks commit what a savepoint holds",
-        CheckpointCoordinator,
-        "_on_manifest_written",
+        checkpoint_table,
+        "CHECKPOINT_ACTIONS",
         _savepoint_commits,
     ),
     "savepoint-subsumes": Mutant(
