@@ -86,7 +86,7 @@ class RayJobHandle:
                 if key in self._received:
                     continue
                 self._received.add(key)
-            records.extend(record for batch in pickle.loads(payload) for record in batch.values)
+            records.extend(record for batch in pickle.loads(payload) for record in batch.rows())
         return records
 
     def wait(self, timeout_s: float | None) -> bool:

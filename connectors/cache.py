@@ -58,7 +58,7 @@ class CacheOperator(StreamOperator):
             name = f"{self.context.subtask_index}-{self.context.attempt}-{len(self._names)}"
             self._file = (self._directory / name).open("wb")
             self._names.append(name)
-        cloudpickle.dump(Batch(batch.values, batch.timestamps), self._file, protocol=5)
+        cloudpickle.dump(batch.without_keys(), self._file, protocol=5)
         self.emit(batch)
 
     def prepare_snapshot(self, barrier: CheckpointBarrier) -> None:

@@ -141,7 +141,7 @@ class LocalExecutor:
         """Collected records that wait for the driver; on the executor's thread or after the end."""
         records: list[Any] = []
         for event in self.coordinator.results.take():
-            records.extend(record for batch in event.values for record in batch.values)
+            records.extend(record for batch in event.values for record in batch.rows())
             task = self._tasks.get(event.subtask)
             if task is not None and event.attempt == self._attempt:
                 task.put(ResultsTaken(event.size_bytes))

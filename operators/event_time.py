@@ -87,20 +87,20 @@ class EventTime(WatermarkOutput):
         self._had_records = True
         if self._is_idle:
             self.mark_active()
-        timestamps = batch.timestamps if self._assigner is None else self._assigned(batch)
-        generator = self._generator
+        if self._assigner is not None:
+            batch = batch.with_timestamps(self._assigned(batch, self._assigner.extract_timestamp))
+        generator, timestamps = self._generator, batch.timestamps
         if generator is None:
-            self._emit(Batch(batch.values, timestamps, batch.keys))
+            self._emit(batch)
         elif isinstance(generator, BoundedOutOfOrdernessWatermarks):
             if timestamps is not None and len(timestamps):
                 generator.on_highest(highest(timestamps))
-            self._emit(Batch(batch.values, timestamps, batch.keys))
+            self._emit(batch)
         else:
-            self._process_each(generator, batch, timestamps)
+            self._process_each(generator, batch)
 
-    def _assigned(self, batch: Batch) -> Sequence[int]:
-        assert self._assigner is not None
-        extract, values = self._assigner.extract_timestamp, batch.rows()
+    def _assigned(self, batch: Batch, extract: Callable[[Any, int], int]) -> Sequence[int]:
+        values = batch.rows()
         before = [NO_TIMESTAMP] * len(values) if batch.timestamps is None else batch.timestamps
         timestamps: list[int] = []
         try:
@@ -116,11 +116,9 @@ class EventTime(WatermarkOutput):
             check_timestamp(timestamp, value, self._where)
         return timestamps
 
-    def _process_each(
-        self, generator: WatermarkGenerator, batch: Batch, timestamps: Sequence[int] | None
-    ) -> None:
+    def _process_each(self, generator: WatermarkGenerator, batch: Batch) -> None:
         """Cut the batch where the generator emits: what it says holds behind the record it saw."""
-        values = batch.rows()
+        values, timestamps = batch.rows(), batch.timestamps
         held: list[Callable[[], None]] = []
         held_output = _Held(self, held)
         start = 0
@@ -131,13 +129,13 @@ class EventTime(WatermarkOutput):
             except Exception as error:
                 raise self._fail("on_event()", error, value) from error
             if held:
-                self._emit(_part(batch, timestamps, start, position))
+                self._emit(batch.part(start, position))
                 start = position
                 for action in held:
                     action()
                 held.clear()
         if start < len(values):
-            self._emit(_part(batch, timestamps, start, len(values)))
+            self._emit(batch.part(start, len(values)))
 
     # ------------------------------------------------------------ from time to time
 
@@ -210,16 +208,6 @@ class _Held(WatermarkOutput):
 
     def mark_active(self) -> None:
         self._held.append(self._output.mark_active)
-
-
-def _part(batch: Batch, timestamps: Sequence[int] | None, start: int, end: int) -> Batch:
-    if start == 0 and end == len(batch):
-        return Batch(batch.values, timestamps, batch.keys)
-
-    def cut(column: Any) -> Any:
-        return None if column is None else column[start:end]
-
-    return Batch(batch.values[start:end], cut(timestamps), cut(batch.keys))
 
 
 class TimestampsAndWatermarksOperator(StreamOperator):

@@ -50,15 +50,11 @@ def typed(emit: Emit, type_info: TypeInformation | None, what: str, declared_at:
         return emit
 
     def emit_typed(batch: Batch) -> None:
-        values = batch.values
-        if isinstance(values, list):
-            try:
-                converted = convert(values)
-            except WrongValueError as error:
-                raise _type_error(convert, values, error, what, declared_at) from None
-            if converted is not values:
-                batch = Batch(converted, batch.timestamps, batch.keys)
-        emit(batch)
+        try:
+            converted = batch.converted(convert)
+        except WrongValueError as error:
+            raise _type_error(convert, batch.rows(), error, what, declared_at) from None
+        emit(converted)
 
     return emit_typed
 

@@ -108,13 +108,26 @@ class Batch:
         """The same records and event times."""
         return type(self)(self.values, self.timestamps)
 
-    def converted(self, convert: Callable[[list[Any]], list[Any]]) -> Batch:
+    def converted(self, convert: Callable[[list[Any]], Any]) -> Batch:
         """The same records with their Python objects converted by `convert`; columns have types of their own.
 
         Returns:
             The batch itself if `convert` returned the list that it was given.
         """
         raise NotImplementedError
+
+    def has_form_of(self, other: Batch) -> bool:
+        """Whether both are of one variant, and the same attributes are present: then they can be joined."""
+        return (
+            type(self) is type(other)
+            and (self.timestamps is None) == (other.timestamps is None)
+            and type(self.keys) is type(other.keys)
+        )
+
+    @property
+    def column_bytes(self) -> int:
+        """Size of the columns in memory; rows have none."""
+        return 0
 
     @property
     def has_integer_keys(self) -> bool:
@@ -139,9 +152,11 @@ class RowBatch(Batch):
     def _values_of_part(self, start: int, end: int) -> list[Any]:
         return self.values[start:end]
 
-    def converted(self, convert: Callable[[list[Any]], list[Any]]) -> Batch:
+    def converted(self, convert: Callable[[list[Any]], Any]) -> Batch:
         converted = convert(self.values)
-        return self if converted is self.values else RowBatch(converted, self.timestamps, self.keys)
+        if converted is self.values:
+            return self
+        return RowBatch(converted, self.timestamps, self.keys)
 
 
 @dataclass(slots=True)
@@ -155,8 +170,21 @@ class ColumnBatch(Batch):
     def _values_of_part(self, start: int, end: int) -> Any:
         return self.values.slice(start, end - start)
 
-    def converted(self, convert: Callable[[list[Any]], list[Any]]) -> Batch:
+    def converted(self, convert: Callable[[list[Any]], Any]) -> Batch:
         return self
+
+    def has_form_of(self, other: Batch) -> bool:
+        # An Arrow table that has no rows has no batch.
+        return (
+            Batch.has_form_of(self, other)
+            and len(self) > 0
+            and bool(self.values.schema.equals(other.values.schema, check_metadata=True))
+        )
+
+    @property
+    def column_bytes(self) -> int:
+        size_bytes: int = self.values.nbytes
+        return size_bytes
 
 
 @dataclass(frozen=True, slots=True)

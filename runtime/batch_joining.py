@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..operators.columnar.columns import as_timestamps, timestamps_of
-from ..protocol.elements import Batch, StreamElement
+from ..protocol.elements import Batch, ColumnBatch, RowBatch, StreamElement
 
 MAX_JOINED_BYTES = 1 << 20
 """The most memory that joined Arrow batches may take, and the most that joined messages may have: a copy of
@@ -27,7 +27,7 @@ class Joining:
     def __init__(self, first: Batch, enough_records: int) -> None:
         self._batches = [first]
         self._left = enough_records - len(first)
-        self._left_bytes = MAX_JOINED_BYTES - _column_bytes(first)
+        self._left_bytes = MAX_JOINED_BYTES - first.column_bytes
 
     @property
     def is_full(self) -> bool:
@@ -36,8 +36,8 @@ class Joining:
 
     def add(self, batch: Batch) -> bool:
         """Add the next batch; false if there are enough records, or it has another form or is too large."""
-        size_bytes = _column_bytes(batch)
-        if self.is_full or size_bytes > self._left_bytes or not _can_join(self._batches[0], batch):
+        size_bytes = batch.column_bytes
+        if self.is_full or size_bytes > self._left_bytes or not self._batches[0].has_form_of(batch):
             return False
         self._batches.append(batch)
         self._left -= len(batch)
@@ -49,14 +49,8 @@ class Joining:
         first = self._batches[0]
         if len(self._batches) == 1:
             return first
-        keys: Any = None
-        if isinstance(first.keys, list):
-            keys = [key for batch in self._batches for key in batch.keys]
-        elif first.keys is not None:
-            keys = np.concatenate([batch.keys for batch in self._batches])
-        if isinstance(first.values, list):
-            return Batch(*_joined_rows(self._batches), keys)
-        return Batch(_joined_columns(self._batches), _joined_times(self._batches), keys)
+        join = _joined_rows if isinstance(first, RowBatch) else _joined_columns
+        return join(self._batches, _joined_keys(self._batches))
 
 
 def coalesced(elements: Sequence[StreamElement], batch_size: int) -> list[StreamElement]:
@@ -78,35 +72,27 @@ def coalesced(elements: Sequence[StreamElement], batch_size: int) -> list[Stream
     return result
 
 
-def _column_bytes(batch: Batch) -> int:
-    return 0 if isinstance(batch.values, list) else batch.values.nbytes
-
-
-def _can_join(left: Batch, right: Batch) -> bool:
-    """Whether the records of two batches have the same form."""
-    if (left.timestamps is None) != (right.timestamps is None) or type(left.keys) is not type(right.keys):
-        return False
-    if isinstance(left.values, list) or isinstance(right.values, list):
-        return type(left.values) is type(right.values)
-    return len(left) > 0 and bool(left.values.schema.equals(right.values.schema, check_metadata=True))
-
-
-def _joined_rows(batches: Sequence[Batch]) -> tuple[list[Any], list[int] | None]:
+def _joined_rows(batches: Sequence[Batch], keys: Any) -> RowBatch:
     # All at once: a piece at a time, the first would be copied once for each.
     values: list[Any] = []
     timestamps: list[int] | None = None if batches[0].timestamps is None else []
     for batch in batches:
-        values += batch.values
+        values += batch.rows()
         if timestamps is not None:
             timestamps += batch.timestamps or ()
-    return values, timestamps
+    return RowBatch(values, timestamps, keys)
 
 
-def _joined_columns(batches: Sequence[Batch]) -> pa.RecordBatch:
+def _joined_columns(batches: Sequence[Batch], keys: Any) -> ColumnBatch:
     table = pa.Table.from_batches([batch.values for batch in batches])
-    return table.combine_chunks().to_batches()[0]
-
-
-def _joined_times(batches: Sequence[Batch]) -> Sequence[int] | None:
     times = [each for batch in batches if (each := timestamps_of(batch)) is not None]
-    return as_timestamps(np.concatenate(times)) if times else None
+    timestamps = as_timestamps(np.concatenate(times)) if times else None
+    return ColumnBatch(table.combine_chunks().to_batches()[0], timestamps, keys)
+
+
+def _joined_keys(batches: Sequence[Batch]) -> Any:
+    if batches[0].keys is None:
+        return None
+    if batches[0].has_integer_keys:
+        return np.concatenate([batch.keys for batch in batches])
+    return [key for batch in batches for key in batch.keys]

@@ -15,12 +15,13 @@ from ..operators.columnar.column_key import ColumnKey
 from ..operators.keyed.key_hashing import hash_int64, key_groups_of, key_groups_of_hashes
 from ..operators.output import Emit
 from ..operators.record_loops import mapped
-from ..protocol.elements import Batch
+from ..protocol.elements import Batch, ColumnBatch, RowBatch
 from ..protocol.scheduling.execution_graph import OutputEdge
 from ..protocol.scheduling.partitioning import Partitioning
 from ..state.serializers.key_codec import without_lists
-from .column_partitioner import ColumnPartitioner, scatter_columns, sorted_by_channel
+from .column_partitioner import ColumnPartitioner
 from .output import OutputChannel
+from .scattering import scatter
 
 
 def partitioner(out: OutputEdge, channels: Sequence[OutputChannel], operator_name: str) -> Emit:
@@ -62,16 +63,19 @@ class RoundRobinPartitioner:
     def emit(self, batch: Batch) -> None:
         """Deal out one batch, going on where the last one ended."""
         count = len(self._channels)
-        if not isinstance(batch.values, list):
-            scatter_columns(batch, (self._next + np.arange(len(batch))) % count, self._channels)
-            self._next = (self._next + len(batch)) % count
-            return
-        values = batch.values
+        if isinstance(batch, RowBatch):
+            self._deal(batch, count)
+        else:
+            targets = (self._next + np.arange(len(batch))) % count
+            scatter(batch.without_keys(), targets, self._channels)
+        self._next = (self._next + len(batch)) % count
+
+    def _deal(self, batch: RowBatch, count: int) -> None:
+        values, times = batch.values, batch.timestamps
         for offset in range(min(count, len(values))):
             channel = self._channels[(self._next + offset) % count]
-            timestamps = None if batch.timestamps is None else batch.timestamps[offset::count]
-            channel.add_batch(Batch(values[offset::count], timestamps))
-        self._next = (self._next + len(values)) % count
+            timestamps = None if times is None else times[offset::count]
+            channel.add_batch(RowBatch(values[offset::count], timestamps))
 
 
 class ShufflePartitioner:
@@ -84,7 +88,7 @@ class ShufflePartitioner:
     def emit(self, batch: Batch) -> None:
         """Draw a channel for every record of a batch."""
         targets = self._random.integers(len(self._channels), size=len(batch))
-        _scatter(Batch(batch.values, batch.timestamps), targets, self._channels)
+        scatter(batch.without_keys(), targets, self._channels)
 
 
 class CustomPartitioner:
@@ -119,7 +123,7 @@ class CustomPartitioner:
                 f"partition_custom() after operator {self._operator_name}: the partitioner or its key "
                 f"selector raised {type(error).__name__}: {error} on the record {value!r:.200}"
             ) from error
-        _scatter(Batch(batch.values, batch.timestamps), targets, self._channels)
+        scatter(batch.without_keys(), targets, self._channels)
 
 
 class HashPartitioner:
@@ -144,7 +148,7 @@ class HashPartitioner:
 
     def emit(self, batch: Batch) -> None:
         """Split one batch by key."""
-        if self._columns is not None and not isinstance(batch.values, list):
+        if self._columns is not None and isinstance(batch, ColumnBatch):
             self._columns.emit(batch)
             return
         values = batch.rows()
@@ -156,11 +160,11 @@ class HashPartitioner:
         if len(self._channels) > 1:
             groups = self._groups(found) if numbers is None else self._groups_of_numbers(numbers)
             targets = groups.astype(np.int64) * self._parallelism // self._max_parallelism
-            _scatter(Batch(values, batch.timestamps, keys), targets, self._channels)
+            scatter(RowBatch(values, batch.timestamps, keys), targets, self._channels)
             return
         if numbers is None:
             self._check_types(found)
-        self._channels[0].add_batch(Batch(values, batch.timestamps, keys))
+        self._channels[0].add_batch(RowBatch(values, batch.timestamps, keys))
 
     def _keys(self, values: list[Any]) -> list[Any]:
         remaining: Any = iter(values)
@@ -188,34 +192,6 @@ class HashPartitioner:
 
     def _groups_of_numbers(self, numbers: Any) -> Any:
         return key_groups_of_hashes(hash_int64(numbers), self._max_parallelism)
-
-
-def _scatter(batch: Batch, targets: Any, channels: Sequence[OutputChannel]) -> None:
-    """Give each channel the records, in their order, that `targets` assigns to it."""
-    values, keys = batch.values, batch.keys
-    if not len(values):
-        return
-    if not isinstance(values, list):
-        scatter_columns(batch, targets, channels)
-        return
-    order, bounds = sorted_by_channel(targets, len(channels))
-    values, times = _taken(values, order), None
-    if batch.timestamps is not None:
-        times = _taken(batch.timestamps, order)
-    if keys is not None:
-        keys = _taken(keys, order) if isinstance(keys, list) else keys[order]
-    for target, channel in enumerate(channels):
-        start, end = bounds[target], bounds[target + 1]
-        if start < end:
-            part_times = times[start:end] if times is not None else None
-            part_keys = keys[start:end] if keys is not None else None
-            channel.add_batch(Batch(values[start:end], part_times, part_keys))
-
-
-def _taken(objects: Sequence[Any], order: Any) -> list[Any]:
-    """Objects in another order. As an array they are moved by NumPy, without an integer for each."""
-    taken: list[Any] = np.fromiter(objects, object, len(objects))[order].tolist()
-    return taken
 
 
 def _as_numbers(keys: list[Any]) -> Any:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from ..common.errors import UserCodeError
 from ..common.types import Row
+from ..protocol.elements import Batch, ColumnBatch
 
 
 class RecordTables:
@@ -37,17 +38,17 @@ class RecordTables:
                 f"input_schema"
             ) from error
 
-    def table(self, values: Any) -> pa.Table:
+    def table(self, batch: Batch) -> pa.Table:
         """The records of a batch.
 
         Raises:
             UserCodeError: A record does not fit the schema.
         """
         try:
-            if isinstance(values, pa.RecordBatch):
-                table = pa.Table.from_batches([values])
+            if isinstance(batch, ColumnBatch):
+                table = pa.Table.from_batches([batch.values])
                 return table if self._input_schema is None else table.cast(self._input_schema)
-            return pa.Table.from_pylist([self._as_dict(value) for value in values], self._input_schema)
+            return pa.Table.from_pylist([self._as_dict(value) for value in batch.rows()], self._input_schema)
         except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
             raise UserCodeError(
                 f"{self._where}: a record does not fit the stage's input schema: {error}"
@@ -76,13 +77,13 @@ class EpochBuffer:
         self._tables: list[pa.Table] = []
         self.records = 0
 
-    def add(self, values: Any) -> None:
+    def add(self, batch: Batch) -> None:
         """Take the records of a batch.
 
         Raises:
             UserCodeError: A record does not fit the schema.
         """
-        table = self._records.table(values)
+        table = self._records.table(batch)
         self._tables.append(table)
         self.records += table.num_rows
 

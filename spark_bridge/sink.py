@@ -21,7 +21,7 @@ from ..common.errors import TidegateError, UserCodeError
 from ..operators.base import OperatorContext
 from ..operators.sinks import Committer, Sink, SinkOperator, SinkWriter
 from ..protocol.channels.listening import ANY_PORT, ListenRule
-from ..protocol.elements import Batch, CheckpointBarrier
+from ..protocol.elements import Batch, CheckpointBarrier, RowBatch
 from ..protocol.ids import CheckpointId
 from .epochs import EpochBuffer
 from .exchange import exchange_frames as exchange
@@ -154,11 +154,6 @@ class SparkSink(Sink):
 class SparkSinkOperator(SinkOperator):
     """A `SinkOperator` that keeps Arrow batches as they are, and numbers epochs as checkpoints."""
 
-    def process_batch(self, batch: Batch, input_index: int) -> None:
-        writer = self._writer
-        assert isinstance(writer, EpochWriter)
-        writer.gather(batch.values)
-
     def prepare_snapshot(self, barrier: CheckpointBarrier) -> None:
         assert isinstance(self._writer, EpochWriter)
         self._writer.number = int(barrier.checkpoint_id)
@@ -185,12 +180,11 @@ class EpochWriter(SinkWriter):
         """Not while the session starts, so that no commit has to wait for it."""
         return self._lease is None or not self._lease.is_starting()
 
-    def gather(self, values: Any) -> None:
-        """Take the records of a batch."""
-        self._gathered.add(values)
+    def write_elements(self, batch: Batch) -> None:
+        self._gathered.add(batch)
 
     def write_batch(self, values: list[Any]) -> None:
-        self.gather(values)
+        self.write_elements(RowBatch(values))
 
     def prepare_commit(self) -> list[Any]:
         if not self._gathered.records:

@@ -123,7 +123,7 @@ class SparkStageOperator(EpochStageOperator):
         self._server = exchange_server(self._where, session, self._settings.listen_rule, context.local_dir)
 
     def to_table(self, batch: Batch) -> pa.Table:
-        return self._records.table(batch.values)
+        return self._records.table(batch)
 
     def start_runner(self, started: Callable[[], None]) -> None:
         settings = self._settings

@@ -21,9 +21,9 @@ from ..datastream import DataStream, HashMapStateBackend, StateBackend, StreamEx
 from ..protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
 from ..protocol.elements import (
     MAX_WATERMARK_MS,
-    Batch,
     CheckpointBarrier,
     EndOfInput,
+    RowBatch,
     SnapshotKind,
     Watermark,
     WatermarkStatus,
@@ -132,7 +132,7 @@ class Harness:
         self, values: Iterable[Any], timestamps: Sequence[int] | None = None, input_number: int = 0
     ) -> None:
         """Send records in one batch, with their event times in milliseconds if they have some."""
-        self._tasks.feed(input_number, Batch(list(values), timestamps))
+        self._tasks.feed(input_number, RowBatch(list(values), timestamps))
 
     def process_watermark(self, timestamp_ms: int, input_number: int | None = None) -> None:
         """Send a watermark into one input, or into all of them."""

@@ -16,7 +16,7 @@ from ...operators.base import OperatorContext
 from ...operators.columnar.columns import same_columns, schema_text
 from ...operators.sources.enumerators import Boundedness, SplitEnumerator, SplitEnumeratorContext
 from ...operators.sources.sources import Source, SourceReader
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, ColumnBatch, RowBatch
 from .enumerator import Discovery, FileEnumerator
 from .errors import FileConnectorError, file_errors
 from .formats import FileFormat, FileSplit, ParquetFormat, Piece, Reading
@@ -225,18 +225,18 @@ class _FileReader(SourceReader):
         if not self._splits:
             return None
         if not self._is_due():
-            return Batch([])
+            return RowBatch([])
         split = self._splits[0]
         piece = self._next_piece(split, max_records)
         if piece is _END:
             self._splits.pop(0)
             self._pieces = None
         if not isinstance(piece, tuple):
-            return Batch([])
+            return RowBatch([])
         self._polled = split
         batch, self._splits[0] = piece
         self._emitted += batch.num_rows
-        return Batch(batch if self._as_columns else self._records(split, batch))
+        return ColumnBatch(batch) if self._as_columns else RowBatch(self._records(split, batch))
 
     def _records(self, split: FileSplit, batch: pa.RecordBatch) -> list[Any]:
         try:

@@ -14,7 +14,7 @@ from ...common.errors import UserCodeError
 from ...operators.base import OperatorContext
 from ...operators.columnar.columns import as_columns
 from ...operators.timers.processing_time import TimerHandle
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, ColumnBatch
 from .errors import file_errors
 from .formats import FileFormat, FileWriter
 from .parts import OutputFileConfig, PartName, StagedFile, owner_of
@@ -76,9 +76,9 @@ class BucketFiles:
         self._plan_check(now_ms)
 
     def _columns(self, batch: Batch) -> pa.RecordBatch:
-        if isinstance(batch.values, pa.RecordBatch):
+        if isinstance(batch, ColumnBatch):
             return as_columns(batch, self._schema, self._where)
-        return self._format.to_batch(batch.values, self._schema, self._where)
+        return self._format.to_batch(batch.rows(), self._schema, self._where)
 
     def _add(self, bucket_id: str, columns: pa.RecordBatch, now_ms: int) -> None:
         # The most recent is last.

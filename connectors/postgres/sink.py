@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-import pyarrow as pa
 
 from ...common.errors import ConfigurationError
 from ...operators.base import OperatorContext
@@ -21,7 +20,7 @@ from ...operators.checkpointed import (
     FunctionSnapshotContext,
 )
 from ...operators.two_phase_commit import TwoPhaseCommitSink
-from ...protocol.elements import Batch
+from ...protocol.elements import Batch, ColumnBatch
 from ...protocol.ids import CheckpointId
 from ...state.descriptors import ListStateDescriptor
 from .connection import Connection, Database, Session
@@ -117,8 +116,8 @@ class PostgresSink(TwoPhaseCommitSink[PostgresTransaction], CheckpointedFunction
             self._copying(transaction).add_rows(values)
 
     def write_elements(self, transaction: PostgresTransaction, batch: Batch) -> None:
-        if not isinstance(batch.values, pa.RecordBatch):
-            self.write(transaction, batch.values)
+        if not isinstance(batch, ColumnBatch):
+            self.write(transaction, batch.rows())
             return
         with postgres_errors(self._where, self._action):
             self._copying(transaction).add_columns(batch.values)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ...common.errors import ConfigurationError, UserCodeError
 from ...protocol.elements import Batch, ColumnBatch
 from ..base import StreamOperator
+from ..batch_selection import selected
 from ..elementwise import FunctionOperator
 from .columns import (
     Int64s,
@@ -21,7 +22,6 @@ from .columns import (
     checked_schema,
     same_columns,
     schema_text,
-    taken,
     timestamps_of,
 )
 
@@ -138,7 +138,7 @@ class FilterBatchesOperator(FunctionOperator):
         if len(rows) == len(columns):
             self.emit(ColumnBatch(columns, batch.timestamps))
         elif len(rows):
-            self.emit(taken(ColumnBatch(columns, batch.timestamps), rows))
+            self.emit(selected(ColumnBatch(columns, batch.timestamps), rows))
 
 
 class ToColumnsOperator(StreamOperator):

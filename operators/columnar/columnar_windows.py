@@ -18,6 +18,7 @@ from ...common.errors import ConfigurationError, TidegateError, UserCodeError
 from ...common.typeinfo import TypeInformation
 from ...protocol.elements import MAX_WATERMARK_MS, Batch, ColumnBatch
 from ..base import OperatorContext
+from ..batch_selection import selected
 from ..late_records import LateRecords
 from ..output import Output
 from ..timers.timer_queue import Due
@@ -26,7 +27,7 @@ from .aggregate_functions import ROWS, Fold
 from .aggregate_state import BatchFolds, KeyedFolds, result_column
 from .column_key import DistinctKeys, distinct_keys
 from .columnar_aggregate import Aggregates, FoldingOperator
-from .columns import Int64s, as_columns, as_timestamps, taken, timestamps_of
+from .columns import Int64s, as_columns, as_timestamps, timestamps_of
 from .grouping import MAX_ROWS, Array, Grouping
 
 WINDOW_START = "window_start"
@@ -135,7 +136,7 @@ class ColumnarWindowOperator(FoldingOperator, BatchTimerTarget):
             first = batch.values.slice(int(rows[0]), 1).to_pylist()[0]
             self.late_records.drop(len(rows), first)
         else:
-            self.output.emit_side(self._late_tag_id, taken(batch, rows))
+            self.output.emit_side(self._late_tag_id, selected(batch, rows))
 
     def _add_to_windows(self, columns: pa.RecordBatch, groups: _Groups) -> None:
         """Add records to one window each."""

@@ -56,7 +56,7 @@ def as_columns(batch: Batch, schema: pa.Schema | None, where: str) -> pa.RecordB
         UserCodeError: The batch has other columns, or holds Python objects that do not fit.
     """
     values = batch.values
-    if isinstance(values, pa.RecordBatch):
+    if isinstance(batch, ColumnBatch):
         if schema is not None and not same_columns(values.schema, schema):
             raise UserCodeError(
                 f"{where}: wants batches with the columns {schema_text(schema)}, but got "
@@ -84,13 +84,6 @@ def timestamps_of(batch: Batch) -> Int64s | None:
 def as_timestamps(times: Int64s | None) -> Sequence[int] | None:
     """Event times as a batch carries them: compact, and Python integers for whoever reads them one by one."""
     return None if times is None else array("q", times.astype(np.int64, copy=False).tobytes())
-
-
-def taken(batch: Batch, rows: Int64s) -> Batch:
-    """Some rows of an Arrow batch with their timestamps, in memory of their own."""
-    times = timestamps_of(batch)
-    taken_times = None if times is None else times[rows]
-    return ColumnBatch(batch.values.take(pa.array(rows)), as_timestamps(taken_times))
 
 
 def _first(values: Sequence[Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ...common.errors import KeyTypeError
@@ -37,21 +36,21 @@ class DeclaredKeys:
         self._converter = None if declared is None else converter_of(declared)
         self._basic = declared.basic_type if isinstance(declared, BasicTypeInfo) else None
 
-    def check(self, keys: Any, where: str) -> None:
+    def check(self, keys: Sequence[Any], where: str, are_integers: bool) -> None:
         """Check the keys of a batch.
 
         Args:
-            keys: A list, or an array of 64-bit integers.
+            keys: All of them.
             where: The operator and subtask, for errors.
+            are_integers: Whether they are known to be integers of 64 bits.
 
         Raises:
             KeyTypeError: A key does not have the declared type.
         """
-        if self._converter is None or (isinstance(keys, np.ndarray) and self._basic in _INT64_HOLDERS):
+        if self._converter is None or (are_integers and self._basic in _INT64_HOLDERS):
             return
-        listed: Sequence[Any] = keys if isinstance(keys, list) else keys.tolist()
         try:
-            self._converter(listed)
+            self._converter(keys)
         except (WrongValueError, OverflowError) as error:
             raise KeyTypeError(f"{where}: the key is {error}; {_ADVICE}") from error
 

@@ -74,15 +74,15 @@ class KeyedOperator(FunctionOperator):
             KeyTypeError: A key does not have the declared type.
         """
         where = f"operator {self.context.name_with_subtask}"
-        keys = batch.keys
+        keys = batch.key_list()
         if keys is None:
             selector = self.key_selectors[input_index]
-            if isinstance(selector, ColumnKey) and not isinstance(batch.values, list):
+            if isinstance(selector, ColumnKey) and isinstance(batch, ColumnBatch):
                 keys = selector.keys_of(batch.values, where)
             else:
                 keys = self._select(values, selector)
-        self._declared_keys.check(keys, where)
-        return keys if isinstance(keys, list) else keys.tolist()
+        self._declared_keys.check(keys, where, batch.has_integer_keys)
+        return keys
 
     def _select(self, values: list[Any], selector: Selector) -> list[Any]:
         try:
@@ -282,7 +282,7 @@ class KeyedReduceOperator(KeyedOperator, TimerTarget):
             self._end = timer_services.create("reduce", self)
 
     def process_batch(self, batch: Batch, input_index: int) -> None:
-        if self._by_columns is not None and not isinstance(batch.values, list):
+        if self._by_columns is not None and isinstance(batch, ColumnBatch):
             columns = self._by_columns.reduced(batch.values, f"operator {self.context.name_with_subtask}")
             if columns is not None:
                 self.keyed.records_processed(len(columns))

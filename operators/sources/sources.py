@@ -395,9 +395,9 @@ class SourceOperator(PolledOperator):
 
 def _index_of(record: object, batch: Batch) -> int | None:
     """Which record of a batch it is; `None` if it is none of them, or may be several."""
-    if record is None or not isinstance(batch.values, list):
+    if record is None:
         return None
-    found = [index for index, value in enumerate(batch.values) if value is record]
+    found = [index for index, value in enumerate(batch.rows()) if value is record]
     return found[0] if len(found) == 1 else None
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from ...common.errors import CorruptCheckpointError
+from ...operators.batch_selection import selected
 from ...operators.keyed.key_hashing import key_groups_of
 from ...protocol.checkpoints.channel_state import RecoveredChannel
 from ...protocol.checkpoints.handles import ChannelRange, ChannelStateHandle
@@ -148,15 +148,8 @@ def _kept(batch: Batch, channel: RecoveredChannel) -> Batch:
     """The records of a keyed batch whose key groups the new subtask owns."""
     key_groups = channel.key_groups
     assert key_groups is not None
-    keys = batch.keys.tolist() if isinstance(batch.keys, np.ndarray) else batch.keys
+    keys = batch.key_list()
+    assert keys is not None, "a keyed exchange sends keys"
     groups = key_groups_of(keys, channel.max_parallelism)
     kept = np.flatnonzero((groups >= key_groups.start) & (groups <= key_groups.end))
-    if len(kept) == len(batch):
-        return batch
-    keys = batch.keys[kept] if isinstance(batch.keys, np.ndarray) else _picked(batch.keys, kept)
-    timestamps = None if batch.timestamps is None else _picked(batch.timestamps, kept)
-    return Batch(_picked(batch.values, kept), timestamps, keys)
-
-
-def _picked(values: Sequence[Any], positions: Any) -> list[Any]:
-    return [values[position] for position in positions.tolist()]
+    return batch if len(kept) == len(batch) else selected(batch, kept)
