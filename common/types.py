@@ -191,6 +191,21 @@ class Row:
         return _restore_row, (self._fields, tuple(self._values), self._row_kind.value)
 
 
+def fields_in_order(row: Row, names: tuple[str, ...] | None) -> Sequence[Any] | None:
+    """The fields of a row in the order of declared names.
+
+    Args:
+        names: the declared names; None where fields are found by position.
+
+    Returns:
+        The fields, by name where the row has names too, else by position; None if it has other names.
+    """
+    given = row._fields
+    if given is None or names is None or given == names:
+        return row._values
+    return [row[name] for name in names] if set(given) == set(names) else None
+
+
 def named_rows(names: tuple[str, ...], records: Iterable[Iterable[Any]]) -> list[Row]:
     """Rows of kind INSERT with these names, one for each record of values."""
     new = Row.__new__

@@ -16,7 +16,15 @@ from typing import Any
 from ..bulk_comparison import all_equal
 from .declared_types import TypeInformation, type_text
 
-__all__ = ["Converter", "PlainConverter", "WrongValueError", "plain_converter", "shortened", "unconverted"]
+__all__ = [
+    "Converter",
+    "PlainConverter",
+    "WrongValueError",
+    "plain_converter",
+    "shortened",
+    "unconverted",
+    "value_text",
+]
 
 logger = logging.getLogger("tidegate")
 
@@ -87,8 +95,7 @@ class Converter(ABC):
 
     def wrong(self, value: object) -> WrongValueError:
         """The error for a value of another type."""
-        kind = "None" if value is None else f"{shortened(value)}, of type {type(value).__name__},"
-        return WrongValueError(f"{kind} where {type_text(self._declared)} is declared")
+        return WrongValueError(f"{value_text(value)} where {type_text(self._declared)} is declared")
 
 
 def plain_converter(
@@ -239,6 +246,11 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "PRIMITIVE_ARRAY(BYTE)": _as_bytes,
 }
 """What else may be given for a value of a type, by the text of the type."""
+
+
+def value_text(value: object) -> str:
+    """A value of a wrong type, as errors show it."""
+    return "None" if value is None else f"{shortened(value)} of type {type(value).__name__}"
 
 
 def shortened(value: object, limit: int = 200) -> str:

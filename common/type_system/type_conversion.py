@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from ..bulk_comparison import all_equal
-from ..types import Row, named_rows
+from ..types import Row, fields_in_order, named_rows
 from .declared_types import RowTypeInfo, TupleTypeInfo, TypeInformation
 from .plain_conversion import (
     Converter,
@@ -196,20 +196,17 @@ class _Rows(_Fields):
             if converted is records:
                 return rows
         else:
-            converted = self._converted([self._record(row) for row in rows])
+            converted = self._converted(list(map(self._record, rows)))
         made = named_rows(self._names, converted)
         for row, original in zip(made, rows):
             row.set_row_kind(original.get_row_kind())
         return made
 
     def _record(self, row: Row) -> Sequence[Any]:
-        """The fields of a row in the declared order: by name where both have names, else by position."""
-        names = row._fields
-        if names is None or not self._by_name or names == self._names:
-            return row._values
-        if set(names) != set(self._names):
+        fields = fields_in_order(row, self._names if self._by_name else None)
+        if fields is None:
             raise self.wrong(row)
-        return [row[name] for name in self._names]
+        return fields
 
     def _row(self, value: Any) -> Row:
         if isinstance(value, Row):

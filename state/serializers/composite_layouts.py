@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...common.types import Row, RowKind
+from ...common.type_system.plain_conversion import value_text
+from ...common.types import Row, RowKind, fields_in_order
 from .value_layouts import LIST_LIKE, ValueLayout, checked, nullable, same
 
 _NONE = type(None)
@@ -40,7 +41,7 @@ class ListLayout(ValueLayout):
 
     def refusal(self, value: Any) -> str | None:
         if type(value) not in LIST_LIKE:
-            return f"{value!r:.100} of type {type(value).__name__}"
+            return value_text(value)
         for index, element in enumerate(value):
             if element is None and not self._with_none:
                 return f"None as element {index}"
@@ -97,7 +98,7 @@ class MapLayout(ValueLayout):
 
     def refusal(self, value: Any) -> str | None:
         if type(value) is not dict:
-            return f"{value!r:.100} of type {type(value).__name__}"
+            return value_text(value)
         for key, entry in value.items():
             reason = part_refusal(self._key, key)
             if reason is not None:
@@ -189,7 +190,7 @@ class StructLayout(ValueLayout):
     def refusal(self, value: Any) -> str | None:
         parts = self.parts(value)
         if parts is None:
-            return f"{value!r:.100} of type {type(value).__name__}"
+            return value_text(value)
         for name, layout, part in zip(self._names, self._fields, parts):
             reason = part_refusal(layout, part)
             if reason is not None:
@@ -280,11 +281,7 @@ class RowLayout(StructLayout):
     def parts(self, value: Any) -> Iterable[Any] | None:
         if not (type(value) is Row or type(value) is tuple) or len(value) != len(self._fields):
             return None
-        names = value._fields if isinstance(value, Row) else None
-        if names is None or self._row_fields is None:
-            return value
-        by_name = dict(zip(names, value))
-        return [by_name[name] for name in self._names] if by_name.keys() == set(self._names) else None
+        return fields_in_order(value, self._row_fields) if isinstance(value, Row) else value
 
     def to_encoded(self, value: Any) -> Any:
         return self._each(value, "to_encoded")

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...common.errors import CorruptCheckpointError, StateError
 from ...common.time import Instant
+from ...common.type_system.plain_conversion import value_text
 from ...common.types import Row, RowKind
 
 VERSION = 1
@@ -215,7 +216,7 @@ def _write(value: Any, out: bytearray) -> None:
         found = next(((tag, write) for kinds, tag, write in _WRITERS if isinstance(value, kinds)), None)
         if found is None:
             raise StateError(
-                f"{value!r:.100} of type {type(value).__name__} has no encoding inside a value of a declared "
+                f"{value_text(value)} has no encoding inside a value of a declared "
                 f"type; declare another type in the state descriptor"
             )
     tag, write = found

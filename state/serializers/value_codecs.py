@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...common.errors import StateError
+from ...common.type_system.plain_conversion import value_text
 from ...common.typeinfo import TypeInformation, type_text
 from .encoded_values import VERSION as ENCODED_VERSION
 from .encoded_values import decode_value, encode_value
@@ -186,7 +187,6 @@ class TypedCodec(ValueCodec):
 def wrong_type(value: Any, text: str, reason: str) -> StateError:
     """The error for a value that does not fit the declared type `text`."""
     return StateError(
-        f"the value {value!r:.200} of type {type(value).__name__} does not fit the declared type "
-        f"{text} (it has {reason}); store values of that type, or declare another one in the state "
-        f"descriptor"
+        f"the value {value_text(value)} does not fit the declared type {text} (it has {reason}); store "
+        f"values of that type, or declare another one in the state descriptor"
     )

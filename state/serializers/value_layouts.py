@@ -22,6 +22,7 @@ import pyarrow as pa
 from ...common.errors import CorruptCheckpointError, StateError
 from ...common.time import Instant
 from ...common.type_system.class_types import CustomTypeInfo, EnumTypeInfo, class_name_of
+from ...common.type_system.plain_conversion import value_text
 from ...common.type_system.type_structure import PYTHON_TYPES
 from .encoded_values import PickledValue
 
@@ -154,7 +155,7 @@ class ScalarLayout(ValueLayout):
         is_wrong = not isinstance(value, self._accepted) or (
             isinstance(value, bool) and bool not in self._accepted
         )
-        return f"{value!r:.100} of type {type(value).__name__}" if is_wrong else None
+        return value_text(value) if is_wrong else None
 
     def to_encoded(self, value: Any) -> Any:
         return value
@@ -220,8 +221,7 @@ class CustomLayout(ScalarLayout):
                 data = codec.encode(value)
             except Exception as error:
                 raise StateError(
-                    f"the codec {codec.name!r} cannot encode {value!r:.100} of type "
-                    f"{type(value).__name__}: {error}"
+                    f"the codec {codec.name!r} cannot encode {value_text(value)}: {error}"
                 ) from error
             if type(data) is not bytes:
                 raise StateError(f"the codec {codec.name!r} gave {type(data).__name__}, not bytes")

@@ -100,6 +100,6 @@ def test_a_key_of_another_type_than_declared_ends_the_job_with_its_operator(
     ):
         list(results)
     cause = str(failure.value).partition("\n\n")[0]
-    for words in ("operator counter (", "the key is 7, of type int, where STRING is declared"):
+    for words in ("operator counter (", "the key is 7 of type int where STRING is declared"):
         assert words in cause
     assert "restarts" not in cause

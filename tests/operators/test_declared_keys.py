@@ -81,7 +81,7 @@ def test_a_key_of_another_type_names_operator_type_and_value(
 
 
 def test_an_int_for_a_string_is_reported_with_both_types() -> None:
-    with pytest.raises(KeyTypeError, match=r"the key is 5, of type int, where STRING is declared"):
+    with pytest.raises(KeyTypeError, match=r"the key is 5 of type int where STRING is declared"):
         keyed(Types.STRING()).process(["x"], keys=np.array([5], np.int64))
 
 

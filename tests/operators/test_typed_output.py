@@ -38,7 +38,7 @@ def test_a_wrong_value_is_an_error_with_operator_line_type_and_record() -> None:
     with pytest.raises(OutputTypeError) as caught:
         test.process([("a", 1), ("b", "two"), ("c", "three")])
     assert str(caught.value).startswith(
-        "operator Totals (1/2) (job.py:12) emitted 'two', of type str, where INT is declared in field 'age'. "
+        "operator Totals (1/2) (job.py:12) emitted 'two' of type str where INT is declared in field 'age'. "
         "The record is ('b', 'two')"
     )
 
@@ -55,7 +55,7 @@ def test_records_of_a_side_output_are_held_to_the_type_of_its_tag() -> None:
     test = OperatorUnderTest(operator, side_outputs=("late",)).open()
     test.operator.output.emit_side("late", Batch([("a", 1)]))
     assert test.sides["late"][0].values == [Row(name="a", age=1)]
-    with pytest.raises(OutputTypeError, match=r"side output 'late', emitted 1\.5, of type float"):
+    with pytest.raises(OutputTypeError, match=r"side output 'late', emitted 1\.5 of type float"):
         test.operator.output.emit_side("late", Batch([1.5]))
 
 
@@ -76,5 +76,5 @@ def test_a_filter_does_not_look_at_its_records_again() -> None:
 def test_the_records_of_a_collection_are_converted_where_it_is_given() -> None:
     assert declared_records([("a", 1)], PAIR, "from_collection") == [Row(name="a", age=1)]
     assert declared_records([object], Types.PICKLED_BYTE_ARRAY(), "from_collection") == [object]
-    with pytest.raises(OutputTypeError, match="from_collection emitted 'a', of type str"):
+    with pytest.raises(OutputTypeError, match="from_collection emitted 'a' of type str"):
         declared_records(["a"], Types.INT(), "from_collection")

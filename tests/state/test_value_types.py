@@ -385,3 +385,15 @@ def test_rows_with_and_without_names_have_codecs_of_their_own() -> None:
         column, opaque = codec.to_arrow([row])
         assert opaque == {}
         assert codec.from_arrow(column, opaque) == [row]
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("not yet loaded")
+
+
+def test_a_value_of_a_wrong_type_without_a_repr_is_a_state_error() -> None:
+    with pytest.raises(
+        StateError, match=r"<Unprintable whose repr\(\) raises RuntimeError> of type Unprintable"
+    ):
+        value_codec(Types.LIST(Types.LONG())).encode_many([[Unprintable()]])
