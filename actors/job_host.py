@@ -148,7 +148,7 @@ class JobHost:
         # While it is known where the subtasks were.
         last = self._details()
         self._gateway.close()
-        self._coordinator.sweep()
+        self._coordinator.ownership.sweep()
         self._reporters.close()
         if self._spec.settings.archive_dir is not None and self._is_owner():
             archive_job(self._spec.settings.archive_dir, last)

@@ -76,7 +76,7 @@ class CoordinatorLife:
     @property
     def is_superseded(self) -> bool:
         """Whether another coordinator owns the job, or its end."""
-        return self.coordinator.is_superseded or self._of_end.is_lost
+        return self.coordinator.ownership.is_superseded or self._of_end.is_lost
 
     @property
     def is_over(self) -> bool:
@@ -93,7 +93,7 @@ class CoordinatorLife:
         """
         if self.is_superseded:
             return False
-        return self.coordinator.may_act() if self.end is None else self._of_end.confirm()
+        return self.coordinator.ownership.may_act() if self.end is None else self._of_end.confirm()
 
     def check_not_superseded(self) -> None:
         """Raise `SupersededError` if another coordinator is to be asked."""
@@ -129,7 +129,7 @@ class CoordinatorLife:
             report, waiting = stored
             for event in waiting:
                 coordinator.results.add(event)
-            coordinator.finish_clean_up(keep_checkpoints=report.newest_checkpoint is not None)
+            coordinator.ownership.finish_clean_up(keep_checkpoints=report.newest_checkpoint is not None)
             self.end = report
         elif store is not None and self._spec.settings.takes_checkpoints and not self._ports.is_handed_over():
             # The record is removed after the hand-over, so the job has ended and its end is known.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ..common.job_status import JobStatus
 from ..protocol.scheduling.relocation import CoordinatorMove, MoveFacts, MoveStep
+from .control.job_requests import JobRequests
 from .job_coordinator import JobCoordinator
 
 logger = logging.getLogger(__name__)
@@ -36,23 +37,21 @@ class CoordinatorRelocation:
     def tick(self) -> bool:
         """Do what is due; whether the coordinator is about to leave, so that nothing else need move."""
         coordinator = self._coordinator
-        store = coordinator.store
-        if store is None:
+        store, checkpoints = coordinator.store, coordinator.checkpoints
+        if store is None or checkpoints is None:
             # A job without checkpoints does not survive its coordinator.
             return False
         newest = None if store.newest is None else store.newest.checkpoint_id
-        facts = MoveFacts(self._must_move(), self._is_steady, newest)
+        facts = MoveFacts(self._must_move(), self._is_running and not checkpoints.ending, newest)
         step = self._move.decide(coordinator.now_ms, facts)
         if step is MoveStep.TAKE_CHECKPOINT:
             logger.info("The node of the coordinator is being drained: it takes a checkpoint, and moves")
-            coordinator.trigger_checkpoint()
+            JobRequests(coordinator).trigger_checkpoint()
         elif step is MoveStep.LEAVE:
             logger.info("The coordinator leaves its node; the job resumes from checkpoint %s", newest)
             self._leave()
         return self._move.is_moving
 
     @property
-    def _is_steady(self) -> bool:
-        coordinator = self._coordinator
-        is_running = coordinator.status is JobStatus.RUNNING and coordinator.rescaling is None
-        return is_running and not coordinator.ending
+    def _is_running(self) -> bool:
+        return self._coordinator.status is JobStatus.RUNNING and self._coordinator.rescaling is None

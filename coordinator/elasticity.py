@@ -21,6 +21,7 @@ from ..protocol.scheduling.rescaling import (
     operator_groups,
     rescaled,
 )
+from .control.job_requests import JobRequests
 from .job_coordinator import JobCoordinator
 
 ASK_AGAIN_MS = 10_000
@@ -61,6 +62,7 @@ class Elasticity:
         metrics_interval_ms: int,
     ) -> None:
         self._coordinator = coordinator
+        self._requests = JobRequests(coordinator)
         self._room = room
         self._reactive = None if reactive is None else ReactivePolicy(reactive)
         self._autoscaler = None if autoscaler is None else AutoscalerPolicy(autoscaler)
@@ -70,7 +72,7 @@ class Elasticity:
         self._ask_at_ms = 0
         self._too_small_since_ms: int | None = None
         if reactive is not None:
-            coordinator.fit = self.fitted
+            coordinator.rescaler.fit = self.fitted
 
     def fitted(self, graph: JobGraph) -> JobGraph:
         """The job as it fits into the cluster now: in reactive mode every attempt begins so."""
@@ -113,7 +115,7 @@ class Elasticity:
         if self._reactive is None or slots is None:
             return False
         slots = min(slots, highest_parallelism(graph))
-        number = self._reactive.decide(now_ms, slots, _width(graph), self._coordinator.rescaled_ms)
+        number = self._reactive.decide(now_ms, slots, _width(graph), self._coordinator.rescaler.ended_ms)
         if number is None:
             return False
         self._ask(now_ms, {ALL_OPERATORS: number}, "reactive")
@@ -122,9 +124,7 @@ class Elasticity:
     def _leave_nodes(self, now_ms: int) -> None:
         leaving = self._room.leaving()
         if leaving:
-            self._after(
-                now_ms, self._coordinator.relocate("drained node"), f"{', '.join(leaving)} has to move"
-            )
+            self._after(now_ms, self._requests.relocate("drained node"), f"{', '.join(leaving)} has to move")
 
     # ------------------------------------------------------------ the load
 
@@ -172,7 +172,7 @@ class Elasticity:
 
     def _ask(self, now_ms: int, parallelism: dict[str, int], cause: str) -> None:
         wanted = ", ".join(f"{name}: {number}" for name, number in parallelism.items())
-        self._after(now_ms, self._coordinator.rescale(parallelism, cause), f"{cause} to {wanted}")
+        self._after(now_ms, self._requests.rescale(parallelism, cause), f"{cause} to {wanted}")
 
     def _after(self, now_ms: int, problem: str, what: str) -> None:
         self._ask_at_ms = now_ms + ASK_AGAIN_MS

@@ -106,7 +106,7 @@ class LocalExecutor:
             # The thread may be the driver's, which works for others from now on.
             logs.enter(None)
             self._background.shutdown(wait=True)
-            self.coordinator.sweep()
+            self.coordinator.ownership.sweep()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait in another thread for the end of `run`; false when the time is over first.

@@ -77,6 +77,8 @@ class Rescaler:
         self._store: CheckpointStore | None = None
         self._current: _Rescale | None = None
         self._count = 0
+        self.fit: Callable[[JobGraph], JobGraph] | None = None
+        """In reactive mode, what makes the job fit into its cluster whenever it is deployed."""
         self.ended_ms: int | None = None
         """When the tasks of the last rescale ran, or when it was requested if it failed; `None` before it."""
 
@@ -106,11 +108,6 @@ class Rescaler:
         before, after = self._current.record.from_parallelism, self._current.record.to_parallelism
         changes = [f"{uid} from {before[uid]} to {after[uid]}" for uid in after if before[uid] != after[uid]]
         return f"rescale ({self._current.record.cause}): {', '.join(changes) or 'other processes'}"
-
-    def fit(self, fitted: Callable[[JobGraph], JobGraph]) -> None:
-        """The job is about to be deployed in reactive mode: not as it was, but as it fits."""
-        if not self._is_in(RescalePhase.STARTING):
-            self.graph = fitted(self.graph)
 
     def next_due_ms(self) -> int:
         """When `advance` should be called next."""
@@ -261,10 +258,14 @@ class Rescaler:
     # ------------------------------------------------------------ while they are not running
 
     def deploy(self) -> None:
-        """The job is about to be deployed: `graph` is the requested one now, if the tasks stopped for it."""
+        """The job is about to be deployed: `graph` is what it is to run as now."""
         current = self._current
-        if current is None or not current.life.allows(RescaleEvent.DEPLOYING):
-            return
+        if current is not None and current.life.allows(RescaleEvent.DEPLOYING):
+            self._deploy(current)
+        if self.fit is not None and not self._is_in(RescalePhase.STARTING):
+            self.graph = self.fit(self.graph)
+
+    def _deploy(self, current: _Rescale) -> None:
         try:
             failpoints.reach("rescale_deploy")
         except CheckpointStorageError as error:

@@ -24,6 +24,7 @@ from .control_requests import (
     TakeCheckpoint,
     TakeSavepoint,
 )
+from .job_requests import JobRequests
 
 
 class JobControl:
@@ -44,6 +45,7 @@ class JobControl:
         processes: Callable[[], dict[str, int]],
     ) -> None:
         self._coordinator = coordinator
+        self._requests = JobRequests(coordinator)
         self._report = report
         self._details = details
         self._processes = processes
@@ -55,12 +57,12 @@ class JobControl:
             answer: Called once with the answer: at once, or for a `StateQuery` when its task has answered.
         """
         if isinstance(request, StateQuery):
-            self._coordinator.query_state(request, answer)  # type: ignore[arg-type]
+            self._requests.query_state(request, answer)  # type: ignore[arg-type]
         else:
             answer(self._answer(request))
 
     def _answer(self, request: ControlRequest[Any]) -> Any:
-        coordinator = self._coordinator
+        requests = self._requests
         match request:
             case GetReport():
                 return self._report()
@@ -69,15 +71,15 @@ class JobControl:
             case GetProcesses():
                 return self._processes()
             case Cancel():
-                return coordinator.cancel()
+                return self._coordinator.cancel()
             case TakeCheckpoint():
-                return coordinator.trigger_checkpoint()
+                return requests.trigger_checkpoint()
             case TakeSavepoint(kind, directory, format_type):
-                return coordinator.trigger_savepoint(kind, directory, format_type)
+                return requests.trigger_savepoint(kind, directory, format_type)
             case SetBarrierMode(mode):
-                return coordinator.set_barrier_mode(mode)
+                return requests.set_barrier_mode(mode)
             case Rescale(parallelism):
-                return coordinator.rescale(parallelism)
+                return requests.rescale(parallelism)
         raise NotImplementedError(f"{type(request).__name__} has no case in JobControl")
 
 

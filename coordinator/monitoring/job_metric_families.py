@@ -133,13 +133,13 @@ class JobMetricFamilies:
     def take(self) -> list[MetricFamily]:
         """All families as of now. What is not known yet has no sample."""
         families, job = MetricFamilies(), self._job
-        labels = {"job_id": str(job.job_id), "job_name": job.job_name}
+        labels = {"job_id": str(job.spec.job_id), "job_name": job.job_name}
         now_ms = job.now_ms
         self._add_status(families, labels, now_ms)
         _add_checkpoints(families, labels, job.statistics)
         taken = [(subtask, job.metrics.of(subtask_id)) for subtask_id, subtask in job.subtasks.items()]
         stages = reports_by_stage(stage for _, sample in taken for stage in sample.metrics.stages)
-        of_subtask = {**labels, "task_attempt_num": str(job.restarts)}
+        of_subtask = {**labels, "task_attempt_num": str(job.statistics.restarts)}
         for subtask, sample in taken:
             if sample.taken_ms:
                 _add_subtask(families, of_subtask, subtask, sample, now_ms, stages)
@@ -151,7 +151,7 @@ class JobMetricFamilies:
         is_running = job.status is JobStatus.RUNNING
         since_ms = job.running_since_ms
         values = {
-            "numRestarts": job.restarts,
+            "numRestarts": job.statistics.restarts,
             "uptime": max(0, now_ms - since_ms) if is_running and since_ms is not None else 0,
             "runningState": int(is_running),
         }

@@ -42,7 +42,7 @@ class JobView:
             report: Its report, taken at the same time.
             now_ms: By the coordinator's clock.
         """
-        history = self._coordinator.history
+        history = self._coordinator.observer.history
         return JobDetails(
             job_id=self._spec.job_id,
             report=replace(
@@ -63,7 +63,7 @@ class JobView:
 
     def _subtask(self, subtask: Subtask) -> SubtaskDetails:
         subtask_id = subtask.subtask_id
-        known = self._coordinator.history.subtasks.get(subtask_id, _CREATED)
+        known = self._coordinator.observer.history.subtasks.get(subtask_id, _CREATED)
         sample = self._coordinator.metrics.of(subtask_id)
         is_waiting = known.state is ExecutionState.INITIALIZING and not sample.host
         is_running = known.state is ExecutionState.RUNNING
@@ -82,20 +82,20 @@ class JobView:
 
 def report_of(coordinator: JobCoordinator) -> JobReport:
     """A view of a coordinator's job."""
-    failure, store = coordinator.failure, coordinator.store
+    failure, store, checkpoints = coordinator.failure, coordinator.store, coordinator.checkpoints
     newest = store.newest if store is not None else None
     return JobReport(
         status=coordinator.status,
         cause=None if failure is None else failure.cause,
         details="" if failure is None else failure.details,
-        restarts=coordinator.restarts,
+        restarts=coordinator.statistics.restarts,
         statistics=coordinator.statistics.frozen(),
         newest_checkpoint=None
         if store is None or newest is None
         else store.directory_of(newest.checkpoint_id),
-        stopped_with=coordinator.stopped_with,
+        stopped_with=coordinator.ownership.stopped_with,
         job_name=coordinator.job_name,
-        checkpointing_mode=str(coordinator.barrier_mode or ""),
+        checkpointing_mode="" if checkpoints is None else str(checkpoints.mode),
         parallelism=parallelism_of(coordinator.graph),
         rescaling=coordinator.rescaling,
         metrics_url=coordinator.metrics.url,

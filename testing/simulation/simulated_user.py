@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...common.job_status import JobStatus
 from ...coordinator.barrier_mode import BarrierMode
+from ...coordinator.control.job_requests import JobRequests
 from ...coordinator.monitoring.job_report import JobReport
 from ...protocol.checkpoints.checkpoint_events import RequestId
 from ...protocol.elements import CheckpointBarrier, SavepointFormatType, SnapshotKind
@@ -104,9 +105,8 @@ class SimulatedUser:
     # ------------------------------------------------------------ requests
 
     def _ask(self, life: SimulatedCoordinator, request: Request) -> None:
-        coordinator = life.coordinator
         if request.ask is Ask.CHECKPOINT:
-            coordinator.trigger_checkpoint()
+            JobRequests(life.coordinator).trigger_checkpoint()
         elif request.ask is Ask.MODE:
             self._change_mode(life, request.mode)
         elif request.ask is Ask.RESCALE:
@@ -117,14 +117,14 @@ class SimulatedUser:
 
     def _savepoint(self, life: SimulatedCoordinator, kind: SnapshotKind, is_native: bool) -> RequestId:
         chosen = SavepointFormatType.NATIVE if is_native else SavepointFormatType.CANONICAL
-        request = life.coordinator.trigger_savepoint(kind, f"{ROOT}/{SAVEPOINTS}", chosen)
+        request = JobRequests(life.coordinator).trigger_savepoint(kind, f"{ROOT}/{SAVEPOINTS}", chosen)
         assert request is not None
         return request
 
     def _change_mode(self, life: SimulatedCoordinator, name: str) -> None:
         mode = BarrierMode(MODES[name], ALIGNED_TIMEOUTS_MS.get(name))
         self._unanswered[life.spec.job_id] = mode
-        problem = life.coordinator.set_barrier_mode(mode)
+        problem = JobRequests(life.coordinator).set_barrier_mode(mode)
         if not self._shell.is_current(life):
             # It was stopped meanwhile: whether its successor has seen the change is not known.
             return

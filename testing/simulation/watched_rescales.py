@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ...coordinator.control.job_requests import JobRequests
 from ...protocol.ids import JobId
 from ...protocol.scheduling.execution_graph import ExecutionGraph
 from ...protocol.scheduling.plan import JobGraph
@@ -41,7 +42,7 @@ class WatchedRescales:
         victims = (Victim.TASK, Victim.COORDINATOR, Victim.PARTITIONED)
         shell.may_crash_soon(shell.plan.faults.crash_at_rescale, victims)
         wanted = {stage.uid: number for stage, number in zip(shell.plan.stages, parallelism)}
-        problem = life.coordinator.rescale(wanted)
+        problem = JobRequests(life.coordinator).rescale(wanted)
         shell.scheduler.note(f"a rescale is asked for: {problem or 'yes'}")
         self._remember(life)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.common.errors import CheckpointStorageError
 from tidegate.common.restart_strategy import RestartStrategies
+from tidegate.coordinator.control.job_requests import JobRequests
 from tidegate.coordinator.job_coordinator import JobCoordinator
 from tidegate.coordinator.monitoring.job_observer import JobObserver
 from tidegate.coordinator.spec import JobSettings, JobSpec
@@ -118,6 +119,10 @@ class FakeCluster:
         self.stopped.append((attempt, list(subtasks)))
 
     # ------------------------------------------------------------ for the tests
+
+    @property
+    def requests(self) -> JobRequests:
+        return JobRequests(self.coordinator)
 
     @property
     def attempt(self) -> Attempt:

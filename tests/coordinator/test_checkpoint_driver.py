@@ -242,7 +242,7 @@ def test_a_coordinator_that_does_not_know_yet_that_it_was_replaced_records_no_en
 
 def test_every_request_gets_its_own_answer() -> None:
     cluster = tolerant(MANUAL)
-    first, second = (cluster.coordinator.trigger_checkpoint() for _ in range(2))
+    first, second = (cluster.requests.trigger_checkpoint() for _ in range(2))
     assert first is not None
     assert second is not None
     answers = cluster.coordinator.statistics.requests
@@ -256,15 +256,15 @@ def test_every_request_gets_its_own_answer() -> None:
 
 def test_requests_of_two_coordinators_have_different_numbers() -> None:
     cluster = tolerant(MANUAL)
-    first = cluster.coordinator.trigger_checkpoint()
+    first = cluster.requests.trigger_checkpoint()
     successor = FakeCluster(job_spec(trigger=MANUAL), cluster.storage).run()
-    assert successor.coordinator.trigger_checkpoint() != first
+    assert successor.requests.trigger_checkpoint() != first
 
 
 @pytest.mark.parametrize("ends", ["cancel", "fail"])
 def test_a_request_that_waits_when_the_job_ends_is_refused(ends: str) -> None:
     cluster = tolerant(MANUAL)
-    request = cluster.coordinator.trigger_checkpoint()
+    request = cluster.requests.trigger_checkpoint()
     if ends == "cancel":
         cluster.coordinator.cancel()
     else:

@@ -82,7 +82,7 @@ def test_no_checkpoint_is_triggered_while_too_many_old_ones_wait_to_be_deleted(m
     newest = cluster.triggered().checkpoint_id
     warning = f"{max_concurrent + 1} old checkpoints wait to be deleted"
     assert [text for text in cluster.coordinator.statistics.warnings if warning in text]
-    cluster.coordinator.trigger_checkpoint()
+    cluster.requests.trigger_checkpoint()
     cluster.pass_ms(500)
     assert cluster.triggered().checkpoint_id == newest
     cluster.run_background()

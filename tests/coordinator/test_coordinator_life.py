@@ -255,7 +255,7 @@ def test_a_job_with_savepoints_only_starts_although_it_cannot_be_resumed() -> No
     life = cluster.start()
     assert not life.life.is_forgotten
     life.initialized()
-    assert life.coordinator.trigger_checkpoint() is None
+    assert life.requests.trigger_checkpoint() is None
     life.coordinator.cancel()
     life.turn(*(events.TaskStopped(life.attempt, subtask) for subtask in SUBTASKS))
     assert life.coordinator.status is JobStatus.CANCELED

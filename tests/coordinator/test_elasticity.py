@@ -76,7 +76,7 @@ def test_people_do_not_interfere_with_it() -> None:
     cluster = FakeCluster()
     reactive(cluster, slots=2)
     cluster.run()
-    assert "scheduler-mode: reactive" in cluster.coordinator.rescale({"totals": 3})
+    assert "scheduler-mode: reactive" in cluster.requests.rescale({"totals": 3})
 
 
 def test_a_restart_takes_what_is_left() -> None:
@@ -101,7 +101,7 @@ def test_an_attempt_that_finds_no_places_any_more_is_given_up() -> None:
     cluster.stop_tasks()
     assert totals(cluster) == 2
     cluster.initialized()
-    assert cluster.coordinator.restarts == 1
+    assert cluster.coordinator.statistics.restarts == 1
 
 
 def test_subtasks_leave_a_node_that_is_drained() -> None:
@@ -122,7 +122,7 @@ def test_subtasks_leave_a_node_that_is_drained() -> None:
     (moved,) = cluster.coordinator.statistics.rescales
     assert (moved.cause, moved.failure) == ("drained node", "")
     assert moved.from_parallelism == moved.to_parallelism
-    assert cluster.coordinator.restarts == 0
+    assert cluster.coordinator.statistics.restarts == 0
 
 
 def test_without_another_place_it_stays_and_says_so() -> None:

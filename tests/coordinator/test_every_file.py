@@ -57,7 +57,7 @@ class Cluster(FakeCluster):
             snapshot = OperatorSnapshot(lists=(position_handle(checkpoint_id),))
             return Acknowledgement({"numbers": snapshot})
         path = f"shared/op-totals/{subtask.index}-{checkpoint_id}-{self.attempt}"
-        file = self.job.write_file(path, f"{path} of {self.coordinator.job_id}".encode())
+        file = self.job.write_file(path, f"{path} of {self.coordinator.spec.job_id}".encode())
         totals = len(self.deployments[-1]) - 1
         key_groups = key_group_range_of_subtask(subtask.index, 128, totals)
         return Acknowledgement({"totals": keyed_snapshot(file, key_groups)})
@@ -101,8 +101,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Files:
     old.stop_tasks()
     first = Cluster(secure_restored(spec_of(root)))
     first.run()
-    assert first.coordinator.set_barrier_mode(AT_LEAST_ONCE) == ""
-    assert first.coordinator.rescale({"totals": 4}) == ""
+    assert first.requests.set_barrier_mode(AT_LEAST_ONCE) == ""
+    assert first.requests.rescale({"totals": 4}) == ""
     assert first.ready is not None
     first.ready("")
     first.acknowledge()
@@ -153,12 +153,13 @@ def resumed(files: Files) -> Resumed:
     first_id = cluster.complete_checkpoint()
     assert first_id > 512, "an id is given twice"
     assert coordinator.store is not None
+    assert coordinator.checkpoints is not None
     assert coordinator.store.epoch > 2, "an epoch is claimed twice"
     newest = read_checkpoint(f"{storage.uri}/{JOB}/chk-{first_id}")
     assert newest.checkpoint_id == first_id
     assert coordinator.fail_points is not None
     coordinator.fail_points.reports()
-    mode, parallelism = str(coordinator.barrier_mode), parallelism_of(coordinator.graph)
+    mode, parallelism = str(coordinator.checkpoints.mode), parallelism_of(coordinator.graph)
     ended_at = "" if end is None else end[0].newest_checkpoint or ""
     return Resumed("", (restored, mode, parallelism), ended_at)
 

@@ -73,7 +73,7 @@ def test_a_coordinator_checks_its_own_storage() -> None:
 
 def test_a_running_job_cannot_become_exactly_once_on_such_a_storage() -> None:
     cluster = FakeCluster(job_spec(mode=CheckpointingMode.AT_LEAST_ONCE), ReplacingStorage()).run()
-    problem = cluster.coordinator.set_barrier_mode(BarrierMode(CheckpointingMode.EXACTLY_ONCE))
+    problem = cluster.requests.set_barrier_mode(BarrierMode(CheckpointingMode.EXACTLY_ONCE))
     assert "replaces a file" in problem
 
 

@@ -239,7 +239,7 @@ def test_a_new_coordinator_traces_how_it_took_over() -> None:
 def test_a_rescale_is_one_trace_too() -> None:
     cluster, spans = traced()
     cluster.complete_checkpoint()
-    assert cluster.coordinator.rescale({"totals": 4}) == ""
+    assert cluster.requests.rescale({"totals": 4}) == ""
     assert cluster.ready is not None
     cluster.ready("")
     cluster.acknowledge()

@@ -141,7 +141,7 @@ def test_restarts_run_in_the_same_executor() -> None:
     )
     job.run()
     assert job.coordinator.status is JobStatus.FINISHED
-    assert job.coordinator.restarts == 2
+    assert job.coordinator.statistics.restarts == 2
     # Without checkpoints every restart begins anew.
     assert set(job.take_results()) == set(range(5))
 

@@ -111,20 +111,20 @@ def test_a_coordinator_that_is_started_again_continues_the_history() -> None:
     assert loss.cause == "the coordinator was started again"
     assert loss.restored_checkpoint == checkpoint_id
     assert (loss.failed_ms, loss.running_ms, loss.outage_ms) == (9_000, 9_700, 8_600)
-    assert second.coordinator.restarts == 2
+    assert second.coordinator.statistics.restarts == 2
 
 
 def test_a_coordinator_that_is_lost_before_the_first_checkpoint_counts_too() -> None:
     cluster = FakeCluster().run()
     second = FakeCluster(job_spec(), cluster.storage).run()
-    assert second.coordinator.restarts == 1
+    assert second.coordinator.statistics.restarts == 1
     (loss,) = recoveries(second)
     assert loss.restored_checkpoint is None
 
 
 def test_the_first_start_of_a_job_is_no_recovery() -> None:
     cluster = FakeCluster().run()
-    assert cluster.coordinator.restarts == 0
+    assert cluster.coordinator.statistics.restarts == 0
     assert recoveries(cluster) == []
 
 

@@ -80,7 +80,7 @@ def test_the_next_coordinator_resumes_the_job() -> None:
 
 def test_a_rescale_succeeds() -> None:
     cluster = unobserved().run()
-    assert cluster.coordinator.rescale({"totals": 4}) == ""
+    assert cluster.requests.rescale({"totals": 4}) == ""
     assert cluster.ready is not None
     cluster.ready("")
     cluster.acknowledge()
@@ -94,7 +94,7 @@ def test_a_rescale_succeeds() -> None:
 
 def test_a_rescale_whose_checkpoint_fails_leaves_the_job_as_it_was() -> None:
     cluster = unobserved().run()
-    cluster.coordinator.rescale({"totals": 4})
+    cluster.requests.rescale({"totals": 4})
     assert cluster.ready is not None
     cluster.ready("")
     declined = SubtaskDeclined(cluster.attempt, SOURCE, cluster.triggered().checkpoint_id, "its disk is full")
@@ -114,11 +114,11 @@ def test_acknowledgements_complete_a_checkpoint_that_the_statistics_have_lost() 
 
 def test_a_stop_with_a_savepoint_ends_the_job() -> None:
     cluster = unobserved().run()
-    cluster.coordinator.trigger_savepoint(
+    cluster.requests.trigger_savepoint(
         SnapshotKind.STOP, "memory://unobserved", SavepointFormatType.CANONICAL
     )
     cluster.acknowledge()
-    assert cluster.coordinator.stopped_with == "memory://unobserved/savepoint-job-1"
+    assert cluster.coordinator.ownership.stopped_with == "memory://unobserved/savepoint-job-1"
     for subtask in SUBTASKS:
         cluster.coordinator.handle(events.TaskFinished(cluster.attempt, subtask, TaskMetrics()))
     assert cluster.coordinator.status is JobStatus.FINISHED

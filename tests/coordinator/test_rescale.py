@@ -25,7 +25,7 @@ TOLERANT = job_spec(trigger=TriggerPolicy(interval_ms=100, timeout_ms=1_000, tol
 def asked(cluster: FakeCluster) -> FakeCluster:
     """A running job that is asked for four totals, and finds room for them."""
     cluster.run()
-    assert cluster.coordinator.rescale(FOUR) == ""
+    assert cluster.requests.rescale(FOUR) == ""
     assert cluster.ready is not None
     cluster.ready("")
     return cluster
@@ -75,7 +75,7 @@ def test_the_job_goes_on_from_its_checkpoint_with_more_subtasks() -> None:
 def test_a_rescale_is_not_a_failure() -> None:
     cluster = FakeCluster(job_spec(restart_strategy=RestartStrategies.no_restart()))
     stopped(cluster).initialized()
-    assert cluster.coordinator.restarts == 0
+    assert cluster.coordinator.statistics.restarts == 0
     assert cluster.coordinator.failure is None
     assert not cluster.coordinator.statistics.recoveries
 
@@ -122,7 +122,7 @@ def test_it_is_written_down_again_until_that_succeeds() -> None:
 def test_a_checkpoint_that_is_under_way_will_do() -> None:
     cluster = FakeCluster().run()
     cluster.pass_ms(100)
-    cluster.coordinator.rescale(FOUR)
+    cluster.requests.rescale(FOUR)
     assert cluster.ready is not None
     cluster.ready("")
     cluster.acknowledge()
@@ -138,8 +138,8 @@ def last_restored(cluster: FakeCluster) -> int | None:
 def test_it_waits_for_a_savepoint(tmp_path_factory: pytest.TempPathFactory) -> None:
     cluster = FakeCluster().run()
     directory = str(tmp_path_factory.mktemp("savepoints"))
-    cluster.coordinator.trigger_savepoint(SnapshotKind.SAVEPOINT, directory, SavepointFormatType.CANONICAL)
-    cluster.coordinator.rescale(FOUR)
+    cluster.requests.trigger_savepoint(SnapshotKind.SAVEPOINT, directory, SavepointFormatType.CANONICAL)
+    cluster.requests.rescale(FOUR)
     assert cluster.ready is not None
     cluster.ready("")
     savepoint = cluster.triggered()
@@ -158,10 +158,10 @@ def test_it_waits_for_a_savepoint(tmp_path_factory: pytest.TempPathFactory) -> N
 def test_without_room_nothing_happens() -> None:
     cluster = FakeCluster().run()
     cluster.refusal = "the cluster has 2 CPUs"
-    assert cluster.coordinator.rescale(FOUR) == "the cluster has 2 CPUs"
+    assert cluster.requests.rescale(FOUR) == "the cluster has 2 CPUs"
     assert cluster.coordinator.rescaling is None
     cluster.refusal = ""
-    assert cluster.coordinator.rescale(FOUR) == ""
+    assert cluster.requests.rescale(FOUR) == ""
     assert cluster.ready is not None
     cluster.ready("no node came up")
     assert last(cluster).failure == "no node came up"
@@ -206,7 +206,7 @@ def test_a_failure_after_it_is_like_any_other() -> None:
     cluster.stop_tasks()
     cluster.pass_ms(50)
     assert widths(cluster) == 4
-    assert cluster.coordinator.restarts == 1
+    assert cluster.coordinator.statistics.restarts == 1
 
 
 def test_cancelling_and_stopping_go_before() -> None:
@@ -221,7 +221,7 @@ def test_cancelling_and_stopping_go_before() -> None:
     late.stop_tasks()
     assert late.coordinator.status is JobStatus.CANCELED
     stopping = asked(FakeCluster())
-    stopping.coordinator.trigger_savepoint(SnapshotKind.STOP, "memory://x", SavepointFormatType.CANONICAL)
+    stopping.requests.trigger_savepoint(SnapshotKind.STOP, "memory://x", SavepointFormatType.CANONICAL)
     assert last(stopping).failure == "the job is stopped with a savepoint"
 
 
@@ -245,34 +245,30 @@ def test_the_last_checkpoint_of_a_job_is_no_start_for_another() -> None:
 
 def test_what_is_refused_says_why() -> None:
     cluster = FakeCluster().start()
-    assert cluster.coordinator.rescale(FOUR) == (
-        "the job is INITIALIZING; only a running job can be rescaled"
-    )
+    assert cluster.requests.rescale(FOUR) == ("the job is INITIALIZING; only a running job can be rescaled")
     cluster.initialized()
-    assert "no operator with uid or name 'x'" in cluster.coordinator.rescale({"x": 2})
-    assert "max parallelism 128" in cluster.coordinator.rescale({"totals": 129})
-    cluster.coordinator.trigger_savepoint(SnapshotKind.STOP, "memory://x", SavepointFormatType.CANONICAL)
-    assert cluster.coordinator.rescale(FOUR) == "the job is being stopped with a savepoint"
+    assert "no operator with uid or name 'x'" in cluster.requests.rescale({"x": 2})
+    assert "max parallelism 128" in cluster.requests.rescale({"totals": 129})
+    cluster.requests.trigger_savepoint(SnapshotKind.STOP, "memory://x", SavepointFormatType.CANONICAL)
+    assert cluster.requests.rescale(FOUR) == "the job is being stopped with a savepoint"
     unsaved = FakeCluster(job_spec(trigger=None)).run()
-    assert "takes no checkpoints" in unsaved.coordinator.rescale(FOUR)
+    assert "takes no checkpoints" in unsaved.requests.rescale(FOUR)
     ending = FakeCluster().run()
     for subtask in SUBTASKS:
         ending.coordinator.handle(SubtaskInputEnded(ending.attempt, subtask))
-    assert ending.coordinator.rescale(FOUR) == "all input of the job has ended"
+    assert ending.requests.rescale(FOUR) == "all input of the job has ended"
 
 
 def test_one_at_a_time_but_the_same_twice_is_once() -> None:
     cluster = FakeCluster().run()
-    assert cluster.coordinator.rescale({"totals": 2}) == ""
+    assert cluster.requests.rescale({"totals": 2}) == ""
     assert cluster.coordinator.rescaling is None, "nothing was to be done"
-    cluster.coordinator.rescale(FOUR)
-    assert cluster.coordinator.rescale(FOUR) == ""
-    assert "being rescaled already: room is being made" in cluster.coordinator.rescale({"totals": 3})
+    cluster.requests.rescale(FOUR)
+    assert cluster.requests.rescale(FOUR) == ""
+    assert "being rescaled already: room is being made" in cluster.requests.rescale({"totals": 3})
     assert cluster.ready is not None
     cluster.ready("")
-    assert "being rescaled already: its checkpoint is being taken" in cluster.coordinator.rescale(
-        {"totals": 2}
-    )
+    assert "being rescaled already: its checkpoint is being taken" in cluster.requests.rescale({"totals": 2})
 
 
 def test_whoever_was_replaced_cannot_rescale() -> None:
@@ -286,14 +282,14 @@ def test_whoever_was_replaced_cannot_rescale() -> None:
 
 def test_a_late_answer_of_an_old_preparation_is_not_heard() -> None:
     cluster = FakeCluster().run()
-    cluster.coordinator.rescale(FOUR)
+    cluster.requests.rescale(FOUR)
     late = cluster.ready
     assert late is not None
     cluster.fail(TOTALS[0], "boom")
     cluster.stop_tasks()
     cluster.pass_ms(50)
     cluster.initialized()
-    cluster.coordinator.rescale(FOUR)
+    cluster.requests.rescale(FOUR)
     late("")
     late("no room")
     assert cluster.coordinator.rescaling is not None
@@ -317,7 +313,7 @@ def test_a_failure_before_a_rescale_keeps_the_name_and_the_host_that_its_subtask
     cluster.initialized()
     cluster.complete_checkpoint()
     assert failures() == [("Totals (2/2)", "node-1")]
-    assert cluster.coordinator.rescale(FOUR) == ""
+    assert cluster.requests.rescale(FOUR) == ""
     assert cluster.ready is not None
     cluster.ready("")
     cluster.acknowledge()

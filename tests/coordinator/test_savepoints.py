@@ -17,7 +17,7 @@ CANONICAL = SavepointFormatType.CANONICAL
 def stopping(name: str, kind: SnapshotKind = SnapshotKind.STOP) -> FakeCluster:
     """A job that was asked for a savepoint or a stop, in a directory of this name."""
     cluster = FakeCluster().run()
-    cluster.coordinator.trigger_savepoint(kind, f"memory://{name}", CANONICAL)
+    cluster.requests.trigger_savepoint(kind, f"memory://{name}", CANONICAL)
     return cluster
 
 
@@ -55,8 +55,8 @@ def test_who_asks_the_next_coordinator_again_for_the_stop_gets_its_savepoint() -
     before = stopping("asked-again")
     before.acknowledge()
     after = FakeCluster(storage=before.storage).run()
-    asked = after.coordinator.trigger_savepoint(SnapshotKind.STOP, "memory://asked-again", CANONICAL)
-    other = after.coordinator.trigger_savepoint(SnapshotKind.STOP, "memory://elsewhere", CANONICAL)
+    asked = after.requests.trigger_savepoint(SnapshotKind.STOP, "memory://asked-again", CANONICAL)
+    other = after.requests.trigger_savepoint(SnapshotKind.STOP, "memory://elsewhere", CANONICAL)
     assert asked is not None
     assert other is not None
     answer = after.coordinator.statistics.requests[asked]
@@ -93,12 +93,12 @@ def test_a_failed_savepoint_leaves_nothing_in_the_directory_of_the_user() -> Non
 
 def test_a_change_of_mode_holds_from_the_next_checkpoint_on_and_for_the_next_coordinator() -> None:
     cluster = FakeCluster().run()
-    assert cluster.coordinator.set_barrier_mode(BarrierMode(CheckpointingMode.AT_LEAST_ONCE)) == ""
-    cluster.coordinator.trigger_checkpoint()
+    assert cluster.requests.set_barrier_mode(BarrierMode(CheckpointingMode.AT_LEAST_ONCE)) == ""
+    cluster.requests.trigger_checkpoint()
     ((_, trigger),) = cluster.mails(events.TriggerCheckpoint)
     assert trigger.barrier.mode is CheckpointingMode.AT_LEAST_ONCE
     after = FakeCluster(storage=cluster.storage).run()
-    after.coordinator.trigger_checkpoint()
+    after.requests.trigger_checkpoint()
     ((_, trigger),) = after.mails(events.TriggerCheckpoint)
     assert trigger.barrier.mode is CheckpointingMode.AT_LEAST_ONCE
 
@@ -106,12 +106,12 @@ def test_a_change_of_mode_holds_from_the_next_checkpoint_on_and_for_the_next_coo
 def test_a_savepoint_does_not_overtake_records_where_checkpoints_do() -> None:
     cluster = FakeCluster().run()
     unaligned = BarrierMode(CheckpointingMode.EXACTLY_ONCE, aligned_timeout_ms=0)
-    assert cluster.coordinator.set_barrier_mode(unaligned) == ""
-    cluster.coordinator.trigger_savepoint(SnapshotKind.SAVEPOINT, "memory://aligned", CANONICAL)
+    assert cluster.requests.set_barrier_mode(unaligned) == ""
+    cluster.requests.trigger_savepoint(SnapshotKind.SAVEPOINT, "memory://aligned", CANONICAL)
     ((_, trigger),) = cluster.mails(events.TriggerCheckpoint)
     assert trigger.barrier.aligned_timeout_ms is None
     cluster.acknowledge()
-    cluster.coordinator.trigger_checkpoint()
+    cluster.requests.trigger_checkpoint()
     (_, (_, trigger)) = cluster.mails(events.TriggerCheckpoint)
     assert trigger.barrier.aligned_timeout_ms == 0
 
@@ -119,7 +119,7 @@ def test_a_savepoint_does_not_overtake_records_where_checkpoints_do() -> None:
 def test_a_savepoint_starts_beside_a_checkpoint_that_is_under_way() -> None:
     cluster = FakeCluster().run()
     cluster.pass_ms(100)
-    cluster.coordinator.trigger_savepoint(SnapshotKind.SAVEPOINT, "memory://beside", CANONICAL)
+    cluster.requests.trigger_savepoint(SnapshotKind.SAVEPOINT, "memory://beside", CANONICAL)
     triggers = [mail.barrier for _, mail in cluster.mails(events.TriggerCheckpoint)]
     assert [barrier.kind for barrier in triggers] == [SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT]
 
@@ -127,7 +127,7 @@ def test_a_savepoint_starts_beside_a_checkpoint_that_is_under_way() -> None:
 def test_a_savepoint_waits_for_a_checkpoint_that_may_overtake_records() -> None:
     cluster = FakeCluster(job_spec(aligned_timeout_ms=0)).run()
     cluster.pass_ms(100)
-    cluster.coordinator.trigger_savepoint(SnapshotKind.SAVEPOINT, "memory://waits", CANONICAL)
+    cluster.requests.trigger_savepoint(SnapshotKind.SAVEPOINT, "memory://waits", CANONICAL)
     assert cluster.triggered().kind is SnapshotKind.CHECKPOINT
     cluster.acknowledge()
     assert cluster.triggered().kind is SnapshotKind.SAVEPOINT

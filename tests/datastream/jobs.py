@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tidegate.common import Configuration, Types
+from tidegate.common import Configuration, Types, WatermarkStrategy
 from tidegate.datastream import (
+    DataStream,
     KeyedProcessFunction,
     MapFunction,
     RuntimeContext,
@@ -20,6 +21,8 @@ from tidegate.datastream import (
 from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.protocol.elements import Batch
 
+COUNT = 200
+"""How many numbers `held` gives."""
 WAIT_S = 120
 """Nothing here takes so long; a test that waits longer hangs."""
 
@@ -147,3 +150,9 @@ class Kept(MapFunction):
     def map(self, value: Any) -> Any:
         Kept.results[self.name].append(value)
         return value
+
+
+def held(env: StreamExecutionEnvironment, **settings: Any) -> DataStream:
+    """The numbers below `COUNT`; half of them wait for a checkpoint."""
+    source = HeldSource(COUNT, **settings)
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "Held").uid("held")

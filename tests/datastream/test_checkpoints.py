@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.common import JobStatus, WatermarkStrategy
+from tidegate.common import JobStatus
 from tidegate.common.errors import (
     CheckpointStorageError,
-    ConfigurationError,
     CorruptCheckpointError,
     JobExecutionError,
     StateMigrationError,
@@ -22,7 +21,6 @@ from tidegate.datastream import (
     Committer,
     DataStream,
     ExternalizedCheckpointRetention,
-    KeyedProcessFunction,
     MapFunction,
     RuntimeContext,
     Sink,
@@ -34,15 +32,9 @@ from tidegate.protocol.checkpoints.handles import FileHandle
 from tidegate.state.storage.checkpoint_storage import CheckpointStorage, register_scheme
 from tidegate.state.storage.filesystem_storage import FileSystemCheckpointStorage
 
-from .jobs import WAIT_S, CountDown, HeldSource, RunningSum, environment, expected_sums
+from .jobs import COUNT, WAIT_S, CountDown, RunningSum, environment, expected_sums, held
 
-COUNT = 200
 KEYS = 9
-
-
-def held(env: StreamExecutionEnvironment, **settings: Any) -> DataStream:
-    source = HeldSource(COUNT, **settings)
-    return env.from_source(source, WatermarkStrategy.no_watermarks(), "Held").uid("held")
 
 
 class FailOnce(MapFunction):
@@ -471,39 +463,3 @@ def test_completed_checkpoints_are_in_the_report(tmp_path: Path) -> None:
     assert [entry.checkpoint_id for entry in history] == list(range(1, len(history) + 1))
     assert {entry.outcome for entry in history} == {CheckpointOutcome.COMPLETED}
     assert all(entry.size_bytes > 0 and entry.duration_ms >= 0 for entry in history)
-
-
-class CannotSnapshot(KeyedProcessFunction):
-    """State that does not fit its declared type is noticed when it is written."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        from tidegate.datastream.state import ValueStateDescriptor
-
-        self.lock = runtime_context.get_state(ValueStateDescriptor("lock"))
-
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-        self.lock.update(threading.Lock())
-        return [value]
-
-
-def test_a_snapshot_that_fails_ends_the_job_with_the_cause(tmp_path: Path) -> None:
-    env = environment(tmp_path, options={"restart-strategy.type": "none"})
-    held(env).key_by(lambda value: value % 2).process(CannotSnapshot()).name("Locks").sink_to(Vault())
-    with pytest.raises(JobExecutionError, match=r"Locks.*lock"):
-        env.execute()
-
-
-def test_checkpoints_without_a_place_are_refused() -> None:
-    env = environment()
-    env.enable_checkpointing(1_000)
-    env.from_collection([1]).add_sink(print)
-    with pytest.raises(ConfigurationError, match=r"set execution.checkpointing.dir"):
-        env.execute()
-
-
-def test_a_place_that_cannot_be_written_is_refused_before_the_job_starts(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").write_text("a file where the directory should be")
-    env = environment(tmp_path)
-    held(env).sink_to(Vault())
-    with pytest.raises(CheckpointStorageError, match="checkpoints"):
-        env.execute()

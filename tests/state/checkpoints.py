@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidegate.common.typeinfo import TypeInformation
+from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.checkpoints.manifest import (
     CheckpointManifest,
@@ -18,6 +18,7 @@ from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.key_groups import key_group_range_of_subtask
 from tidegate.state.backend import KeyedStateBackend, KeyedStateBackendParameters, wall_clock_ms
+from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keyed.raw_state import RawKeyedState, RawKeyedStateParameters
 from tidegate.state.live_backends import HashMapStateBackend
 from tidegate.state.operator.list_storage import OperatorStateBackendParameters
@@ -29,6 +30,7 @@ from tidegate.state.storage.stored_checkpoint import MANIFEST_NAME, read_checkpo
 UID = "totals-uid"
 NAME = "Totals"
 MAX_PARALLELISM = 128
+TOTAL = ValueStateDescriptor("total", Types.TUPLE([Types.LONG(), Types.DOUBLE()]))
 
 
 class Job:
@@ -132,3 +134,11 @@ class Job:
         )
         self.storage.create_exclusive(f"chk-{self.taken}/{MANIFEST_NAME}", encode_manifest(manifest))
         return f"{self.storage.uri}/chk-{self.taken}"
+
+
+def totals(job: Job, keys: Any, factor: float = 0.5) -> None:
+    job.each(
+        keys,
+        lambda backend: backend.get_value_state(TOTAL),
+        lambda state, key: state.update((key, key * factor)),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.coordinator.coordinator_life import CoordinatorLife
-from tidegate.coordinator.job_coordinator import JobCoordinator
+from tidegate.coordinator.job_ownership import JobOwnership
 from tidegate.testing.simulation.simulated_coordinator import SimulatedCoordinator
 
 from .base import Mutant
@@ -42,7 +42,7 @@ def _answered_unverified(original: Any) -> Any:
 
 MUTANTS = {
     "lease-ignored": Mutant(
-        "a coordinator never verifies that it owns the job", JobCoordinator, "may_act", _never_verified
+        "a coordinator never verifies that it owns the job", JobOwnership, "may_act", _never_verified
     ),
     "successor-killed": Mutant(
         "a coordinator ends itself by its actor id, which may be its successor's",

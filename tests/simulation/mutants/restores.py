@@ -51,7 +51,7 @@ def _latest_before_the_fence(original: Any) -> Any:
 
 def _cleans_up_although_fenced(original: Any) -> Any:
     def clean_up(self: JobCoordinator, keep_checkpoints: bool) -> None:
-        is_fenced = self._is_fenced
+        is_fenced = self.ownership.is_fenced
         original(self, keep_checkpoints)
         if is_fenced and self.store is not None:
             self.store.storage.delete(
