@@ -16,13 +16,13 @@ class Sent(list[tuple[Attempt, SubtaskId, QueryState]]):
         self.append((attempt, subtask, query))
 
 
-def attempt(sent: Sent | None = None) -> JobAttempt:
+def attempt(sent: Sent) -> JobAttempt:
     job = job_graph()
-    return JobAttempt(Attempt(7), job, build_execution_graph(job), None, (sent or Sent()).send)
+    return JobAttempt(Attempt(7), job, build_execution_graph(job), None, sent.send)
 
 
 def test_it_can_run_when_the_last_subtask_is_initialised() -> None:
-    tasks = attempt()
+    tasks = attempt(Sent())
     assert [tasks.initialized(subtask) for subtask in (SOURCE, SOURCE, *TOTALS)] == [
         False,
         False,
@@ -32,7 +32,7 @@ def test_it_can_run_when_the_last_subtask_is_initialised() -> None:
 
 
 def test_subtasks_live_until_they_finish_or_stop() -> None:
-    tasks = attempt()
+    tasks = attempt(Sent())
     assert tasks.live == set(SUBTASKS)
     tasks.finished(SOURCE)
     tasks.stopped(TOTALS[0])

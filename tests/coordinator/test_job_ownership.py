@@ -44,6 +44,7 @@ def test_each_claim_supersedes_the_one_before() -> None:
     assert first.ownership.claim() == 0
     assert first.ownership.may_act(is_final=True)
     assert second.ownership.claim() == 1
+    first.time_ms += job_spec().settings.lease_ms + 1
     assert not first.ownership.may_act(is_final=True)
     assert len(first.superseded) == 1
     assert first.ownership.is_superseded
