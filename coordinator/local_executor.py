@@ -59,7 +59,7 @@ class LocalExecutor:
         self._crash: BaseException | None = None
         self._tasks: dict[SubtaskId, StreamTask] = {}
         self._attempt = Attempt(0)
-        self._clock = SteadyClock()
+        self.clock = SteadyClock()
         self._events: deque[TaskEvent] = deque()
         self._requests: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
@@ -192,7 +192,7 @@ class LocalExecutor:
     # ------------------------------------------------------------ CoordinatorPorts
 
     def now_ns(self) -> int:
-        return self._clock.now_ns()
+        return self.clock.now_ns()
 
     def random_ms(self, bound_ms: int) -> int:
         return random.randrange(max(1, bound_ms))
@@ -265,7 +265,7 @@ class _LocalTaskPorts:
 
     def __init__(self, executor: LocalExecutor) -> None:
         self._executor = executor
-        self.now_ns = executor.now_ns
+        self.now_ns = executor.clock.now_ns
         self.report = executor.report
         self.send = executor.route
         self.send_markers = executor.route_all

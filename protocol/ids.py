@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 JobId = NewType("JobId", str)
 CheckpointId = NewType("CheckpointId", int)
@@ -11,19 +10,20 @@ Attempt = NewType("Attempt", int)
 """One execution of the whole job. Grows with every restart and every coordinator; fences zombies."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SubtaskId:
+# Named tuples: each message and each acknowledgement is looked up by them, and theirs are the fastest hashes.
+
+
+class SubtaskId(NamedTuple):
     """One parallel instance of a task."""
 
     task_id: str
-    index: int
+    index: int  # type: ignore[assignment]
 
     def __str__(self) -> str:
         return f"{self.task_id}#{self.index}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ChannelId:
+class ChannelId(NamedTuple):
     """One directed connection between two subtasks along one edge of the job graph."""
 
     edge_id: int

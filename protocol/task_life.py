@@ -68,19 +68,27 @@ TRANSITIONS: dict[tuple[TaskPhase, TaskLifeEvent], TaskPhase] = {
 
 
 class TaskLife(LifeCycle[TaskPhase, TaskLifeEvent]):
-    """Holds the phase of one task in one attempt, and which checkpoint ends it."""
+    """Holds the phase of one task in one attempt, and which checkpoint ends it.
+
+    Attributes:
+        is_running: Whether the task processes records.
+        is_over: Whether the task will do nothing more.
+    """
 
     def __init__(self) -> None:
         super().__init__("the task", TRANSITIONS, TaskPhase.CREATED)
+        self.is_running = False
+        self.is_over = False
         # The checkpoint whose completion ends the task.
         self._final_id: CheckpointId | None = None
         self._newest_final_id = CheckpointId(0)
         self._given_up_id = CheckpointId(0)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether the task processes records."""
-        return self.state is TaskPhase.RUNNING
+    def handle(self, event: TaskLifeEvent) -> TaskPhase:
+        phase = super().handle(event)
+        self.is_running = phase is TaskPhase.RUNNING
+        self.is_over = phase.is_terminal
+        return phase
 
     def snapshot_taken(self, kind: SnapshotKind, checkpoint_id: CheckpointId) -> None:
         """The barrier of a checkpoint has passed."""

@@ -34,6 +34,8 @@ def to_plain(value: Any, digits: int | None = 3) -> Any:
             (field.name, getattr(value, field.name), field.default) for field in dataclasses.fields(value)
         )
         return {name: to_plain(one, digits) for name, one, default in fields if one != default}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: to_plain(one, digits) for name, one in value._asdict().items()}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
             return {key: to_plain(one, digits) for key, one in value.items()}
@@ -106,7 +108,9 @@ def _read_container(origin: Any, arguments: Sequence[Any], data: Any) -> Any:
 
 @lru_cache
 def _hints(kind: Any) -> dict[str, Any] | None:
-    """The types of the fields of a dataclass, `None` of any other class."""
+    """The types of the fields of a dataclass or a named tuple, `None` of any other class."""
+    if hasattr(kind, "_fields"):
+        return typing.get_type_hints(kind)
     if not dataclasses.is_dataclass(kind):
         return None
     hints = typing.get_type_hints(kind)

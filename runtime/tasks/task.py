@@ -89,11 +89,11 @@ class StreamTask:
         loop = self._loop
         if loop is None:
             # Mail waits for the gate; a late message of an older attempt may be among it.
-            return _OVER if self.phase.is_terminal else _IDLE
+            return _OVER if self._life.is_over else _IDLE
         self._times.enter(Activity.BUSY)
         outcome = self._guarded(loop.step)
         self._times.enter(loop.waiting_as)
-        if outcome is None or self.phase.is_terminal:
+        if outcome is None or self._life.is_over:
             return _OVER
         if outcome.wait_ns:
             loop.rest()
@@ -109,7 +109,7 @@ class StreamTask:
 
     def cancel(self) -> None:
         """Stop now, on the loop's thread; reports `TaskStopped`."""
-        if self.phase.is_terminal:
+        if self._life.is_over:
             return
         self._life.handle(TaskLifeEvent.CANCEL_REQUESTED)
         self._close()
@@ -118,7 +118,7 @@ class StreamTask:
 
     def abandon(self) -> None:
         """Release everything without a report: the shell itself ends."""
-        if not self.phase.is_terminal:
+        if not self._life.is_over:
             self._life.handle(TaskLifeEvent.CANCEL_REQUESTED)
             self._close()
 

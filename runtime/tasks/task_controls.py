@@ -95,7 +95,7 @@ class TaskControls:
         source = self._chain.source
         while (
             self._waiting
-            and not self._life.state.is_terminal
+            and not self._life.is_over
             and not self._chain.is_advancing
             and (source is None or source.try_pause())
         ):

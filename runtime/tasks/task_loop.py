@@ -243,7 +243,7 @@ class TaskLoop:
             gate.recover((gate.index_of(channel), element) for channel, element in recovered)
 
     def _drain_mailbox(self) -> None:
-        while not self._life.state.is_terminal:
+        while not self._life.is_over:
             try:
                 mail = self._mailbox.get_nowait()
             except queue.Empty:
@@ -252,7 +252,7 @@ class TaskLoop:
 
     def _look_for_losses(self) -> int:
         """Fail if the transport lost something; nanoseconds until the next look."""
-        if self._life.state.is_terminal:
+        if self._life.is_over:
             return IDLE_NS
         lost = self._lost.look(self._gate, self._order, self._output, self._ports.now_ns())
         return lost * _MILLISECOND
