@@ -68,7 +68,8 @@ class OperatorChain:
         self._with_timers: list[tuple[int, StreamOperator]] = []
         self._finished = 0
         self._keyed = [op.keyed for op in self._in_order() if op.keyed is not None]
-        self._operator_states = [op.context.operator_state for op in self._in_order()]
+        operator_states = (op.context.operator_state for op in self._in_order())
+        self._on_disk = [states.on_disk for states in operator_states if states.on_disk is not None]
 
     def _receivers(
         self, subtask: Subtask, node: StreamNode, exchange_of: Mapping[int, Receiver]
@@ -218,7 +219,7 @@ class OperatorChain:
     def _backends(self) -> Iterator[KeyedStateBackend]:
         """All that buffer changes in front of local disk."""
         yield from self._keyed
-        for states in self._operator_states:
+        for states in self._on_disk:
             yield from states.backends
 
     def prepare_snapshot(self, barrier: CheckpointBarrier) -> None:

@@ -56,6 +56,7 @@ class StreamTask:
             BarrierArrivals(ports, self._times),
         )
         self._uids = [node.uid for node in deployment.subtask.task.nodes]
+        self._index = deployment.subtask_id.index
         self._log_context = deployment.log_context
         # There is none before `initialize` has built the operators.
         self._loop: TaskLoop | None = None
@@ -169,7 +170,7 @@ class StreamTask:
         self._ports.wake()
 
     def _guarded(self, work: Callable[[], T]) -> T | None:
-        failpoints.enter(self._uids, self._deployment.subtask_id.index)
+        failpoints.enter(self._uids, self._index)
         logs.enter(self._log_context)
         try:
             return work()

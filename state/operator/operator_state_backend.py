@@ -85,13 +85,14 @@ class OperatorStateBackend(OperatorStateStore):
     """The operator states of one subtask.
 
     Args:
-        on_disk: Makes the states that move to local disk when they grow; None keeps all in memory.
+        on_disk: Makes the states that move to local disk when they grow; None keeps all in memory. The task
+            spills those that have moved.
     """
 
     def __init__(self, params: OperatorStateBackendParameters, on_disk: StatesOnDisk | None = None) -> None:
         self._where = params.where
         self._params = params
-        self._on_disk = on_disk
+        self.on_disk = on_disk
         self._files = ListStorage(params)
         self._states: dict[str, OperatorState] = {}
         self._restored: dict[str, OperatorListHandle] = {}
@@ -152,15 +153,10 @@ class OperatorStateBackend(OperatorStateStore):
             [name for name, each in self._restored.items() if self._files.holds(each)]
         )
 
-    @property
-    def backends(self) -> Sequence[KeyedStateBackend]:
-        """The backends of broadcast states on local disk, whose write buffers are to be spilled."""
-        return () if self._on_disk is None else self._on_disk.backends
-
     def close(self) -> None:
         """Release everything and remove local files. May be called twice."""
-        if self._on_disk is not None:
-            self._on_disk.close()
+        if self.on_disk is not None:
+            self.on_disk.close()
         for state in self._states.values():
             state.close()
 
@@ -201,10 +197,10 @@ class OperatorStateBackend(OperatorStateStore):
     def _created(self, descriptor: StateDescriptor, mode: str) -> OperatorState:
         if isinstance(descriptor, EpochTablesDescriptor):
             return EpochTablesState(descriptor, self._params.local_dir)
-        if self._on_disk is not None:
+        if self.on_disk is not None:
             if isinstance(descriptor, MapStateDescriptor):
-                return self._on_disk.broadcast_state(descriptor)
-            return self._on_disk.list_state(descriptor, mode)
+                return self.on_disk.broadcast_state(descriptor)
+            return self.on_disk.list_state(descriptor, mode)
         kind = OperatorBroadcastState if mode == BROADCAST else OperatorListState
         return kind(descriptor.get_name(), mode, value_codec(descriptor.type_info), descriptor.schema())
 
