@@ -30,6 +30,7 @@ class RecoveredChannel:
         max_parallelism: The number of key groups.
         keeps_watermarks: False when the upstream subtasks are others than those that sent the watermarks,
             which then say nothing about what comes next.
+        key_selector: The pickled function that gives the key of a record that was stored without one.
     """
 
     channel: ChannelId
@@ -39,6 +40,7 @@ class RecoveredChannel:
     key_groups: KeyGroupRange | None
     max_parallelism: int
     keeps_watermarks: bool
+    key_selector: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class StoredExchange:
             key_groups,
             self.task.max_parallelism,
             keeps_watermarks=channel.upstream_parallelism == self.origin.parallelism,
+            key_selector=self.edge.key_selector,
         )
 
     def _old_subtasks(self, index: int) -> list[tuple[int, KeyGroupRange | None]]:

@@ -7,19 +7,23 @@ frames, one per message: the length of its pickles, the number of elements at it
 
 from __future__ import annotations
 
+import pickle
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from ...common.errors import CorruptCheckpointError
 from ...operators.batch_selection import selected
+from ...operators.columnar.column_key import ColumnKey, key_groups_of_column
 from ...operators.keyed.key_hashing import key_groups_of
 from ...protocol.checkpoints.channel_state import RecoveredChannel
 from ...protocol.checkpoints.handles import ChannelRange, ChannelStateHandle
 from ...protocol.elements import Batch, StreamElement, Watermark
 from ...protocol.ids import ChannelId, CheckpointId
+from ...protocol.key_groups import KeyGroupRange
 from ...protocol.scheduling.execution_graph import InputChannel
 from ...state.storage.checkpoint_storage import CheckpointStorage, read_restored
 from ..gate import RecordedMessage
@@ -109,7 +113,7 @@ def recovered_elements(
         data = memoryview(files[each.file.path])[each.offset : each.offset + each.size_bytes]
         for element in _elements(data, each.file.path):
             if isinstance(element, Batch):
-                kept = element if each.key_groups is None else _kept(element, each)
+                kept = element if each.key_groups is None else _kept(element, each, each.key_groups)
                 if len(kept):
                     yield each.channel, kept
             elif isinstance(element, Watermark) and each.keeps_watermarks:
@@ -144,12 +148,19 @@ def _elements(data: memoryview, path: str) -> Iterator[StreamElement]:
         yield from decode_elements(payload)[taken:]
 
 
-def _kept(batch: Batch, channel: RecoveredChannel) -> Batch:
+def _kept(batch: Batch, channel: RecoveredChannel, key_groups: KeyGroupRange) -> Batch:
     """The records of a keyed batch whose key groups the new subtask owns."""
-    key_groups = channel.key_groups
-    assert key_groups is not None
-    keys = batch.key_list()
-    assert keys is not None, "a keyed exchange sends keys"
-    groups = key_groups_of(keys, channel.max_parallelism)
+    groups = _key_groups(batch, channel)
     kept = np.flatnonzero((groups >= key_groups.start) & (groups <= key_groups.end))
     return batch if len(kept) == len(batch) else selected(batch, kept)
+
+
+def _key_groups(batch: Batch, channel: RecoveredChannel) -> npt.NDArray[np.uint16]:
+    """The key group of each record. The key of a record in columns is a column, so it was not sent apart."""
+    keys = batch.key_list()
+    if keys is not None:
+        return key_groups_of(keys, channel.max_parallelism)
+    assert channel.key_selector is not None, "a keyed edge has one"
+    selector: ColumnKey = pickle.loads(channel.key_selector)
+    column = selector.column_of(batch.values, f"records in flight in {channel.file.path!r}")
+    return key_groups_of_column(column, channel.max_parallelism)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.common.errors import CorruptCheckpointError
+from tidegate.operators.columnar.column_key import ColumnKey
 from tidegate.operators.elementwise import MapOperator
 from tidegate.operators.keyed.key_hashing import key_groups_of
 from tidegate.protocol.checkpoints.channel_state import RecoveredChannel, StoredExchange
@@ -27,6 +29,7 @@ from tidegate.protocol.elements import (
     Batch,
     CancelCheckpointMarker,
     CheckpointBarrier,
+    ColumnBatch,
     EndOfInput,
     Message,
     StreamElement,
@@ -53,6 +56,8 @@ from .fakes import ATTEMPT, FakePorts, subtask_of, task_settings
 
 MAX_PARALLELISM = 12
 KEYED = Partitioning.HASH
+AsBatch = Callable[[list[int], list[int], Any], Batch]
+"""Makes a batch of values, event times and keys."""
 
 
 def barrier(checkpoint_id: int) -> CheckpointBarrier:
@@ -291,11 +296,13 @@ def exchange(partitioning: Partitioning, upstream: int, downstream: int) -> tupl
         Task(f"task-{n.node_id}", n.name, [n], [], n.parallelism, MAX_PARALLELISM, n.is_source, None)
         for n in nodes
     ]
-    edge = StreamEdge(5, 1, 2, partitioning)
+    edge = StreamEdge(5, 1, 2, partitioning, key_selector=pickle.dumps(ColumnKey("number", None)))
     return JobGraph("job", tasks, [edge]), edge
 
 
-def stored_by(subtasks: list[Subtask], storage: CheckpointStorage, values: list[int]) -> OperatorManifest:
+def stored_by(
+    subtasks: list[Subtask], storage: CheckpointStorage, values: list[int], as_batch: AsBatch = Batch
+) -> OperatorManifest:
     """A checkpoint with one message per channel; every value is on the channel it was sent to."""
     parallelism, snapshots = len(subtasks), []
     for index, subtask in enumerate(subtasks):
@@ -310,7 +317,9 @@ def stored_by(subtasks: list[Subtask], storage: CheckpointStorage, values: list[
             ]
             keys: Any = mine if number % 2 else np.array(mine, dtype=np.int64)
             times = [10 * value for value in mine]
-            recorded[number] = [message(Batch(mine, times, keys if origin.partitioning is KEYED else None))]
+            recorded[number] = [
+                message(as_batch(mine, times, keys if origin.partitioning is KEYED else None))
+            ]
         params = TaskDeployment(JobId("job"), ATTEMPT, 0, subtask, task_settings(storage=storage), None)
         handle = ChannelStateWriter(params).write(CheckpointId(1), recorded)
         snapshots.append(OperatorSnapshot(channels=handle))
@@ -365,6 +374,22 @@ def test_every_record_goes_to_one_new_subtask_and_to_the_owner_of_its_key(
             assert list(batch.keys) == batch.values
             assert {target(value, KEYED, new[1]) for value in batch.values} <= {index}
     assert sorted(seen) == sorted(values)
+
+
+def test_records_in_columns_go_to_the_new_owners_of_their_keys() -> None:
+    def as_columns(values: list[int], times: list[int], keys: Any) -> ColumnBatch:
+        # A column partitioner sends no keys: they are a column.
+        return ColumnBatch(pa.record_batch({"number": pa.array(values, pa.int64())}), times)
+
+    storage, values = MemoryCheckpointStorage(), list(range(100))
+    old_plan = build_execution_graph(exchange(KEYED, 1, 2)[0])
+    subtasks = [old_plan.subtasks[SubtaskId("task-2", index)] for index in range(2)]
+    manifest = stored_by(subtasks, storage, values, as_columns)
+    found = list(replayed(exchange(KEYED, 1, 3)[0], manifest, storage))
+    assert sorted(value for *_, batch in found for (value,) in batch.rows()) == values
+    for index, _, batch in found:
+        assert {target(value, KEYED, 3) for (value,) in batch.rows()} == {index}
+        assert list(batch.timestamps) == [10 * value for (value,) in batch.rows()]
 
 
 def test_records_of_another_edge_are_not_taken_for_those_of_this_one() -> None:
