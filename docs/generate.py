@@ -21,6 +21,7 @@ from tidegate.protocol.checkpoints.abort_reasons import AbortReason
 from tidegate.protocol.checkpoints.alignment_table import TABLE
 from tidegate.protocol.checkpoints.checkpoint_table import CHECKPOINT_ACTIONS, COORDINATOR_TABLE, NOT_DUE_IN
 from tidegate.protocol.checkpoints.pending_checkpoint import CHECKPOINT_TRANSITIONS, CheckpointState
+from tidegate.protocol.checkpoints.tracking import TRACKING_TABLE
 from tidegate.protocol.elements import CheckpointBarrier
 from tidegate.protocol.ids import CheckpointId
 from tidegate.protocol.job import TRANSITIONS
@@ -81,6 +82,14 @@ def alignment_rows() -> str:
     lines = ["| task is | event | its checkpoint is | steps |", "|---|---|---|---|"]
     for (state, event, relation), steps in TABLE.items():
         lines.append(f"| {state.value} | {event.value} | {relation.value} | {joined(steps)} |")
+    return "\n".join(lines)
+
+
+def tracking_rows() -> str:
+    """The table of tracking."""
+    lines = ["| event | its checkpoint is | steps |", "|---|---|---|"]
+    for (event, tracking), steps in TRACKING_TABLE.items():
+        lines.append(f"| {event.value} | {tracking.value} | {joined(steps)} |")
     return "\n".join(lines)
 
 
@@ -283,6 +292,7 @@ def page() -> str:
         task=diagram(task_arrows(), TaskPhase.CREATED.name, [TaskPhase.FINISHED.name]),
         spill=diagram(table_arrows(spill_state.TRANSITIONS), SpillState.NONE.name),
         rows=alignment_rows(),
+        tracking=tracking_rows(),
         tasks=diagram(table_arrows(TASKS_TRANSITIONS), TasksPhase.WAITING.name, [TasksPhase.ENDING.name]),
         phases=_phases(),
         rescale=diagram(
@@ -388,14 +398,19 @@ What it does not list changes nothing.
 
 {rows}
 
-In at-least-once mode `BarrierTracker` counts barriers in the same way but blocks nothing.
+## Barrier tracking of one task (at-least-once)
+
+`BarrierTracker` counts barriers and blocks no channel; it may track several checkpoints at once. The table is
+in `protocol/checkpoints/tracking.py`. What it does not list changes nothing.
+
+{tracking}
 
 ## Barriers that overtake
 
-The same machine where a barrier may overtake: at once, or when it has tried to align for a time. A barrier
-is *announced* when it has arrived with everything before it, and received when its turn comes. A task is
-*recording* while it processes records that belong to a snapshot that it has taken already. See
-[unaligned-checkpoints.md](unaligned-checkpoints.md).
+The machine of exactly-once alignment where a barrier may overtake: at once, or when it has tried to align for
+a time. A barrier is *announced* when it has arrived with everything before it, and received when its turn
+comes. A task is *recording* while it processes records that belong to a snapshot that it has taken already.
+See [unaligned-checkpoints.md](unaligned-checkpoints.md).
 
 {overtaking}
 

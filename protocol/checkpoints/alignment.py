@@ -16,7 +16,7 @@ from typing import Any
 
 from ..elements import CheckpointBarrier
 from ..ids import CheckpointId
-from .alignment_table import AlignmentInput, AlignmentState, Relation, Step, steps_for
+from .alignment_table import AlignmentInput, AlignmentState, Relation, Step, input_of, steps_for
 from .barrier_handler import (
     NO_CHECKPOINT,
     AbortCheckpoint,
@@ -40,6 +40,7 @@ from .barrier_handler import (
     RecordChannels,
     ResumeChannels,
     TakeSnapshot,
+    checkpoint_of,
 )
 from .tracking import BarrierTracker
 
@@ -69,25 +70,6 @@ __all__ = [
     "ResumeChannels",
     "TakeSnapshot",
 ]
-
-
-_INPUTS: dict[type[Any], AlignmentInput] = {
-    BarrierReceived: AlignmentInput.BARRIER,
-    BarrierKnown: AlignmentInput.KNOWN,
-    BarrierAnnounced: AlignmentInput.ANNOUNCED,
-    CancelMarkerReceived: AlignmentInput.CANCEL,
-    CancelMarkerAnnounced: AlignmentInput.CANCEL_ANNOUNCED,
-    ChannelEnded: AlignmentInput.ENDED,
-    EndAnnounced: AlignmentInput.END_ANNOUNCED,
-    CheckpointTriggered: AlignmentInput.TRIGGERED,
-    CheckpointGivenUp: AlignmentInput.GIVEN_UP,
-    BytesBuffered: AlignmentInput.TOO_MUCH_BUFFERED,
-    AlignmentTimePassed: AlignmentInput.TIME_PASSED,
-}
-_NEVER_OVERTAKE = {
-    AlignmentInput.KNOWN: AlignmentInput.KNOWN_ALIGNED,
-    AlignmentInput.ANNOUNCED: AlignmentInput.ANNOUNCED_ALIGNED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +200,10 @@ class BarrierAligner(BarrierHandler):
     # ------------------------------------------------------------ the table
 
     def _take(self, event: AlignmentEvent, now_ms: int, consumed_bytes: int) -> list[AlignmentCommand]:
-        happened = _Happened(event, _checkpoint_of(event), now_ms, consumed_bytes)
-        kind = _INPUTS[type(event)]
-        if isinstance(event, BarrierKnown | BarrierAnnounced) and event.barrier.aligned_timeout_ms is None:
-            kind = _NEVER_OVERTAKE[kind]
+        happened = _Happened(event, checkpoint_of(event), now_ms, consumed_bytes)
         if isinstance(event, BytesBuffered) and not self._is_too_much(event.size_bytes):
             return []
-        return self._perform(kind, happened)
+        return self._perform(input_of(event), happened)
 
     def _expired(self, checkpoint_id: CheckpointId) -> list[AlignmentCommand]:
         return self._perform(AlignmentInput.EXPIRED, _Happened(None, checkpoint_id, 0, 0))
@@ -379,11 +358,3 @@ class BarrierAligner(BarrierHandler):
             assert under_way.missing | self._blocked == self._open, "an open channel is unaccounted for"
         else:
             assert not self._blocked, "blocked without a pending checkpoint"
-
-
-def _checkpoint_of(event: AlignmentEvent) -> CheckpointId:
-    if isinstance(event, BarrierKnown | BarrierAnnounced | BarrierReceived | CheckpointTriggered):
-        return event.barrier.checkpoint_id
-    if isinstance(event, CancelMarkerAnnounced | CancelMarkerReceived | CheckpointGivenUp):
-        return event.checkpoint_id
-    return NO_CHECKPOINT

@@ -7,6 +7,22 @@ nothing. `docs/protocol.md` shows the same table.
 from __future__ import annotations
 
 import enum
+from typing import Any
+
+from .barrier_handler import (
+    AlignmentEvent,
+    AlignmentTimePassed,
+    BarrierAnnounced,
+    BarrierKnown,
+    BarrierReceived,
+    BytesBuffered,
+    CancelMarkerAnnounced,
+    CancelMarkerReceived,
+    ChannelEnded,
+    CheckpointGivenUp,
+    CheckpointTriggered,
+    EndAnnounced,
+)
 
 
 class AlignmentState(enum.Enum):
@@ -37,6 +53,33 @@ class AlignmentInput(enum.Enum):
     EXPIRED = "a barrier says that older checkpoints are no longer pending"
     TOO_MUCH_BUFFERED = "more bytes buffered than the limit"
     TIME_PASSED = "alignment timeout"
+
+
+_INPUTS: dict[type[Any], AlignmentInput] = {
+    BarrierReceived: AlignmentInput.BARRIER,
+    BarrierKnown: AlignmentInput.KNOWN,
+    BarrierAnnounced: AlignmentInput.ANNOUNCED,
+    CancelMarkerReceived: AlignmentInput.CANCEL,
+    CancelMarkerAnnounced: AlignmentInput.CANCEL_ANNOUNCED,
+    ChannelEnded: AlignmentInput.ENDED,
+    EndAnnounced: AlignmentInput.END_ANNOUNCED,
+    CheckpointTriggered: AlignmentInput.TRIGGERED,
+    CheckpointGivenUp: AlignmentInput.GIVEN_UP,
+    BytesBuffered: AlignmentInput.TOO_MUCH_BUFFERED,
+    AlignmentTimePassed: AlignmentInput.TIME_PASSED,
+}
+_NEVER_OVERTAKE = {
+    AlignmentInput.KNOWN: AlignmentInput.KNOWN_ALIGNED,
+    AlignmentInput.ANNOUNCED: AlignmentInput.ANNOUNCED_ALIGNED,
+}
+
+
+def input_of(event: AlignmentEvent) -> AlignmentInput:
+    """What an event is in the tables of alignment and tracking."""
+    kind = _INPUTS[type(event)]
+    if isinstance(event, BarrierKnown | BarrierAnnounced) and event.barrier.aligned_timeout_ms is None:
+        return _NEVER_OVERTAKE[kind]
+    return kind
 
 
 class Relation(enum.Enum):

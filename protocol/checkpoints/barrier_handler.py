@@ -126,6 +126,16 @@ AlignmentEvent = (
     | AlignmentTimePassed
 )
 
+
+def checkpoint_of(event: AlignmentEvent) -> CheckpointId:
+    """The checkpoint that an event is about, `NO_CHECKPOINT` if it is about none."""
+    if isinstance(event, BarrierKnown | BarrierAnnounced | BarrierReceived | CheckpointTriggered):
+        return event.barrier.checkpoint_id
+    if isinstance(event, CancelMarkerAnnounced | CancelMarkerReceived | CheckpointGivenUp):
+        return event.checkpoint_id
+    return NO_CHECKPOINT
+
+
 # ---------------------------------------------------------------- commands
 
 

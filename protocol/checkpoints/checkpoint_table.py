@@ -103,13 +103,9 @@ COORDINATOR_TABLE: dict[tuple[CoordinatorState | None, CoordinatorInput], tuple[
     (None, _In.STOP_REQUESTED): (_Do.QUEUE_STOP, _Do.TRIGGER_IF_DUE),
     (None, _In.OTHER_STOP_REQUESTED): (_Do.REFUSE_OTHER_STOP,),
     (_State.CLOSED, _In.REQUESTED): (_Do.REFUSE_CLOSED,),
-    (_State.CLOSED, _In.TOO_MANY_REQUESTED): (_Do.REFUSE_CLOSED,),
     (_State.CLOSED, _In.STOP_REQUESTED): (_Do.REFUSE_CLOSED,),
-    (_State.CLOSED, _In.OTHER_STOP_REQUESTED): (_Do.REFUSE_CLOSED,),
     (_State.LAST_COMPLETED, _In.REQUESTED): (_Do.REFUSE_ENDED,),
-    (_State.LAST_COMPLETED, _In.TOO_MANY_REQUESTED): (_Do.REFUSE_ENDED,),
     (_State.LAST_COMPLETED, _In.STOP_REQUESTED): (_Do.REFUSE_ENDED,),
-    (_State.LAST_COMPLETED, _In.OTHER_STOP_REQUESTED): (_Do.REFUSE_ENDED,),
     #
     (_State.TRIGGERING, _In.DUE): (_Do.TRIGGER_NEXT,),
     (_State.STOP_REQUESTED, _In.DUE): (_Do.TRIGGER_STOP,),
@@ -129,7 +125,8 @@ NOT_DUE_IN: dict[CoordinatorState, AbortReason] = {
 """The states in which nothing is triggered, and why."""
 
 _Happens, _Kind = CheckpointStep, SnapshotKind
-_COMPLETE = (_Do.RESET_FAILURES, _Do.SUBSUME_OLDER, _Do.NOTIFY_COMPLETE, _Do.ANSWER)
+# The last checkpoint of a job is triggered only when no other one is pending.
+_COMPLETE_LAST = (_Do.RESET_FAILURES, _Do.NOTIFY_COMPLETE, _Do.ANSWER)
 _ABORT = (_Do.NOTIFY_ABORTED, _Do.ANSWER)
 # Repeated until it completes, but not in a tight loop.
 _ABORT_FINAL = (_Do.RETRY_LATER, _Do.NOTIFY_ABORTED, _Do.UNDO_DRAIN, _Do.ANSWER, _Do.COUNT_FAILURE)
@@ -141,7 +138,14 @@ CHECKPOINT_ACTIONS: dict[tuple[CheckpointStep, SnapshotKind | None], tuple[Actio
     (_Happens.INPUT_ENDED, None): (_Do.TRIGGER_SUBTASK,),
     #
     # After the clean-up: then nothing of this checkpoint is left to do but the commits of the tasks.
-    (_Happens.WRITTEN, _Kind.CHECKPOINT): (*_COMPLETE, _Do.DELETE_SUBSUMED, _Do.TRIGGER_IF_DUE),
+    (_Happens.WRITTEN, _Kind.CHECKPOINT): (
+        _Do.RESET_FAILURES,
+        _Do.SUBSUME_OLDER,
+        _Do.NOTIFY_COMPLETE,
+        _Do.ANSWER,
+        _Do.DELETE_SUBSUMED,
+        _Do.TRIGGER_IF_DUE,
+    ),
     # No restart falls back to a savepoint: what it holds is committed with the next checkpoint.
     (_Happens.WRITTEN, _Kind.SAVEPOINT): (
         _Do.RESET_FAILURES,
@@ -149,18 +153,18 @@ CHECKPOINT_ACTIONS: dict[tuple[CheckpointStep, SnapshotKind | None], tuple[Actio
         _Do.DELETE_SUBSUMED,
         _Do.TRIGGER_IF_DUE,
     ),
-    (_Happens.WRITTEN, _Kind.STOP): (*_COMPLETE, _Do.END_STOPPED, _Do.DELETE_SUBSUMED),
-    (_Happens.WRITTEN, _Kind.FINAL): (*_COMPLETE, _Do.END_FINAL, _Do.DELETE_SUBSUMED),
+    (_Happens.WRITTEN, _Kind.STOP): (*_COMPLETE_LAST, _Do.END_STOPPED, _Do.DELETE_SUBSUMED),
+    (_Happens.WRITTEN, _Kind.FINAL): (*_COMPLETE_LAST, _Do.END_FINAL, _Do.DELETE_SUBSUMED),
     #
     (_Happens.DECLINED, None): (*_ABORT, _Do.COUNT_FAILURE, _Do.TRIGGER_IF_DUE),
-    (_Happens.DECLINED, _Kind.FINAL): (*_ABORT_FINAL, _Do.TRIGGER_IF_DUE),
+    (_Happens.DECLINED, _Kind.FINAL): _ABORT_FINAL,
     (_Happens.EXPIRED, None): (*_ABORT, _Do.COUNT_FAILURE),
     # A restart would not fix what failed in the coordinator, and the savepoint's owner is notified.
     (_Happens.EXPIRED, _Kind.SAVEPOINT): _ABORT,
     (_Happens.EXPIRED, _Kind.FINAL): _ABORT_FINAL,
     (_Happens.FAILED, None): (*_ABORT, _Do.COUNT_FAILURE, _Do.TRIGGER_IF_DUE),
     (_Happens.FAILED, _Kind.SAVEPOINT): (*_ABORT, _Do.TRIGGER_IF_DUE),
-    (_Happens.FAILED, _Kind.FINAL): (*_ABORT_FINAL, _Do.TRIGGER_IF_DUE),
+    (_Happens.FAILED, _Kind.FINAL): _ABORT_FINAL,
     # No savepoint: it replaces no checkpoint, and no checkpoint replaces it.
     (_Happens.SUBSUMED, _Kind.CHECKPOINT): _ABORT,
     (_Happens.STOPPED, None): _ABORT,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from tidegate.protocol.checkpoints import checkpoint as core
+from tidegate.protocol.checkpoints.checkpoint import FINAL_RETRY_MS
 from tidegate.protocol.checkpoints.checkpoint_table import (
     CHECKPOINT_ACTIONS,
     COORDINATOR_TABLE,
@@ -21,19 +22,7 @@ from tidegate.protocol.elements import SnapshotKind
 from tidegate.protocol.ids import Attempt, CheckpointId, SubtaskId
 
 SOURCE, MAP = SubtaskId("source", 0), SubtaskId("map", 0)
-FIRST, ATTEMPT, TIMEOUT_MS = CheckpointId(1), Attempt(1), 1_000
-COMMANDS: dict[Action, type[object]] = {
-    Action.REGISTER: core.RegisterFiles,
-    Action.WRITE: core.WriteManifest,
-    Action.TRIGGER_SUBTASK: core.TriggerSubtasks,
-    Action.NOTIFY_COMPLETE: core.NotifyComplete,
-    Action.NOTIFY_ABORTED: core.NotifyAborted,
-    Action.ANSWER: core.AnswerRequest,
-    Action.DELETE_SUBSUMED: core.DeleteSubsumed,
-    Action.UNDO_DRAIN: core.UndoDrain,
-    Action.COUNT_FAILURE: core.FailJob,
-}
-"""What an action answers with; the others answer with nothing, or with what others do, in these tests."""
+FIRST, SECOND, ATTEMPT, TIMEOUT_MS = CheckpointId(1), CheckpointId(2), Attempt(1), 1_000
 
 
 def request(kind: SnapshotKind = SnapshotKind.CHECKPOINT, number: int = 1) -> core.CheckpointEvent:
@@ -47,14 +36,8 @@ def acknowledge(subtask: SubtaskId, checkpoint_id: int = FIRST) -> core.Checkpoi
 ENDED = [core.SubtaskInputEnded(ATTEMPT, subtask) for subtask in (SOURCE, MAP)]
 STOPPED_FOR_GOOD = core.TasksStopped(core.AbortReason.SHUT_DOWN)
 WRITTEN = [acknowledge(SOURCE), acknowledge(MAP), core.ManifestWritten(FIRST)]
+ACKNOWLEDGED = [acknowledge(SOURCE, SECOND), acknowledge(MAP, SECOND)]
 DECLINED = core.SubtaskDeclined(ATTEMPT, MAP, FIRST, "disk full")
-PENDING_OF: dict[SnapshotKind, Sequence[core.CheckpointEvent]] = {
-    SnapshotKind.CHECKPOINT: [request()],
-    SnapshotKind.SAVEPOINT: [request(SnapshotKind.SAVEPOINT)],
-    SnapshotKind.STOP: [request(SnapshotKind.STOP)],
-    SnapshotKind.FINAL: [request(SnapshotKind.FINAL), *ENDED],
-}
-"""What leads to a pending checkpoint 1 of a kind."""
 EVENTS_OF: dict[CoordinatorState, Sequence[core.CheckpointEvent]] = {
     CoordinatorState.TRIGGERING: [],
     CoordinatorState.STOP_REQUESTED: [request(), request(SnapshotKind.STOP, 2)],
@@ -69,10 +52,10 @@ EVENTS_OF: dict[CoordinatorState, Sequence[core.CheckpointEvent]] = {
 
 
 def coordinator_after(
-    events: Sequence[core.CheckpointEvent], concurrent: int = 1
+    events: Sequence[core.CheckpointEvent], concurrent: int = 1, tolerable: int = 0
 ) -> core.CheckpointCoordinator:
-    """One whose tasks run, after these events; the first checkpoint that fails fails the job."""
-    policy = TriggerPolicy(interval_ms=None, timeout_ms=TIMEOUT_MS, max_concurrent=concurrent)
+    """One whose tasks run, after these events."""
+    policy = TriggerPolicy(None, 0, TIMEOUT_MS, concurrent, tolerable)
     coordinator = core.CheckpointCoordinator(policy, 1)
     coordinator.handle(core.TasksRunning(ATTEMPT, frozenset({SOURCE, MAP}), frozenset({SOURCE}), 0), 0)
     for event in events:
@@ -116,38 +99,86 @@ def test_requests_are_refused_when_no_checkpoint_can_follow(
     assert (answer.request_id, answer.checkpoint_id, answer.reason) == (9, None, reason)
 
 
-NEWER = [request(number=2), *(acknowledge(subtask, 2) for subtask in (SOURCE, MAP))]
-# What comes before the event (after the checkpoint is pending), the event, and its time.
+WAITING = core.RequestId(9)
+CASES: dict[str, Sequence[core.CheckpointEvent]] = {
+    "checkpoint": [request()],
+    "savepoint": [request(SnapshotKind.SAVEPOINT)],
+    "stop": [request(SnapshotKind.STOP)],
+    "drain": [request(SnapshotKind.FINAL), *ENDED],
+    "end": ENDED,
+}
+"""What leads to a pending checkpoint 2, after the first one was declined."""
 HAPPENS: dict[CheckpointStep, tuple[Sequence[core.CheckpointEvent], core.CheckpointEvent, int]] = {
-    CheckpointStep.ACKNOWLEDGED: ([], acknowledge(SOURCE), 0),
-    CheckpointStep.ALL_ACKNOWLEDGED: ([acknowledge(SOURCE)], acknowledge(MAP), 0),
+    CheckpointStep.ACKNOWLEDGED: ([], acknowledge(SOURCE, SECOND), 0),
+    CheckpointStep.ALL_ACKNOWLEDGED: ([acknowledge(SOURCE, SECOND)], acknowledge(MAP, SECOND), 0),
     CheckpointStep.INPUT_ENDED: ([], ENDED[1], 0),
-    CheckpointStep.DECLINED: ([], DECLINED, 0),
+    CheckpointStep.DECLINED: ([], core.SubtaskDeclined(ATTEMPT, MAP, SECOND, "disk full"), 0),
     CheckpointStep.EXPIRED: ([], core.TimePassed(), TIMEOUT_MS),
     CheckpointStep.STOPPED: ([], core.TasksStopped(), 0),
-    CheckpointStep.WRITTEN: (WRITTEN[:2], WRITTEN[2], 0),
-    CheckpointStep.FAILED: (WRITTEN[:2], core.ManifestFailed(FIRST, "disk full"), 0),
-    CheckpointStep.SUBSUMED: (NEWER, core.ManifestWritten(CheckpointId(2)), 0),
+    CheckpointStep.WRITTEN: (ACKNOWLEDGED, core.ManifestWritten(SECOND), 0),
+    CheckpointStep.FAILED: (ACKNOWLEDGED, core.ManifestFailed(SECOND, "disk full"), 0),
 }
+"""What comes before the event, while the checkpoint is pending, the event, and its time."""
+EXPECTED: dict[tuple[CheckpointStep, str], tuple[str, int]] = {
+    **{(CheckpointStep.ACKNOWLEDGED, case): ("RegisterFiles", 1) for case in CASES},
+    **{(CheckpointStep.ALL_ACKNOWLEDGED, case): ("RegisterFiles WriteManifest", 1) for case in CASES},
+    **{
+        (CheckpointStep.INPUT_ENDED, case): ("TriggerSubtasks", 1)
+        for case in ("checkpoint", "savepoint", "stop")
+    },
+    (CheckpointStep.WRITTEN, "checkpoint"): (
+        "NotifyComplete AnswerRequest DeleteSubsumed TriggerSubtasks",
+        0,
+    ),
+    (CheckpointStep.WRITTEN, "savepoint"): ("AnswerRequest DeleteSubsumed TriggerSubtasks", 0),
+    (CheckpointStep.WRITTEN, "stop"): ("NotifyComplete AnswerRequest AnswerRequest DeleteSubsumed", 0),
+    (CheckpointStep.WRITTEN, "drain"): ("NotifyComplete AnswerRequest AnswerRequest DeleteSubsumed", 0),
+    (CheckpointStep.WRITTEN, "end"): ("NotifyComplete AnswerRequest DeleteSubsumed", 0),
+    (CheckpointStep.DECLINED, "checkpoint"): ("NotifyAborted AnswerRequest TriggerSubtasks", 2),
+    (CheckpointStep.DECLINED, "savepoint"): ("NotifyAborted AnswerRequest TriggerSubtasks", 2),
+    (CheckpointStep.DECLINED, "stop"): ("NotifyAborted AnswerRequest TriggerSubtasks", 2),
+    (CheckpointStep.EXPIRED, "checkpoint"): ("NotifyAborted AnswerRequest TriggerSubtasks", 2),
+    (CheckpointStep.EXPIRED, "savepoint"): ("NotifyAborted AnswerRequest TriggerSubtasks", 1),
+    (CheckpointStep.EXPIRED, "stop"): ("NotifyAborted AnswerRequest TriggerSubtasks", 2),
+    (CheckpointStep.FAILED, "checkpoint"): ("NotifyAborted AnswerRequest TriggerSubtasks", 2),
+    (CheckpointStep.FAILED, "savepoint"): ("NotifyAborted AnswerRequest TriggerSubtasks", 1),
+    (CheckpointStep.FAILED, "stop"): ("NotifyAborted AnswerRequest TriggerSubtasks", 2),
+    # The job restarts, which is no failure of a checkpoint.
+    **{
+        (step, "drain"): ("NotifyAborted UndoDrain AnswerRequest", 1)
+        for step in (CheckpointStep.DECLINED, CheckpointStep.EXPIRED, CheckpointStep.FAILED)
+    },
+    # The next final checkpoint waits.
+    **{
+        (step, "end"): ("NotifyAborted", 2)
+        for step in (CheckpointStep.DECLINED, CheckpointStep.EXPIRED, CheckpointStep.FAILED)
+    },
+    **{(CheckpointStep.STOPPED, case): ("NotifyAborted AnswerRequest", 1) for case in CASES if case != "end"},
+    (CheckpointStep.STOPPED, "end"): ("NotifyAborted", 1),
+}
+"""The commands, and how many checkpoints have failed in a row then."""
 
 
-@pytest.mark.parametrize("kind", SnapshotKind)
-@pytest.mark.parametrize("step", CheckpointStep)
-def test_a_row_of_a_checkpoint_is_performed(step: CheckpointStep, kind: SnapshotKind) -> None:
-    actions = checkpoint_actions(step, kind)
-    if not actions or (step is CheckpointStep.INPUT_ENDED and kind is SnapshotKind.FINAL):
-        # Then all input has ended already.
-        return
+@pytest.mark.parametrize(("step", "case"), EXPECTED)
+def test_what_happens_to_a_checkpoint_leads_to_commands(step: CheckpointStep, case: str) -> None:
     before, event, now_ms = HAPPENS[step]
-    coordinator = coordinator_after([*PENDING_OF[kind], *before], concurrent=2)
-    pending = coordinator.pending[FIRST]
-    assert pending.barrier.kind is kind
+    events = [request(number=8), DECLINED, *CASES[case], request(number=WAITING), *before]
+    coordinator = coordinator_after(events, tolerable=5)
     commands = coordinator.handle(event, now_ms)
     coordinator.validate()
-    if step is CheckpointStep.SUBSUMED:
-        # They come first; the rest is about the checkpoint that completed.
-        commands = commands[:2]
-    if kind is SnapshotKind.FINAL:
-        # The job restarts anyway, since its sources have ended their input for a stop.
-        actions = tuple(action for action in actions if action is not Action.COUNT_FAILURE)
-    assert [type(command) for command in commands] == [COMMANDS[each] for each in actions if each in COMMANDS]
+    expected, failures = EXPECTED[step, case]
+    assert " ".join(type(command).__name__ for command in commands) == expected
+    assert coordinator.failures == failures
+    if case == "end" and expected == "NotifyAborted" and failures == 2:
+        assert coordinator.next_due_ms() == now_ms + FINAL_RETRY_MS
+
+
+def test_a_completed_checkpoint_subsumes_older_ones_but_no_savepoint() -> None:
+    pending = [request(SnapshotKind.SAVEPOINT), request(number=2), request(number=3)]
+    acknowledged = [acknowledge(SOURCE, 3), acknowledge(MAP, 3)]
+    coordinator = coordinator_after([*pending, *acknowledged], concurrent=3)
+    aborted, answer, *_ = coordinator.handle(core.ManifestWritten(CheckpointId(3)), 0)
+    assert isinstance(aborted, core.NotifyAborted)
+    assert isinstance(answer, core.AnswerRequest)
+    assert (aborted.checkpoint_id, answer.request_id, answer.reason) == (2, 2, core.AbortReason.SUBSUMED)
+    assert list(coordinator.pending) == [1]

@@ -13,6 +13,7 @@ import pytest
 from tidegate.protocol.checkpoints.alignment_table import TABLE
 from tidegate.protocol.checkpoints.checkpoint_table import CHECKPOINT_ACTIONS, COORDINATOR_TABLE
 from tidegate.protocol.checkpoints.pending_checkpoint import CHECKPOINT_TRANSITIONS
+from tidegate.protocol.checkpoints.tracking import TRACKING_TABLE
 from tidegate.protocol.job import TRANSITIONS
 from tidegate.protocol.job_takeover import TAKEOVER_TRANSITIONS
 from tidegate.protocol.job_tasks import TASKS_TRANSITIONS
@@ -60,3 +61,8 @@ def test_every_row_of_the_checkpoint_coordinator_is_shown(page: str) -> None:
     for (event, _), actions in [*CHECKPOINT_ACTIONS.items(), *COORDINATOR_TABLE.items()]:
         assert event is None or event.value in page
         assert f"| {'; '.join(each.value for each in actions)} |" in page
+
+
+def test_every_row_of_tracking_is_shown(page: str) -> None:
+    for (event, tracking), steps in TRACKING_TABLE.items():
+        assert f"| {event.value} | {tracking.value} | {'; '.join(each.value for each in steps)} |" in page
