@@ -45,6 +45,7 @@ from ..runtime.ports import TaskDeployment
 from .cluster_view import ClusterView, look_at_nodes
 from .ping_pacing import PingPacing
 from .record_routes import Answered, RayRoutes
+from .spare_processes import SpareProcesses
 from .task_actor import start_task_actor
 from .task_processes import PendingProcesses, TaskProcess
 
@@ -86,7 +87,11 @@ class RayTaskGateway:
         self._on_heartbeat = on_heartbeat
         self._attempt = Attempt(0)
         self._processes: dict[str, TaskProcess] = {}
-        self._spares: list[TaskProcess] = []
+        self._spares = SpareProcesses(
+            spec.settings.redundant_processes,
+            self._create_spare,
+            lambda spare, answered: self._when_done(spare.actor.warm_up.remote(), answered),
+        )
         self._resources = process_resources(self._graph, spec.graph.slots, spec.settings.slot_cpus)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-deletion")
         self._cluster = ClusterView(post)
@@ -227,13 +232,10 @@ class RayTaskGateway:
     def _place(self, key: str) -> TaskProcess:
         """A process for some subtasks: one that waits for that, else a new one."""
         wanted, avoided = self._resources[key], self._cluster.avoided(self._now_ms())
-        usable = [each for each in self._spares if each.pid and each.node_id not in avoided]
-        spare = next((each for each in usable if wanted.fits_in(each.resources)), None)
-        if spare is None:
+        process = self._spares.take(wanted, avoided)
+        if process is None:
             process = self._create(key, wanted)
         else:
-            self._spares.remove(spare)
-            process = spare
             process.key, process.created_ms = key, self._now_ms()
         self._processes[key] = process
         return process
@@ -242,18 +244,10 @@ class RayTaskGateway:
         """Start the processes that are to wait for a failure, once the job's own are placed."""
         if not self._processes or not all(process.pid for process in self._processes.values()):
             return
-        while len(self._spares) < self._settings.redundant_processes:
-            spare = self._create("spare", max(self._resources.values(), key=lambda each: each.cpus))
-            self._spares.append(spare)
-            self._when_done(spare.actor.warm_up.remote(), self._warmed_up(spare))
+        self._spares.fill()
 
-    @staticmethod
-    def _warmed_up(spare: TaskProcess) -> Answered:
-        def answered(place: Any, error: BaseException | None) -> None:
-            # One that died has a broken watch.
-            spare.pid, spare.node_id = place or (0, "")
-
-        return answered
+    def _create_spare(self) -> TaskProcess:
+        return self._create("spare", max(self._resources.values(), key=lambda each: each.cpus))
 
     def _create(self, key: str, resources: ProcessResources) -> TaskProcess:
         options = self._cluster.options(resources, self._now_ms())
@@ -400,8 +394,7 @@ class RayTaskGateway:
         silent = self._heartbeats.look(asked, now_ms)
         if silent.nodes:
             self._cluster.silent(silent.nodes, now_ms)
-            for spare in [each for each in self._spares if each.node_id in silent.nodes]:
-                self._spares.remove(spare)
+            for spare in self._spares.take_from(silent.nodes):
                 ray.kill(spare.actor, no_restart=True)
         return silent
 
@@ -436,8 +429,7 @@ class RayTaskGateway:
     def close(self) -> None:
         """Kill every task actor: the job is over."""
         self.release()
-        processes, self._processes = [*self._processes.values(), *self._spares], {}
-        self._spares.clear()
+        processes, self._processes = [*self._processes.values(), *self._spares.take_all()], {}
         ended = [process.actor.job_ended.remote() for process in processes if process.subtasks]
         # What does not answer leaves its local files to whoever starts next on its machine.
         if ended:

@@ -165,7 +165,7 @@ class Network:
         def arrive() -> None:
             if sender is not None and sender.is_alive and sender.attempt == attempt:
                 sender.task.put(CreditReturned(channel, size_bytes))
-                owner.step_soon(sender)
+                owner.steps.step_soon(sender)
 
         self._scheduler.soon(DELAY_NS, arrive)
 

@@ -36,7 +36,8 @@ from ...telemetry import create_tracer
 from .external_system import external_system
 from .network import DELAY_NS
 from .plan import MILLISECOND
-from .simulated_process import NEVER_NS, Process
+from .process_steps import ProcessSteps
+from .simulated_process import Process
 
 if TYPE_CHECKING:
     from .simulated_shell import SimulatedShell
@@ -72,6 +73,7 @@ class SimulatedCoordinator:
         self.processes: dict[SubtaskId, Process] = {}
         self._scheduler = shell.scheduler
         self._faults = shell.plan.faults
+        self.steps = ProcessSteps(shell)
         self._graph = build_execution_graph(spec.graph)
         self._order: ReportOrder[TaskEvent] = ReportOrder(spec.settings.gap_timeout_ms)
         self._ready: Callable[[str], None] | None = None
@@ -320,7 +322,7 @@ class SimulatedCoordinator:
             slowness = _SLOWNESS if self._scheduler.chance(self._faults.slow_task) else 1
             process = Process.of(self, deployment, slowness)
             self.processes[deployment.subtask_id] = process
-            self._scheduler.soon(DELAY_NS, partial(self._initialize, process))
+            self._scheduler.soon(DELAY_NS, partial(self.steps.initialize, process))
 
     def send(self, attempt: Attempt, subtask: SubtaskId, mail: TaskMail) -> None:
         self.shell.point()
@@ -372,7 +374,7 @@ class SimulatedCoordinator:
                 process.task.put(mail)
                 if isinstance(mail, CheckpointAborted):
                     process.given_up = max(process.given_up, mail.checkpoint_id)
-                self.step_soon(process)
+                self.steps.step_soon(process)
 
         self._scheduler.soon(DELAY_NS, arrive)
 
@@ -382,7 +384,7 @@ class SimulatedCoordinator:
         if process is not None and process.is_alive:
             process.gets(message)
             process.task.put(message)
-            self.step_soon(process)
+            self.steps.step_soon(process)
 
     def stays_in_process(self, sender: Process, message: Message) -> bool:
         """Whether the receiver of a message runs in the process of its sender."""
@@ -393,70 +395,6 @@ class SimulatedCoordinator:
     def sender_of(self, channel: ChannelId) -> Process | None:
         """The process that sends on a channel."""
         return self.processes.get(self._graph.sender_of(channel))
-
-    def _initialize(self, process: Process) -> None:
-        if process.is_alive:
-            self.shell.run_as(process, process.task.initialize)
-            self.step_soon(process)
-
-    def step_soon(self, process: Process) -> None:
-        """Let a process take a step, unless it is about to."""
-        if not process.is_stepping and process.is_alive:
-            process.is_stepping = True
-            self._scheduler.soon(process.slowness * MILLISECOND // 4, lambda: self._step(process))
-
-    def _step(self, process: Process) -> None:
-        process.is_stepping = False
-        if not process.is_alive:
-            return
-        wait_ns: int | None = None
-
-        def step() -> None:
-            nonlocal wait_ns
-            outcome = process.task.step()
-            process.check()
-            wait_ns = process.after(outcome)
-
-        self.shell.run_as(process, step)
-        if wait_ns == 0:
-            self.step_soon(process)
-        elif wait_ns is not None:
-            self._wake_after(process, wait_ns)
-
-    def _wake_after(self, process: Process, wait_ns: int) -> None:
-        process.wakes_ns = self._scheduler.now_ns + wait_ns
-        if process.wakes_ns < process.alarm_ns:
-            self._set_alarm_of(process)
-
-    def _set_alarm_of(self, process: Process) -> None:
-        due_ns = process.alarm_ns = process.wakes_ns
-
-        def ring() -> None:
-            if process.alarm_ns != due_ns or not process.is_alive:
-                return
-            process.alarm_ns = NEVER_NS
-            if process.wakes_ns <= due_ns:
-                self.step_soon(process)
-            else:
-                # It took another step since, and wants to sleep for longer.
-                self._set_alarm_of(process)
-
-        self._scheduler.after(due_ns - self._scheduler.now_ns, ring)
-
-    def run_for_task(self, process: Process, work: Callable[[], None]) -> None:
-        """Run `work` later, after the work before it; it may outlive its process."""
-        process.background.append(work)
-        if not process.is_storing:
-            process.is_storing = True
-            self._scheduler.soon(2 * DELAY_NS, lambda: self._run_background(process))
-
-    def _run_background(self, process: Process) -> None:
-        if process.background:
-            self.shell.run_as(process, process.background.popleft())
-            self.step_soon(process)
-        process.is_storing = bool(process.background)
-        if process.is_storing:
-            self._scheduler.soon(2 * DELAY_NS, lambda: self._run_background(process))
 
     def crash(self, process: Process) -> None:
         """A process dies, and its coordinator hears of it for each subtask."""

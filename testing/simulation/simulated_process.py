@@ -189,10 +189,10 @@ class _TaskPorts:
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         self._shell.point()
-        self._process.owner.run_for_task(self._process, work)
+        self._process.owner.steps.run_in_background(self._process, work)
 
     def create_event_loop(self, name: str) -> TaskEventLoop:
         return simulated_event_loop(self._process)
 
     def wake(self) -> None:
-        self._process.owner.step_soon(self._process)
+        self._process.owner.steps.step_soon(self._process)
