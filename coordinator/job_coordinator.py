@@ -221,13 +221,14 @@ class JobCoordinator:
     def _open_storage(self) -> None:
         if self.store is None:
             self.claim()
-        store = self.store
-        if store is None:
+        store, policy = self.store, self.spec.settings.trigger
+        if store is None or policy is None:
             return
         continue_ids(self.spec, store)
         self.observer.resumed(store.load(), is_first=store.epoch == 1)
         self.checkpoints = CheckpointDriver(
             self.spec,
+            policy,
             store,
             self._ports,
             self.observer,

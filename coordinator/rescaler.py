@@ -33,6 +33,8 @@ _RETRY_MS = 1_000
 
 @dataclass(slots=True)
 class _Rescale:
+    store: CheckpointStore
+    checkpoints: CheckpointDriver
     old: JobGraph
     new: JobGraph
     record: RescaleStatistics
@@ -146,29 +148,24 @@ class Rescaler:
         return self._prepare(wanted, cause)
 
     def _prepare(self, wanted: JobGraph, cause: str) -> str:
-        obstacle = self._obstacle()
-        if obstacle:
-            return obstacle
-        assert self._store is not None
+        if self._store is None or self._checkpoints is None:
+            return (
+                "the job takes no checkpoints, so its state could not move; set "
+                "execution.checkpointing.interval and execution.checkpointing.dir"
+            )
+        if self._checkpoints.ending:
+            return self._checkpoints.ending
         self._count += 1
         number = self._store.epoch * RESCALES_PER_EPOCH + self._count
         old, new = parallelism_of(self.graph), parallelism_of(wanted)
         record = RescaleStatistics(number, cause, old, new, self._now_ms())
-        self._current = _Rescale(self.graph, wanted, record)
+        self._current = _Rescale(self._store, self._checkpoints, self.graph, wanted, record)
         problem = self._ports.prepare(
             build_execution_graph(wanted), lambda problem: self._prepared(number, problem)
         )
         if problem:
             self._current = None
         return problem
-
-    def _obstacle(self) -> str:
-        if self._checkpoints is None:
-            return (
-                "the job takes no checkpoints, so its state could not move; set "
-                "execution.checkpointing.interval and execution.checkpointing.dir"
-            )
-        return self._checkpoints.ending
 
     def _prepared(self, number: int, problem: str) -> None:
         current = self._current
@@ -181,20 +178,15 @@ class Rescaler:
         if problem:
             self._fail(RescaleEvent.REFUSED, problem)
             return
-        assert self._checkpoints is not None
         current.life.handle(RescaleEvent.PREPARED)
-        current.newest_before = self._newest_id
+        newest = current.store.newest
+        current.newest_before = None if newest is None else newest.checkpoint_id
 
         def answered(answer: AnswerRequest) -> None:
             current.answer = answer
 
-        self._checkpoints.request(answered=answered)
+        current.checkpoints.request(answered=answered)
         self.advance()
-
-    @property
-    def _newest_id(self) -> CheckpointId | None:
-        newest = self._store.newest if self._store is not None else None
-        return None if newest is None else newest.checkpoint_id
 
     def advance(self) -> None:
         """Something happened, or time passed: perhaps the rescale can go on."""
@@ -208,12 +200,10 @@ class Rescaler:
 
     def _stop_if_stored(self, current: _Rescale) -> None:
         """Any checkpoint will do that completed since: perhaps one was under way already."""
-        assert self._store is not None
-        assert self._checkpoints is not None
-        if self._checkpoints.has_pending_savepoint:
+        if current.checkpoints.has_pending_savepoint:
             # A client waits for it, and it would be aborted.
             return
-        newest = self._store.newest
+        newest = current.store.newest
         if newest is None or newest.checkpoint_id == current.newest_before:
             answer = current.answer
             if answer is not None and answer.reason is not None:
@@ -291,9 +281,8 @@ class Rescaler:
 
     def _write_down(self, current: _Rescale) -> None:
         """Until it succeeds: before that nobody is told that the job has another parallelism for good."""
-        assert self._store is not None
         try:
-            store_parallelism(self._store, self._submitted, current.new)
+            store_parallelism(current.store, self._submitted, current.new)
         except FencedError as error:
             self._lose_ownership(str(error))
         except CheckpointStorageError as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from ..output import say
 from .command import Command
 
 _PROGRAM = "tidegate"
 _VARIABLE = "_TIDEGATE_COMPLETE"
+_SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 
 @click.command(
@@ -20,7 +21,7 @@ _VARIABLE = "_TIDEGATE_COMPLETE"
         "tidegate completion fish > ~/.config/fish/completions/tidegate.fish",
     ],
 )
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
 @click.pass_context
 def completion(context: click.Context, /, shell: str) -> None:
     """Print the completion script for SHELL.
@@ -28,7 +29,5 @@ def completion(context: click.Context, /, shell: str) -> None:
     Let the shell read it when it starts. Jobs are completed too, where RAY_ADDRESS is set or a Ray runs on
     this machine.
     """
-    kind = get_completion_class(shell)
-    assert kind is not None
-    script = kind(context.command, {}, _PROGRAM, _VARIABLE).source()
+    script = _SHELLS[shell](context.command, {}, _PROGRAM, _VARIABLE).source()
     say({"shell": shell, "script": script}, lambda: [script])

@@ -10,6 +10,7 @@ from ...common import failpoints
 from ...common.errors import CheckpointStorageError, TidegateError
 from ...protocol.checkpoints import checkpoint as core
 from ...protocol.checkpoints.manifest import CheckpointManifest, OperatorManifest
+from ...protocol.checkpoints.trigger import TriggerPolicy
 from ...protocol.elements import CheckpointBarrier, SavepointTarget, SnapshotKind
 from ...protocol.event_queue import Cause, Decision, EventQueue
 from ...protocol.ids import Attempt, CheckpointId, SubtaskId
@@ -33,6 +34,7 @@ class CheckpointDriver:
     """The checkpoints of one job.
 
     Args:
+        policy: When checkpoints are taken.
         observer: Learns every event and what it led to; only its trace contexts are passed on.
         operators: The halves of operators in the coordinator, whose state a checkpoint holds too.
         fail: Called with the cause when too many checkpoints failed.
@@ -43,6 +45,7 @@ class CheckpointDriver:
     def __init__(
         self,
         spec: JobSpec,
+        policy: TriggerPolicy,
         store: CheckpointStore,
         ports: CoordinatorPorts,
         observer: JobObserver,
@@ -51,8 +54,8 @@ class CheckpointDriver:
         stop: Callable[[str], None],
         restart: Callable[[str], None],
     ) -> None:
-        assert spec.settings.trigger is not None
         self._spec = spec
+        self._policy = policy
         self._store = store
         self._ports = ports
         self._observer = observer
@@ -69,7 +72,7 @@ class CheckpointDriver:
         if stored is not None:
             store.needs("mode")
         self._mode = self._wanted_mode = stored or started_with
-        self._core = core.CheckpointCoordinator(spec.settings.trigger, store.first_free_id())
+        self._core = core.CheckpointCoordinator(policy, store.first_free_id())
         self._queue = EventQueue(self._take)
         self._cleaner = CheckpointCleaner(store, ports, observer.warned, self._cleaned)
         self._cleaning_count = 0
@@ -161,9 +164,8 @@ class CheckpointDriver:
             Why the job cannot work so, or why it could not be written down, so that nothing has changed; or
             an empty text.
         """
-        assert self._spec.settings.trigger is not None
         try:
-            mode.check(self._spec.settings.trigger)
+            mode.check(self._policy)
             self._store.check_fence()
             store_mode(self._store.storage, self._spec.job_id, mode, self._store.probe)
             self._store.needs("mode")
@@ -180,8 +182,7 @@ class CheckpointDriver:
         self.handle(core.TasksRunning(attempt, subtasks, graph.sources, self._initial_delay_ms()))
 
     def _initial_delay_ms(self) -> int:
-        policy = self._spec.settings.trigger
-        assert policy is not None
+        policy = self._policy
         interval = policy.interval_ms or 0
         if not self._spec.settings.random_initial_delay or interval <= policy.min_pause_ms:
             return interval
@@ -375,8 +376,7 @@ class CheckpointDriver:
         if count == before:
             return
         self._cleaning_count = count
-        assert self._spec.settings.trigger is not None
-        bound = self._spec.settings.trigger.max_concurrent
+        bound = self._policy.max_concurrent
         if before <= bound < count:
             self._observer.warned(self._cleaner.warning(bound))
         self.handle(core.CleaningCounted(count))

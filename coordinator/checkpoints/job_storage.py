@@ -106,5 +106,10 @@ def claimed_checkpoint(spec: JobSpec) -> ClaimedCheckpoint | None:
     settings = spec.settings
     if settings.restore_path is None or not settings.claims_restored or not settings.takes_checkpoints:
         return None
-    path, restoring = settings.restore_path, restoring_job(spec)
+    return checkpoint_to_claim(spec, settings.restore_path)
+
+
+def checkpoint_to_claim(spec: JobSpec, path: str) -> ClaimedCheckpoint:
+    """What the job owns of another one if it starts from this path and claims it."""
+    restoring = restoring_job(spec)
     return ClaimedCheckpoint(path, spec.job_id, lambda owner: has_fenced(path, restoring, owner))

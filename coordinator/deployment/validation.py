@@ -150,11 +150,10 @@ def _check_claim(spec: JobSpec, path: str) -> None:
             "never know when to remove what it was started from; set execution.checkpointing.interval, or "
             "use NO_CLAIM"
         )
-    from ..checkpoints.job_storage import claimed_checkpoint
+    from ..checkpoints.job_storage import checkpoint_to_claim
 
-    claimed = claimed_checkpoint(replace(spec, settings=replace(spec.settings, restore_path=path)))
-    assert claimed is not None
-    claimed.check()
+    restored = replace(spec, settings=replace(spec.settings, restore_path=path))
+    checkpoint_to_claim(restored, path).check()
 
 
 def _check_fail_points(spec: JobSpec) -> None:
