@@ -60,28 +60,24 @@ def _sum(so_far: Any, value: Any) -> Any:
 def _least(so_far: Any, value: Any) -> Any:
     try:
         return value if value < so_far or so_far != so_far else so_far
-    except (TypeError, ArithmeticError):
-        if _is_missing(so_far, value):
-            return value
-        if _is_missing(value, so_far):
-            return so_far
-        raise
+    except (TypeError, ArithmeticError) as error:
+        return _not_missing(so_far, value, error)
 
 
 def _greatest(so_far: Any, value: Any) -> Any:
     try:
         return value if value > so_far or so_far != so_far else so_far
-    except (TypeError, ArithmeticError):
-        if _is_missing(so_far, value):
-            return value
-        if _is_missing(value, so_far):
-            return so_far
-        raise
+    except (TypeError, ArithmeticError) as error:
+        return _not_missing(so_far, value, error)
 
 
-def _is_missing(value: Any, other: Any) -> bool:
-    """Whether the fold of two values is the other one; `Decimal("NaN") < 1` raises."""
-    return value is None or (value != value and other is not None)
+def _not_missing(so_far: Any, value: Any, error: Exception) -> Any:
+    """Of two values without an order the one that is not None or NaN; `Decimal("NaN") < 1` raises."""
+    if value is None or (value != value and so_far is not None):
+        return so_far
+    if so_far is None or so_far != so_far:
+        return value
+    raise error
 
 
 SUM = RunningFold("sum", _sum, np.add, np.add, 0, -0.0)

@@ -148,14 +148,8 @@ class _ReadableMap(State, Generic[K, V]):
         return iter(self.keys())
 
 
-class MapState(_ReadableMap[K, V]):
-    """A map per key; each entry is stored on its own.
-
-    `items`, `keys`, `values` and `sorted_items` give iterators that fetch entries as they go. Such an
-    iterator belongs to the record in which it was made. Meanwhile the map may change: an entry that is
-    there all the time is given exactly once, one that is removed before its turn is not, one that is added
-    may be, and a value is the one at its turn.
-    """
+class _WritableMap(_ReadableMap[K, V]):
+    """What can be done to every map that may change."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
@@ -174,6 +168,16 @@ class MapState(_ReadableMap[K, V]):
 
     def __delitem__(self, key: K) -> None:
         self.remove(key)
+
+
+class MapState(_WritableMap[K, V]):
+    """A map per key; each entry is stored on its own.
+
+    `items`, `keys`, `values` and `sorted_items` give iterators that fetch entries as they go. Such an
+    iterator belongs to the record in which it was made. Meanwhile the map may change: an entry that is
+    there all the time is given exactly once, one that is removed before its turn is not, one that is added
+    may be, and a value is the one at its turn.
+    """
 
     @abstractmethod
     def items(self) -> Iterator[tuple[K, V]]:
@@ -207,23 +211,5 @@ class ReadOnlyBroadcastState(_ReadableMap[K, V]):
     """
 
 
-class BroadcastState(ReadOnlyBroadcastState[K, V]):
+class BroadcastState(_WritableMap[K, V], ReadOnlyBroadcastState[K, V]):
     """A map that every subtask must change in the same way, for example by the same broadcast records."""
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None:
-        """Set the value of a map key."""
-
-    @abstractmethod
-    def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set several entries."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Remove an entry; no error when there is none."""
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)

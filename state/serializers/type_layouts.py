@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, time
-from decimal import Decimal
-
-from ...common.time import Instant
 from ...common.type_system.class_types import ClassTypeInfo, CustomTypeInfo, EnumTypeInfo
-from ...common.type_system.type_structure import ListOf, MapOf, ScalarOf, StructOf, structure_of
+from ...common.type_system.type_structure import PYTHON_TYPES, ListOf, MapOf, ScalarOf, StructOf, structure_of
 from ...common.typeinfo import RowTypeInfo, TypeInformation, type_text
 from .class_layouts import class_layout
 from .composite_layouts import ListLayout, MapLayout, RowLayout, TupleLayout
 from .pickling import dumps
 from .value_layouts import SCALAR_LAYOUTS, CustomLayout, PickledLayout, ValueLayout, enum_layout
 
-IMMUTABLE_TYPES: frozenset[type] = frozenset(
-    {int, float, str, bytes, bool, complex, type(None), date, datetime, time, Decimal, Instant}
-)
+IMMUTABLE_TYPES: frozenset[type] = frozenset({*PYTHON_TYPES.values(), complex, type(None)})
 _PICKLED = PickledLayout(dumps)
 
 
