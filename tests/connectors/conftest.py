@@ -17,7 +17,7 @@ from tidegate.protocol.ids import Attempt, JobId
 from tidegate.state.operator.list_storage import OperatorStateBackendParameters
 from tidegate.state.operator.operator_state_backend import OperatorStateBackend
 from tidegate.state.storage.memory_storage import MemoryCheckpointStorage
-from tidegate.testing.postgres_server import PostgresServer
+from tidegate.testing import PostgresServer
 
 from .object_server import ObjectServer, ObjectStore
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pyarrow.dataset as ds
 import pyarrow.fs
-from tidegate.testing.postgres_server import PostgresServer
+from tidegate.testing import PostgresServer
 
 from ..forked import Forks
 from .object_server import ObjectServer

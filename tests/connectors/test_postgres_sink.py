@@ -22,7 +22,7 @@ from tidegate.protocol.checkpoints.handles import OperatorSnapshot
 from tidegate.protocol.checkpoints.redistribution import redistribute
 from tidegate.protocol.elements import Batch, CheckpointBarrier
 from tidegate.protocol.ids import CheckpointId
-from tidegate.testing.postgres_server import PostgresServer
+from tidegate.testing import PostgresServer
 
 from .halves import InTwoHalves
 

@@ -15,20 +15,24 @@ def test_every_order_gets_its_name_though_the_service_is_busy_now_and_then() -> 
     assert output_of("guide", "async_io.py").splitlines() == expected
 
 
-def test_the_tests_of_the_testing_guide_pass(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "passed"), [("testing_functions.py", "7 passed"), ("testing_postgres.py", "1 passed")]
+)
+def test_the_tests_of_the_testing_guide_pass(tmp_path: Path, program: str, passed: str) -> None:
     plugins = ["no:tidegate", "tidegate.testing.pytest_plugin", "no:cacheprovider"]
     options = [option for plugin in plugins for option in ("-p", plugin)]
     options += ["-c", "/dev/null", "--basetemp", str(tmp_path)]
-    done = finished("guide", "-m", "pytest", "-q", *options, "testing_functions.py")
+    done = finished("guide", "-m", "pytest", "-q", *options, program)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "7 passed" in done.stdout
+    assert passed in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("page", "program"), [("async-io.md", "async_io.py"), ("testing.md", "testing_functions.py")]
+    ("page", "programs"),
+    [("async-io.md", ["async_io.py"]), ("testing.md", ["testing_functions.py", "testing_postgres.py"])],
 )
-def test_the_page_shows_what_runs(page: str, program: str) -> None:
-    source = (ROOT / "examples/guide" / program).read_text("utf-8")
+def test_the_page_shows_what_runs(page: str, programs: list[str]) -> None:
+    source = "".join((ROOT / "examples/guide" / program).read_text("utf-8") for program in programs)
     blocks = code_blocks(f"guide/{page}")
     assert len(blocks) >= 2
     # One block shows how to call with paths that no example has.
