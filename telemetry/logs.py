@@ -7,9 +7,8 @@ or `local` for a job that runs in the driver's process:
   where `ray logs` and the dashboard find it too;
 * in the local shell in `env.log.dir`, and nowhere where that is not set.
 
-`log_files` gives the files of a job in a directory. A file that has grown to 10 MiB is renamed to `….log.1`,
-the one before to `….log.2`, and so on; `env.log.max` older ones are kept. So a process keeps at most
-(1 + `env.log.max`) times 10 MiB.
+A file that has grown to 10 MiB is renamed to `….log.1`, the one before to `….log.2`, and so on; `env.log.max`
+older ones are kept. So a process keeps at most (1 + `env.log.max`) times 10 MiB.
 
 What functions log with Python's `logging` is in it as well, from `env.log.level` on. `tidegate.log.format`
 chooses `text`, for people, or `json`, with one object a line:
@@ -270,13 +269,3 @@ def place_of_line(line: str) -> tuple[str, int] | None:
     if _START.match(line) is None:
         raise ValueError(line)
     return None
-
-
-def log_files(directory: str, job_id: str) -> list[Path]:
-    """The log files of a job in a directory; those of one process together, its oldest first."""
-    found = []
-    for path in Path(directory).glob(f"tidegate-{job_id}-*.log*"):
-        known = parse_file_name(path.name)
-        if known is not None and known.job_id == job_id:
-            found.append((known.role, known.process_id, -known.age, path))
-    return [path for *_, path in sorted(found)]

@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import import_module
+from typing import Any
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -105,20 +107,41 @@ class CollectorExporter(SpanExporter):
 
 def create_otlp_exporter(settings: OtlpSettings) -> OtlpSpanExporter | None:
     """An exporter for `settings`, or None, with a warning, where it cannot be had."""
+    exporter = protocol_exporter(settings, "Spans", "trace_exporter", "OTLPSpanExporter")
+    return None if exporter is None else OtlpSpanExporter(CollectorExporter(exporter, settings.endpoint))
+
+
+def protocol_exporter(settings: OtlpSettings, what: str, module: str, name: str) -> Any:
+    """OpenTelemetry's exporter for the protocol of `settings`; None, with a warning, if there is none.
+
+    Args:
+        settings: The collector and the protocol.
+        what: The data, for the warning.
+        module: The exporter's module in the package of each protocol.
+        name: Its class.
+    """
     try:
-        exporter = _create_protocol_exporter(settings)
+        if settings.protocol not in (DEFAULT_PROTOCOL, "grpc"):
+            raise ValueError(
+                f"the OTLP protocol {settings.protocol!r} is not supported; "
+                f"set OTEL_EXPORTER_OTLP_PROTOCOL to '{DEFAULT_PROTOCOL}' or 'grpc'"
+            )
+        package = "http" if settings.protocol == DEFAULT_PROTOCOL else "grpc"
+        exporters = import_module(f"opentelemetry.exporter.otlp.proto.{package}.{module}")
+        exporter = getattr(exporters, name)(endpoint=settings.endpoint, headers=dict(settings.headers))
     except ImportError as error:
         logger.warning(
-            "Spans are not exported to %s: %s. Install the extra: pip install 'tidegate[otlp]'",
+            "%s are not exported to %s: %s. Install the extra: pip install 'tidegate[otlp]'",
+            what,
             settings.endpoint,
             error,
         )
         return None
     except ValueError as error:
-        logger.warning("Spans are not exported to %s: %s", settings.endpoint, error)
+        logger.warning("%s are not exported to %s: %s", what, settings.endpoint, error)
         return None
     quieten_exporters()
-    return OtlpSpanExporter(CollectorExporter(exporter, settings.endpoint))
+    return exporter
 
 
 def quieten_exporters() -> None:
@@ -131,31 +154,6 @@ def quieten_exporters() -> None:
         library_logger = logging.getLogger(name)
         if library_logger.level == logging.NOTSET:
             library_logger.setLevel(level)
-
-
-def unsupported_protocol(settings: OtlpSettings) -> ValueError:
-    """The error for a protocol that there is no exporter for."""
-    return ValueError(
-        f"the OTLP protocol {settings.protocol!r} is not supported; "
-        f"set OTEL_EXPORTER_OTLP_PROTOCOL to '{DEFAULT_PROTOCOL}' or 'grpc'"
-    )
-
-
-def _create_protocol_exporter(settings: OtlpSettings) -> SpanExporter:
-    headers = dict(settings.headers)
-    if settings.protocol == DEFAULT_PROTOCOL:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
-            OTLPSpanExporter as HttpSpanExporter,
-        )
-
-        return HttpSpanExporter(endpoint=settings.endpoint, headers=headers)
-    if settings.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
-            OTLPSpanExporter as GrpcSpanExporter,
-        )
-
-        return GrpcSpanExporter(endpoint=settings.endpoint, headers=headers)
-    raise unsupported_protocol(settings)
 
 
 def to_readable_span(span: FinishedSpan) -> ReadableSpan:

@@ -26,8 +26,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from .metric_families import MetricFamily
 from .metric_settings import OtlpMetricSettings
-from .otlp import quieten_exporters, unsupported_protocol
-from .settings import DEFAULT_PROTOCOL, OtlpSettings
+from .otlp import protocol_exporter
 from .spans import Attributes
 
 logger = logging.getLogger(__name__)
@@ -103,34 +102,7 @@ def open_otlp_metric_reader(
         resource: What describes the process, `service.name` among it.
         take: Gives the metrics; called on the reader's thread.
     """
-    try:
-        exporter = _create_protocol_exporter(settings.collector)
-    except ImportError as error:
-        logger.warning(
-            "Metrics are not exported to %s: %s. Install the extra: pip install 'tidegate[otlp]'",
-            settings.collector.endpoint,
-            error,
-        )
+    exporter = protocol_exporter(settings.collector, "Metrics", "metric_exporter", "OTLPMetricExporter")
+    if exporter is None:
         return None
-    except ValueError as error:
-        logger.warning("Metrics are not exported to %s: %s", settings.collector.endpoint, error)
-        return None
-    quieten_exporters()
     return OtlpMetricReader(exporter, settings, Resource.create(resource), take)
-
-
-def _create_protocol_exporter(settings: OtlpSettings) -> MetricExporter:
-    headers = dict(settings.headers)
-    if settings.protocol == DEFAULT_PROTOCOL:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import (
-            OTLPMetricExporter as HttpMetricExporter,
-        )
-
-        return HttpMetricExporter(endpoint=settings.endpoint, headers=headers)
-    if settings.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (
-            OTLPMetricExporter as GrpcMetricExporter,
-        )
-
-        return GrpcMetricExporter(endpoint=settings.endpoint, headers=headers)
-    raise unsupported_protocol(settings)

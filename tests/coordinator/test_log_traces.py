@@ -8,9 +8,10 @@ from pathlib import Path
 
 from tidegate.protocol.checkpoints.checkpoint import SubtaskDeclined
 from tidegate.protocol.checkpoints.trigger import TriggerPolicy
-from tidegate.telemetry.logs import LogContext, LogSettings, ProcessLog, log_files
+from tidegate.telemetry.logs import LogContext, LogSettings, ProcessLog
 from tidegate.telemetry.spans import parse_traceparent
 
+from ..telemetry.log_files import log_files
 from .fakes import SOURCE, FakeCluster, job_spec
 
 

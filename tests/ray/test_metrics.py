@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidegate.common.job_status import JobStatus
 from tidegate.coordinator.control.job_client import JobClient
 from tidegate.datastream import MapFunction, RuntimeContext
-from tidegate.telemetry.logs import log_files
 
+from ..telemetry.log_files import log_files
 from . import jobs
 
 pytestmark = pytest.mark.usefixtures("on_ray")

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 from tidegate.telemetry import logs
-from tidegate.telemetry.logs import LogContext, LogSettings, ProcessLog, log_files
+from tidegate.telemetry.logs import LogContext, LogSettings, ProcessLog
+
+from .log_files import log_files
 
 JOB = LogContext("0123abc", "orders")
 TRACEPARENT = f"00-{'a' * 32}-{'b' * 16}-01"
