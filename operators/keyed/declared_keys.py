@@ -60,10 +60,12 @@ class DeclaredKeys:
         Raises:
             KeyTypeError: The column holds values of another type.
         """
+        declared = self._declared
+        if not isinstance(declared, BasicTypeInfo):
+            return
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-        fitting = None if self._basic is None else _COLUMN_TYPES.get(self._basic)
+        fitting = _COLUMN_TYPES.get(declared.basic_type)
         if fitting is not None and not any(fits(plain) for fits in fitting):
-            assert self._declared is not None
             raise KeyTypeError(
-                f"{where}: a column of type {kind} where {type_text(self._declared)} is declared; {_ADVICE}"
+                f"{where}: a column of type {kind} where {type_text(declared)} is declared; {_ADVICE}"
             )

@@ -8,14 +8,12 @@ by the other.
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
 from ...common.typeinfo import TypeInformation
-from ...protocol.elements import Batch
 from ..keyed.keyed import Selector
 from ..timers.timers import Timer
 from ..timestamps import highest, lowest
@@ -50,13 +48,7 @@ class BatchedWindowOperator(WindowOperator):
         assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
         self._size, self._slide, self._offset = assigner.shape
 
-    def _times_of(self, batch: Batch) -> Sequence[int] | None:
-        # An array stays one: often only its ends matter.
-        times = batch.timestamps
-        return times if isinstance(times, array) else super()._times_of(batch)
-
-    def _process(self, values: list[Any], keys: Sequence[Any], times: Sequence[int] | None) -> None:
-        assert times is not None, "windows by event time take no records without timestamps"
+    def _process(self, values: list[Any], keys: Sequence[Any], times: Sequence[int]) -> None:
         if not values:
             return
         slide = self._slide

@@ -96,8 +96,7 @@ class BatchedSessionOperator(WindowOperator):
 
     # ------------------------------------------------------------ records
 
-    def _process(self, values: list[Any], keys: Sequence[Any], times: Sequence[int] | None) -> None:
-        assert times is not None, "sessions by event time take no records without timestamps"
+    def _process(self, values: list[Any], keys: Sequence[Any], times: Sequence[int]) -> None:
         open_sessions, touched = self._sessions, list[_Session]()
         remaining = iter(values)
         try:

@@ -115,20 +115,19 @@ class WindowOperator(KeyedOperator, TimerTarget):
     def process_batch(self, batch: Batch, input_index: int) -> None:
         values = batch.rows()
         keys = self.keys_of(batch, values)
-        self._process(values, keys, self._times_of(batch))
+        self._process(values, keys, self._times_of(batch, values))
         self.keyed.current_key = self.keyed.current_namespace = None
         self.keyed.records_processed(len(values))
         self._emit_outputs()
 
-    def _times_of(self, batch: Batch) -> Sequence[int] | None:
-        times: Any = batch.timestamps
-        if times is None:
-            if self._by_event_time:
-                raise self._without_timestamp(batch.rows()[0] if len(batch) else None)
-            return None
-        return times if isinstance(times, list) else list(times)
+    def _times_of(self, batch: Batch, values: list[Any]) -> Sequence[int]:
+        """The event time of each record; empty if they have none and the windows need none."""
+        times = batch.timestamps
+        if times is None and self._by_event_time:
+            raise self._without_timestamp(values[0] if values else None)
+        return times or ()
 
-    def _process(self, values: list[Any], keys: Sequence[Any], times: Sequence[int] | None) -> None:
+    def _process(self, values: list[Any], keys: Sequence[Any], times: Sequence[int]) -> None:
         keyed, add = self.keyed, self._add
         value: Any = None
         try:
