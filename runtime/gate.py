@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..protocol.channels.frames import LargePayload, Payload
+from ..protocol.channels.mail_order import MailOrder
 from ..protocol.checkpoints.barrier_handler import NO_CHECKPOINT
 from ..protocol.elements import (
     Announced,
@@ -40,8 +41,7 @@ class RecordedMessage:
 class _Channel:
     channel_id: ChannelId
     input_index: int
-    next_sequence: int = 0
-    early: dict[int, Message] = field(default_factory=dict)
+    order: MailOrder[Message] = field(default_factory=MailOrder)
     ready: deque[Message] = field(default_factory=deque)
     current: deque[StreamElement] = field(default_factory=deque)
     position: int = 0
@@ -76,8 +76,8 @@ class _Channel:
         awaited may be a record that its connection will still bring.
         """
         return any(
-            not isinstance(message.announces, Marker) or message.follows == self.next_sequence
-            for message in self.early.values()
+            not isinstance(message.announces, Marker) or message.follows == self.order.next_number
+            for message in self.order.early.values()
         )
 
     @property
@@ -143,13 +143,15 @@ class InputGate:
         if index is None or message.attempt != self._attempt:
             return False
         channel = self._channels[index]
-        number = message.sequence_number
-        if number < channel.next_sequence or number in channel.early:
+        order, number = channel.order, message.sequence_number
+        if order.passes(number):
+            self._take_in(index, channel, message)
+            return True
+        if order.has(number):
             return False
-        channel.early[number] = message
-        while channel.next_sequence in channel.early:
-            self._take_in(index, channel, channel.early.pop(channel.next_sequence))
-        if number >= channel.next_sequence and isinstance(message.announces, CheckpointBarrier):
+        for arrived in order.accept(number, message):
+            self._take_in(index, channel, arrived)
+        if number >= order.next_number and isinstance(message.announces, CheckpointBarrier):
             self.known.append((index, message.announces))
         if channel.lacks_marker:
             self.gaps.add(index)
@@ -159,7 +161,6 @@ class InputGate:
 
     def _take_in(self, index: int, channel: _Channel, arrived: Message) -> None:
         """A message arrived, and all before it."""
-        channel.next_sequence += 1
         self.arrived_bytes += arrived.size_bytes
         if isinstance(arrived.announces, Probe):
             self._use_up(channel, arrived)
@@ -175,7 +176,7 @@ class InputGate:
 
     def next_sequence(self, channel: int) -> int:
         """The number of the message that a channel waits for."""
-        return self._channels[channel].next_sequence
+        return self._channels[channel].order.next_number
 
     def checkpoint_decided(self, checkpoint_id: CheckpointId) -> None:
         """The task took its snapshot of this checkpoint, or refused it: its markers, and older ones, go."""

@@ -1,4 +1,4 @@
-"""Keeps numbered mail in order: a transport may promise none between two calls."""
+"""Keeps numbered mail in order, each once: a transport may promise neither order nor single delivery."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ M = TypeVar("M")
 @dataclass(slots=True)
 class MailOrder(Generic[M]):
     """Releases the mail of one sender by number, from 0, without gaps, each once.
+
+    Both what a process gets from another one and the messages of a channel are ordered by it.
 
     Attributes:
         next_number: The number of the mail that is released next.
@@ -31,9 +33,22 @@ class MailOrder(Generic[M]):
         """The sender says how many it has sent: a lost one may have none after it."""
         self.sent = max(self.sent, sent)
 
+    def passes(self, number: int) -> bool:
+        """Whether mail with this number is released at once, alone; then it counts as taken."""
+        if number != self.next_number or self.early:
+            return False
+        self.next_number += 1
+        return True
+
+    def has(self, number: int) -> bool:
+        """Whether mail with this number was accepted before."""
+        return number < self.next_number or number in self.early
+
     def accept(self, number: int, mail: M) -> list[M]:
         """Take a piece of mail; returns what is in order now."""
-        if number < self.next_number:
+        if self.passes(number):
+            return [mail]
+        if self.has(number):
             return []
         self.early[number] = mail
         ready: list[M] = []

@@ -16,6 +16,22 @@ def test_mail_leaves_in_order_once(arrivals: list[int], repeated: list[int]) -> 
     assert released == [str(number) for number in range(6)]
 
 
+@given(st.lists(st.integers(min_value=0, max_value=5), max_size=30))
+def test_it_has_what_it_accepted_and_what_passes_is_the_next_when_nothing_waits(arrivals: list[int]) -> None:
+    order: MailOrder[str] = MailOrder()
+    accepted: set[int] = set()
+    for number in arrivals:
+        assert order.has(number) is (number in accepted)
+        is_next = accepted == set(range(number))
+        if order.passes(number):
+            assert is_next
+        else:
+            assert not is_next
+            order.accept(number, str(number))
+        accepted.add(number)
+        assert not order.passes(number), "released twice"
+
+
 def test_nothing_overtakes_a_gap() -> None:
     order: MailOrder[str] = MailOrder()
     assert order.accept(1, "b") == []

@@ -131,7 +131,7 @@ def _process_after_barrier(original: Any) -> Any:
 def _marker_on_arrival(original: Any) -> Any:
     def accept(self: InputGate, message: Any) -> bool:
         index = self._index.get(message.channel)
-        is_early = index is not None and message.sequence_number > self._channels[index].next_sequence
+        is_early = index is not None and message.sequence_number > self._channels[index].order.next_number
         if is_early and message.announces is not None and message.attempt == self._attempt:
             self._channels[index].ready.append(message)  # type: ignore[index]
             message = replace(message, announces=Probe(), elements=[])
@@ -159,7 +159,7 @@ def _credit_twice(original: Any) -> Any:
 
 
 def _any_early_message_shows_a_gap(original: Any) -> Any:
-    return property(lambda self: bool(self.early))
+    return property(lambda self: bool(self.order.early))
 
 
 def _known_is_announced(original: Any) -> Any:
