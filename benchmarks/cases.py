@@ -15,7 +15,6 @@ SMALL = "W2 K=10k"
 LARGE = "W2 K=1M"
 PER_COMMIT = "answers per commit, not per record"
 PER_BATCH = "answers per micro-batch, not per record; no Python; on two cores"
-VECTORS = "its functions are vectorised; on two cores"
 IN_ONE_PROCESS = "both workers' Python shares one interpreter"
 W4_KEYS = 1_000
 

@@ -58,13 +58,13 @@ class Goal:
         if ours is None:
             return None
         if not self.others:
-            return Verdict(self, ours, ours)
+            return Verdict(self, ours)
         title = self.other_title or self.title
         theirs = {name: found[title, name][self.metric] for name in self.others if (title, name) in found}
         if not theirs:
             return None
         best = (max if metrics.is_more_better(self.metric) else min)(theirs, key=lambda name: theirs[name])
-        return Verdict(self, ours / theirs[best], ours, best, theirs[best])
+        return Verdict(self, ours / theirs[best], best)
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,12 @@ class Verdict:
 
     Attributes:
         measured: the ratio, or our figure where there are no others.
-        ours: our figure.
-        best: the best of the others, and its figure.
+        best: the best of the others.
     """
 
     goal: Goal
     measured: float
-    ours: float
     best: str = ""
-    best_figure: float = 0.0
 
     @property
     def is_met(self) -> bool:

@@ -36,11 +36,6 @@ WORDS = {
 }
 
 
-def label(metric: str) -> str:
-    """What a figure is, with its unit."""
-    return f"{WORDS[metric]} ({UNITS[metric]})"
-
-
 def is_more_better(metric: str) -> bool:
     """True for rates; all else is better the less it is."""
     return metric == "rate"

@@ -10,8 +10,6 @@ from tidegate.common import Types, WatermarkStrategy
 from tidegate.datastream import (
     KeyedProcessFunction,
     RuntimeContext,
-    Sink,
-    SinkWriter,
     Source,
     SourceReader,
     StreamExecutionEnvironment,
@@ -19,7 +17,7 @@ from tidegate.datastream import (
 from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.protocol.elements import Batch
 
-from ..peers.latency import SECOND_NS, LatencyTally, Schedule
+from ..peers.latency import SECOND_NS, Schedule
 from ..peers.measure import MULTIPLIER, Orders, leave_mark
 from .parts import TRIPLE, KeyOf, TallySink, TimedReader, configuration, keyed_totals
 
@@ -81,31 +79,6 @@ class KeyOfDueTime:
         return due_ns // self._step_ns * MULTIPLIER % self._keys
 
 
-class LatencySink(Sink):
-    """Keeps how late each record came."""
-
-    def __init__(self, orders: Orders) -> None:
-        self._orders = orders
-
-    def create_writer(self) -> SinkWriter:
-        return _LatencyWriter(self._orders)
-
-
-class _LatencyWriter(SinkWriter):
-    def __init__(self, orders: Orders) -> None:
-        self._orders = orders
-
-    def open(self, context: Any) -> None:
-        leave_mark(self._orders.marks_dir, f"ready-{context.subtask_index}")
-        self._tally = LatencyTally(self._orders, context.subtask_index)
-
-    def write_batch(self, values: list[Any]) -> None:
-        self._tally.add(values)
-
-    def close(self) -> None:
-        self._tally.close()
-
-
 def latency(orders: Orders) -> StreamExecutionEnvironment:
     """W7, ready to be executed."""
     env = StreamExecutionEnvironment.get_execution_environment(configuration(orders))
@@ -117,7 +90,7 @@ def latency(orders: Orders) -> StreamExecutionEnvironment:
     ).uid("due-times")
     by_key = times.key_by(KeyOfDueTime(orders), key_type=Types.LONG())
     counted = by_key.process(CountedDueTimes(), output_type=TRIPLE).uid("count")
-    counted.sink_to(LatencySink(orders)).uid("latency")
+    counted.sink_to(TallySink(orders)).uid("latency")
     return env
 
 

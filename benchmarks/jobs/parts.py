@@ -25,6 +25,7 @@ from tidegate.datastream.connectors.number_seq import NumberSequenceSource
 from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.protocol.elements import Batch
 
+from ..peers.latency import LatencyTally
 from ..peers.measure import MULTIPLIER, Orders, Tally, leave_mark
 
 TRIPLE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
@@ -156,16 +157,20 @@ class _TallyWriter(SinkWriter):
     def open(self, context: Any) -> None:
         leave_mark(self._orders.marks_dir, f"ready-{context.subtask_index}")
         tally = Tally(self._orders, context.subtask_index)
-        self._tally = tally
+        latencies = LatencyTally(self._orders, context.subtask_index)
         # Bound once: the tally's method takes a whole batch, as the writer does.
-        takers = {"W1": tally.add_numbers, "W4": tally.add_windows}
-        self._add: Callable[[Any], None] = takers.get(self._orders.workload, tally.add_triples)
+        takers: dict[str, tuple[Callable[[Any], None], Callable[[], None]]] = {
+            "W1": (tally.add_numbers, tally.close),
+            "W4": (tally.add_windows, tally.close),
+            "W7": (latencies.add, latencies.close),
+        }
+        self._add, self._close = takers.get(self._orders.workload, (tally.add_triples, tally.close))
 
     def write_batch(self, values: list[Any]) -> None:
         self._add(values)
 
     def close(self) -> None:
-        self._tally.close()
+        self._close()
 
 
 def configuration(orders: Orders) -> Configuration:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,13 +49,6 @@ def spark_session() -> Iterator[Any]:
         session_host().stop()
 
 
-@contextmanager
-def scratch() -> Iterator[str]:
-    """A directory for the length of a run."""
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as directory:
-        yield directory
-
-
 def kind_of(process: psutil.Process) -> str:
     """What a process of a job with Spark is, in a few words.
 
@@ -76,9 +67,3 @@ def seconds(action: Callable[[], object]) -> float:
     before = time.perf_counter()
     action()
     return time.perf_counter() - before
-
-
-def median_seconds(action: Callable[[], object], rounds: int = ROUNDS) -> tuple[float, float, float]:
-    """Median, lowest and highest of some runs."""
-    found = [seconds(action) for _ in range(rounds)]
-    return statistics.median(found), min(found), max(found)
