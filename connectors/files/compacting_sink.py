@@ -18,7 +18,7 @@ from ...operators.checkpointed import (
     FunctionSnapshotContext,
 )
 from ...state.descriptors import ListStateDescriptor
-from .compaction import FileCompactor, FileCompactStrategy
+from .compaction import FileCompactor, FileCompactStrategy, Merge
 from .errors import FileConnectorError, file_errors
 from .parts import FileTransaction, StagedFile
 from .sink import FileSink
@@ -132,7 +132,8 @@ class CompactingFileSink(FileSink, CheckpointedFunction):
         paths = [file.staged_path for file in group]
         stream = self._files.new_file()
         with file_errors(self._where, "compacting files to", stream.path):
-            self._compactor.compact(paths, self._location.file_system, self._format, self._schema, stream)
+            merge = Merge(paths, self._location.file_system, self._format, self._schema)
+            self._compactor.compact(merge, stream)
             stream.make_durable()
         final = f"{os.path.dirname(group[0].final_path)}/{os.path.basename(stream.path)}"
         transaction.files.append(StagedFile(stream.path, final))

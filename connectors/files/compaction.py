@@ -77,6 +77,23 @@ class FileCompactStrategy:
             return self._strategy
 
 
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The files that become one file.
+
+    Attributes:
+        paths: The files, in the order of their records.
+        file_system: Where they are.
+        file_format: Their format.
+        schema: Their columns.
+    """
+
+    paths: Sequence[str]
+    file_system: Any
+    file_format: FileFormat
+    schema: pa.Schema
+
+
 class FileCompactor(ABC):
     """Makes one file of several. Picklable."""
 
@@ -106,21 +123,11 @@ class FileCompactor(ABC):
         """Raise ConfigurationError if files of the format cannot be merged so."""
 
     @abstractmethod
-    def compact(
-        self,
-        paths: Sequence[str],
-        file_system: Any,
-        written: FileFormat,
-        schema: pa.Schema,
-        stream: StagedStream,
-    ) -> None:
+    def compact(self, merge: Merge, stream: StagedStream) -> None:
         """Write what is in the files, in their order.
 
         Args:
-            paths: The files.
-            file_system: Where they are.
-            written: Their format.
-            schema: Their columns.
+            merge: The files.
             stream: The file to write; it stays open.
         """
 
@@ -136,18 +143,11 @@ class _Concatenation(FileCompactor):
                 f"header or footer; use FileCompactor.record_wise_file_compactor()"
             )
 
-    def compact(
-        self,
-        paths: Sequence[str],
-        file_system: Any,
-        written: FileFormat,
-        schema: pa.Schema,
-        stream: StagedStream,
-    ) -> None:
-        for number, path in enumerate(paths):
+    def compact(self, merge: Merge, stream: StagedStream) -> None:
+        for number, path in enumerate(merge.paths):
             if number:
                 stream.write(self._delimiter)
-            with file_system.open_input_stream(path, compression=None) as source:
+            with merge.file_system.open_input_stream(path, compression=None) as source:
                 while block := source.read(_COPY_BYTES):
                     stream.write(block)
 
@@ -155,28 +155,14 @@ class _Concatenation(FileCompactor):
 class _Identity(FileCompactor):
     is_merging = False
 
-    def compact(
-        self,
-        paths: Sequence[str],
-        file_system: Any,
-        written: FileFormat,
-        schema: pa.Schema,
-        stream: StagedStream,
-    ) -> None:
+    def compact(self, merge: Merge, stream: StagedStream) -> None:
         raise AssertionError("files are published as they are")
 
 
 class _Rewriting(FileCompactor):
-    def compact(
-        self,
-        paths: Sequence[str],
-        file_system: Any,
-        written: FileFormat,
-        schema: pa.Schema,
-        stream: StagedStream,
-    ) -> None:
-        writer = written.writer(stream, schema)  # type: ignore[arg-type]
-        for table in _row_groups(_batches(paths, file_system, written), schema):
+    def compact(self, merge: Merge, stream: StagedStream) -> None:
+        writer = merge.file_format.writer(stream, merge.schema)  # type: ignore[arg-type]
+        for table in _row_groups(_batches(merge), merge.schema):
             writer.write(table)
         writer.close()
 
@@ -184,11 +170,11 @@ class _Rewriting(FileCompactor):
 _ROW_GROUP_BYTES = 16 << 20
 
 
-def _batches(paths: Sequence[str], file_system: Any, written: FileFormat) -> Iterator[pa.RecordBatch]:
-    reading = Reading(file_system, None, _BATCH_ROWS)
-    for path in paths:
-        split = FileSplit(path, file_system.get_file_info(path).size)
-        for piece in written.read(reading, split):
+def _batches(merge: Merge) -> Iterator[pa.RecordBatch]:
+    reading = Reading(merge.file_system, None, _BATCH_ROWS)
+    for path in merge.paths:
+        split = FileSplit(path, merge.file_system.get_file_info(path).size)
+        for piece in merge.file_format.read(reading, split):
             if piece is not None:
                 yield piece[0]
 
