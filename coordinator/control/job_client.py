@@ -7,7 +7,7 @@ import pickle
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...common.completable_future import CompletableFuture
 from ...common.errors import (
@@ -132,9 +132,7 @@ class JobClient(BaseJobClient):
             ConfigurationError: Checkpointing is off.
             JobExecutionError: It was aborted, the job ended, or the time is over.
         """
-        answer = self._answer_to(TakeCheckpoint(), "checkpoint", timeout_s)
-        assert answer.checkpoint_id is not None
-        return answer.checkpoint_id
+        return self._answer_to(TakeCheckpoint(), "checkpoint", timeout_s).checkpoint_id
 
     def trigger_savepoint(
         self,
@@ -261,7 +259,7 @@ class JobClient(BaseJobClient):
 
         return answered_later(path)
 
-    def _answer_to(self, asked: TakeCheckpoint | TakeSavepoint, what: str, timeout_s: float) -> AnswerRequest:
+    def _answer_to(self, asked: TakeCheckpoint | TakeSavepoint, what: str, timeout_s: float) -> _Completed:
         request = self._requested(asked)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -272,9 +270,7 @@ class JobClient(BaseJobClient):
             if report.status.is_globally_terminal_state():
                 if what == "savepoint" and report.stopped_with:
                     # Its coordinator was lost after the stop, and the next one finished it.
-                    from ...protocol.checkpoints.checkpoint_events import AnswerRequest
-
-                    return AnswerRequest(request, CheckpointId(0), savepoint_path=report.stopped_with)
+                    return _Completed(CheckpointId(0), report.stopped_with)
                 raise JobExecutionError(f"the job is {report.status.name}; no {what} was taken")
             if request not in report.statistics.requests:
                 # Its coordinator is gone, and the next one does not know of it.
@@ -439,9 +435,16 @@ def _listed(parallelism: Mapping[str, int]) -> str:
     return ", ".join(f"{names[name]} to parallelism {number}" for name, number in parallelism.items())
 
 
-def _completed(answer: AnswerRequest, what: str) -> AnswerRequest:
+class _Completed(NamedTuple):
+    """A checkpoint that was requested and is complete."""
+
+    checkpoint_id: CheckpointId
+    savepoint_path: str
+
+
+def _completed(answer: AnswerRequest, what: str) -> _Completed:
     if answer.checkpoint_id is not None:
-        return answer
+        return _Completed(answer.checkpoint_id, answer.savepoint_path)
     assert answer.reason is not None
     detail = f": {answer.cause}" if answer.cause else ""
     how = "not triggered" if answer.reason.is_pre_flight else "aborted"
