@@ -15,8 +15,11 @@ from .columnar.columns import Int64s
 
 def selected(batch: Batch, positions: Int64s) -> Batch:
     """The records at `positions`, in that order, with their event times and keys, in memory of their own."""
-    times = None if batch.timestamps is None else _selected_times(batch.timestamps, positions)
-    keys = batch.keys[positions] if batch.has_integer_keys else batch.keys and _objects(batch.keys, positions)
+    times, keys = batch.timestamps, batch.keys
+    if times is not None:
+        times = _selected_times(times, positions)
+    if keys is not None:
+        keys = keys[positions] if batch.has_integer_keys else _objects(keys, positions)
     if isinstance(batch, ColumnBatch):
         return ColumnBatch(batch.values.take(pa.array(positions)), times, keys)
     return RowBatch(_objects(batch.values, positions), times, keys)

@@ -88,16 +88,6 @@ class Batch:
 
     def part(self, start: int, end: int) -> Batch:
         """The records from position `start` up to `end`, without it; all of them are the batch itself."""
-        if start == 0 and end >= len(self):
-            return self
-        timestamps, keys = self.timestamps, self.keys
-        return type(self)(
-            self._values_of_part(start, end),
-            None if timestamps is None else timestamps[start:end],
-            None if keys is None else keys[start:end],
-        )
-
-    def _values_of_part(self, start: int, end: int) -> Any:
         raise NotImplementedError
 
     def with_timestamps(self, timestamps: Sequence[int] | None) -> Batch:
@@ -149,8 +139,16 @@ class RowBatch(Batch):
     def rows(self) -> list[Any]:
         return self.values
 
-    def _values_of_part(self, start: int, end: int) -> list[Any]:
-        return self.values[start:end]
+    def part(self, start: int, end: int) -> Batch:
+        values, timestamps, keys = self.values, self.timestamps, self.keys
+        if start == 0 and end >= len(values):
+            return self
+        # One call for each channel of an exchange, so it makes no others.
+        return RowBatch(
+            values[start:end],
+            None if timestamps is None else timestamps[start:end],
+            None if keys is None else keys[start:end],
+        )
 
     def converted(self, convert: Callable[[list[Any]], Any]) -> Batch:
         converted = convert(self.values)
@@ -167,8 +165,15 @@ class ColumnBatch(Batch):
         """One tuple per row, made by each call."""
         return list(zip(*[column.to_pylist() for column in self.values.columns]))
 
-    def _values_of_part(self, start: int, end: int) -> Any:
-        return self.values.slice(start, end - start)
+    def part(self, start: int, end: int) -> Batch:
+        values, timestamps, keys = self.values, self.timestamps, self.keys
+        if start == 0 and end >= len(values):
+            return self
+        return ColumnBatch(
+            values.slice(start, end - start),
+            None if timestamps is None else timestamps[start:end],
+            None if keys is None else keys[start:end],
+        )
 
     def converted(self, convert: Callable[[list[Any]], Any]) -> Batch:
         return self
