@@ -52,7 +52,7 @@ def _acknowledged_without_records(original: Any) -> Any:
 
 
 def _everybody_gets_all_records(original: Any) -> Any:
-    return lambda batch, channel: batch
+    return lambda batch, *_: batch
 
 
 def _nobody_gets_records_of_others(original: Any) -> Any:
