@@ -62,6 +62,12 @@ def flight(value: Any) -> Flight:
     raise NotImplementedError
 
 
+def _name(parameter: Any) -> str:
+    """The same in each process, unlike the text of a function, which has its address."""
+    named = parameter if hasattr(parameter, "__name__") else type(parameter)
+    return named.__name__ if callable(parameter) else str(parameter)
+
+
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
@@ -82,7 +88,7 @@ def flight(value: Any) -> Flight:
         (len, None),
         (object, None),
     ],
-    ids=str,
+    ids=_name,
 )
 def test_the_type_of_a_result(function: Callable[..., Any], expected: TypeInformation | None) -> None:
     assert result_type_of(function) == expected
@@ -122,6 +128,6 @@ def test_the_type_of_each_of_many_results(function: Callable[..., Any]) -> None:
     assert element_type_of(function) == Types.LONG()
 
 
-@pytest.mark.parametrize("function", [plain, silent, anything, optional, str, list], ids=str)
+@pytest.mark.parametrize("function", [plain, silent, anything, optional, str, list], ids=_name)
 def test_a_function_that_does_not_say_what_it_yields(function: Callable[..., Any]) -> None:
     assert element_type_of(function) is None
