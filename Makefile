@@ -15,16 +15,17 @@ TESTS_ON_RAY := ray
 TESTS_WITH_PROCESSES := bad_input chaos connectors examples kafka packaging spark_bridge
 # Half of what is left, by CPU time: state, and what is proved about it.
 TESTS_OF_STATE := datastream operators protocol simulation state
-TESTS_OF_THE_REST = $(patsubst %,--ignore=tests/%,$(TESTS_ON_RAY) $(TESTS_WITH_PROCESSES) $(TESTS_OF_STATE))
+WITHOUT_PROCESSES = $(patsubst %,--ignore=tests/%,$(TESTS_ON_RAY) $(TESTS_WITH_PROCESSES))
+TESTS_OF_THE_REST = $(WITHOUT_PROCESSES) $(TESTS_OF_STATE:%=--ignore=tests/%)
 # Tests that it prints took long: mark them `slow`, where they are.
-QUICK := -q -m "not slow and not spark" --durations=5 --durations-min=3
+QUICK := -n 2 --dist worksteal -q -m "not slow and not spark" --durations=5 --durations-min=3
 
 # The tests start hundreds of processes, and where this is set each compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help chromium dev demo test check lint types imports short-sim sim mutants chaos partitions bench bench-quick spark-join docs site \
-	wheel clean tests-on-ray tests-with-processes tests-of-state tests-of-the-rest quick quick-of-state quick-of-the-rest
+	wheel clean tests-on-ray tests-with-processes tests-of-state tests-of-the-rest quick
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -86,14 +87,8 @@ tests-of-state: $(STAMP)
 tests-of-the-rest: chromium $(STAMP)
 	nice -n 5 $(BIN)/python -m pytest $(PYTEST_ARGS) $(TESTS_OF_THE_REST)
 
-quick-of-state: $(STAMP)
-	$(BIN)/python -m pytest $(QUICK) $(TESTS_OF_STATE:%=tests/%) $(PYTEST_ARGS)
-
-quick-of-the-rest: $(STAMP)
-	$(BIN)/python -m pytest $(QUICK) $(TESTS_OF_THE_REST) $(PYTEST_ARGS)
-
-quick: $(STAMP) ## run the fast tests in about three minutes: no Ray, Spark, Kafka or browser
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target quick-of-state quick-of-the-rest
+quick: $(STAMP) ## run the fast tests in two and a half minutes: no Ray, Spark, Kafka or browser
+	$(BIN)/python -m pytest $(QUICK) $(WITHOUT_PROCESSES) $(PYTEST_ARGS)
 
 # Two cores are not busy with less than all of it side by side: most of a job on Ray is waiting for processes
 # to start. What needs no process of its own gives way, or a Ray would not be up within its time. One part is
