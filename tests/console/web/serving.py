@@ -107,7 +107,7 @@ def with_wide_tasks(details: JobDetails, parallelism: int) -> JobDetails:
     """The same job with so many subtasks in each task, without their channels, which would be very many."""
     by_task = {each.subtask.task_id: each for each in details.subtasks}
     subtasks = tuple(
-        replace(each, subtask=replace(each.subtask, index=index))
+        replace(each, subtask=each.subtask._replace(index=index))
         for each in by_task.values()
         for index in range(parallelism)
     )
