@@ -198,8 +198,8 @@ class KafkaReader(SourceReader, CheckpointListener):
         self._decoded_from = messages
         # A topic of an old format has no times; all messages of a partition are of one kind.
         if messages[0].timestamp()[0] == self._kafka.TIMESTAMP_NOT_AVAILABLE:
-            return RowBatch(records)
-        return RowBatch(records, list(map(_SECOND, map(self._kafka.Message.timestamp, messages))))
+            return Batch(records)
+        return Batch(records, list(map(_SECOND, map(self._kafka.Message.timestamp, messages))))
 
     # ------------------------------------------------------------ trouble
 

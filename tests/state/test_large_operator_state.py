@@ -91,7 +91,7 @@ def stored(states: OperatorStateBackend) -> Handles:
 
 def spill(states: OperatorStateBackend) -> None:
     """What the task's loop does between two batches."""
-    for backend in states.backends:
+    for backend in () if states.on_disk is None else states.on_disk.backends:
         if backend.needs_spill:
             backend.spill().persist()
 
