@@ -113,8 +113,8 @@ class TransactionalSink(TwoPhaseCommitSink[KafkaTransaction], CheckpointedFuncti
         self._count = 0
         self._open: TransactionalProducer | None = None
         self._prepared: dict[KafkaTransaction, TransactionalProducer] = {}
-        self._left_behind: list[TransactionName] = []
-        self._has_cleaned = False
+        # What earlier attempts may have left open begins there, until it is aborted.
+        self._left_behind = [replace(self._name(0), attempt=0)]
         self._schema.open(context)
         properties = self._properties
         if properties.get(TRANSACTION_TIMEOUT) is None:
@@ -174,13 +174,15 @@ class TransactionalSink(TwoPhaseCommitSink[KafkaTransaction], CheckpointedFuncti
         """
         descriptor = ListStateDescriptor("_kafka_transactions", None)
         self._names = context.get_operator_state_store().get_list_state(descriptor)
-        self._left_behind = [name for name in self._names.get() if name.id_prefix == self._id_prefix]
-        for name in self._left_behind:
+        restored = [name for name in self._names.get() if name.id_prefix == self._id_prefix]
+        for name in restored:
             self._coordinators.abort(str(name))
+        self._left_behind = restored or self._left_behind
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        # Those that begin after this one are found by counting on.
-        self._names.update([self._name(self._count - 1)])
+        # Those that begin after this one are found by counting on. An attempt may end when its checkpoint has
+        # completed, before it is notified: what it has not aborted is left to the next one.
+        self._names.update([*self._left_behind, self._name(self._count - 1)])
 
     def recover_and_abort(self, transaction: KafkaTransaction) -> None:
         """`initialize_state` does it, whoever owns the checkpoint."""
@@ -191,17 +193,14 @@ class TransactionalSink(TwoPhaseCommitSink[KafkaTransaction], CheckpointedFuncti
         Not earlier: only now has every subtask committed what it restored. Until then, who reads only what
         is committed waits at the first record of such a transaction.
         """
-        if self._has_cleaned:
-            return
-        self._has_cleaned = True
         for name in self._left_behind:
-            self._abort_from(name.number + 1, name)
-            if name.job == self._job:
-                self._abort_attempts(name, range(name.attempt + 1, self._attempt))
-            else:
+            if name.job != self._job:
+                self._abort_from(name.number + 1, name)
                 self._abort_attempts_of_another_job(name)
-        if not self._left_behind:
-            self._abort_attempts(self._name(1), range(self._attempt))
+            elif name.attempt < self._attempt:
+                self._abort_from(name.number + 1, name)
+                self._abort_attempts(name, range(name.attempt + 1, self._attempt))
+        self._left_behind = []
 
     def _abort_attempts(self, name: TransactionName, attempts: Iterable[int]) -> None:
         # Each of them: one may have failed before it had a transaction, and the one before it after.

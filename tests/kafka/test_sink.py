@@ -132,6 +132,24 @@ def test_an_attempt_without_transactions_does_not_hide_those_of_the_one_before(
     assert open_transactions(broker.servers, topic) == 0
 
 
+def test_transactions_are_found_behind_an_attempt_that_was_not_notified(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic()
+    options = {"restart-strategy.fixed-delay.attempts": "10", "execution.checkpointing.interval": "300 ms"}
+    env = environment(tmp_path, 1, options)
+    source = env.from_source(HeldSource(120, snapshots=4), WatermarkStrategy.no_watermarks(), "numbers")
+    sink = builder(broker, topic, DeliveryGuarantee.EXACTLY_ONCE).build()
+    source.uid("numbers").map(str).uid("map").disable_chaining().sink_to(sink).uid("sink")
+    # The second attempt completes a checkpoint, from which the third one starts, and is not notified of it.
+    with armed("snapshot_sync@sink:1:raise,notify@sink:1:raise"):
+        client = env.execute_async()
+    client.result()
+    assert client.report().restarts == 2
+    assert sorted(map(int, committed_values(broker.servers, topic))) == list(range(120))
+    assert open_transactions(broker.servers, topic) == 0
+
+
 # ---------------------------------------------------------------- killed processes
 
 
@@ -145,8 +163,9 @@ def leave_open(broker: Broker, topic: str, name: TransactionName) -> Producer:
     return producer
 
 
+@pytest.mark.parametrize("points", ["", "notify@sink:1:raise"])
 def test_open_transactions_of_another_job_are_found_behind_attempts_that_had_none(
-    broker: Broker, tmp_path: Path
+    broker: Broker, tmp_path: Path, points: str
 ) -> None:
     topic = broker.topic()
 
@@ -162,7 +181,10 @@ def test_open_transactions_of_another_job_are_found_behind_attempts_that_had_non
     of_job = hashlib.sha256(f"{first.get_job_id()}\0sink".encode()).hexdigest()[:8]
     producer = leave_open(broker, topic, TransactionName(f"tests-{topic}", of_job, 0, 4, 1))
     assert open_transactions(broker.servers, topic) == 1
-    job({"execution.state-recovery.path": path}).result()
+    with armed(points):
+        second = job({"execution.state-recovery.path": path})
+    second.result()
+    assert second.report().restarts == (1 if points else 0)
     assert open_transactions(broker.servers, topic) == 0
     assert sorted(map(int, committed_values(broker.servers, topic))) == list(range(120))
     del producer
