@@ -68,7 +68,9 @@ def test_a_stop_commits_what_an_exactly_once_sink_holds(tmp_path: Path, drain: b
     assert client.report().newest_checkpoint is None
     assert left_in(tmp_path / "savepoints") == [Path(path).name]
     if not drain:
-        results = resumed(tmp_path / "next", path)
+        # If records came before the stop, the savepoint holds a transaction of a sink that this job lacks.
+        unclaimed = {"execution.state-recovery.ignore-unclaimed-state": "true"}
+        results = resumed(tmp_path / "next", path, **unclaimed)
         assert last_of_each_key(results) == expected_sums(COUNT, KEYS)
         assert len(set(committed)) + len(results) == COUNT
 
