@@ -114,7 +114,7 @@ class TransactionalSink(TwoPhaseCommitSink[KafkaTransaction], CheckpointedFuncti
         self._open: TransactionalProducer | None = None
         self._prepared: dict[KafkaTransaction, TransactionalProducer] = {}
         # What earlier attempts may have left open begins there, until it is aborted.
-        self._left_behind = [replace(self._name(0), attempt=0)]
+        self._left_behind = [replace(self._name(0), attempt=0)] if self._attempt else []
         self._schema.open(context)
         properties = self._properties
         if properties.get(TRANSACTION_TIMEOUT) is None:
@@ -194,12 +194,11 @@ class TransactionalSink(TwoPhaseCommitSink[KafkaTransaction], CheckpointedFuncti
         is committed waits at the first record of such a transaction.
         """
         for name in self._left_behind:
-            if name.job != self._job:
-                self._abort_from(name.number + 1, name)
-                self._abort_attempts_of_another_job(name)
-            elif name.attempt < self._attempt:
-                self._abort_from(name.number + 1, name)
+            self._abort_from(name.number + 1, name)
+            if name.job == self._job:
                 self._abort_attempts(name, range(name.attempt + 1, self._attempt))
+            else:
+                self._abort_attempts_of_another_job(name)
         self._left_behind = []
 
     def _abort_attempts(self, name: TransactionName, attempts: Iterable[int]) -> None:
