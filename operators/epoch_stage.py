@@ -1,4 +1,4 @@
-"""The operator around `protocol.stages.epoch_shares`: gathers tables, runs epochs beside the task loop."""
+"""The operator around `protocol.stages.epoch_shares`: gathers tables, runs epochs outside the task loop."""
 
 from __future__ import annotations
 
